@@ -15,7 +15,7 @@
 #include "gui/model/results/answer_view.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/tokens/token_text.hpp"
-#include "gui/panels/panel.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -33,7 +33,7 @@ std::string name_of(const PutBack& what) {
   return words;
 }
 
-class AnswerPanel final : public Panel {
+class AnswerPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {"answer", "Put back",
@@ -59,7 +59,7 @@ class AnswerPanel final : public Panel {
     choose_prompt(context);
     const ExplainedPrompt& prompt = prompts_[prompt_];
     coloured_words(context.look.muted, prompt.sentence);
-    ask(context);
+    ask_answer(context);
     ImGui::Dummy({0, context.look.px(4)});
     draw_answers(context, prompt);
     ImGui::Dummy({0, context.look.px(6)});
@@ -81,7 +81,6 @@ class AnswerPanel final : public Panel {
     return csv;
   }
   Places landmarks() const override { return places_; }
-  bool is_busy() const override { return busy_; }
 
  private:
   void choose_result(const Session& session) {
@@ -130,7 +129,7 @@ class AnswerPanel final : public Panel {
                            : fmt::format("Back: {}", fmt::join(names, "; ")));
   }
 
-  void ask(PanelContext& context) {
+  void ask_answer(PanelContext& context) {
     if (back_.empty()) {
       slot_.retry();
       return;
@@ -142,14 +141,12 @@ class AnswerPanel final : public Panel {
       coloured_words(context.look.error, error.what());
       return;
     }
-    const auto view =
-        slot_.ask(context.session.bench(),
-                  fmt::format("{}put-back/{}", result_key(result_), fmt::join(words, " ")),
-                  {"Putting keys back", Lane::programs},
-                  [program = context.runs.program(), words](JobContext& job) {
-                    return run_put_back(program, words, job);
-                  });
-    busy_ = view.is_pending();
+    const auto view = ask(context, slot_,
+                          fmt::format("{}put-back/{}", result_key(result_), fmt::join(words, " ")),
+                          {"Putting keys back", Lane::programs},
+                          [program = context.runs.program(), words](JobContext& job) {
+                            return run_put_back(program, words, job);
+                          });
     answer_ = view.fresh ? view.value : nullptr;
     if (!view.fresh) report_job(context, slot_, view.status, /*has_value=*/true, /*fresh=*/false);
     if (view.failed()) coloured_words(context.look.error, view.status.error);
@@ -268,7 +265,6 @@ class AnswerPanel final : public Panel {
   AsyncValue<PutBackAnswer> slot_;
   std::shared_ptr<const PutBackAnswer> answer_;  // null: nothing is back, or it is computed
   Places places_;
-  bool busy_ = false;
 };
 
 }  // namespace

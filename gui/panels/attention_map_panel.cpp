@@ -138,18 +138,14 @@ JobStatus AttentionMapPanel::status_of(const Selection& selection) const {
   JobStatus status;
   status.title =
       fmt::format("Attention map of layer {}, head {}", selection.layer, selection.q_head);
-  using Phase = MapProgress::Phase;
-  switch (progress.phase) {
-    case Phase::failed:
-      status.state = JobState::failed;
-      status.error = progress.error;
-      break;
-    case Phase::stopped:
-      status.state = JobState::cancelled;
-      break;
-    default:
-      status.state = picture_.overview ? JobState::done : JobState::running;
-      status.progress = {"reading queries and keys", 0, 0, ""};
+  if (progress.phase == MapProgress::Phase::failed) {
+    status.state = JobState::failed;
+    status.error = progress.error;
+  } else if (progress.phase == MapProgress::Phase::stopped) {
+    status.state = JobState::cancelled;
+  } else {
+    status.state = picture_.overview ? JobState::done : JobState::running;
+    status.progress = {"reading queries and keys", 0, 0, ""};
   }
   return status;
 }
@@ -289,16 +285,11 @@ std::string AttentionMapPanel::right_words() const {
   if (!overlay_.words().empty()) return overlay_.words();
   if (is_stale_) return "reading the selected head";
   const MapProgress progress = tiles_->progress();
-  switch (progress.phase) {
-    case MapProgress::Phase::sampling:
-    case MapProgress::Phase::computing:
-      return fmt::format(
-          "{} {:.0f} %",
-          progress.phase == MapProgress::Phase::sampling ? "sampled; exact" : "exact",
-          100.0 * static_cast<double>(progress.rows_exact) /
-              static_cast<double>(std::max<Index>(1, progress.n_rows)));
-    default:
-      break;
+  const bool is_sampling = progress.phase == MapProgress::Phase::sampling;
+  if (is_sampling || progress.phase == MapProgress::Phase::computing) {
+    return fmt::format("{} {:.0f} %", is_sampling ? "sampled; exact" : "exact",
+                       100.0 * static_cast<double>(progress.rows_exact) /
+                           static_cast<double>(std::max<Index>(1, progress.n_rows)));
   }
   if (picture_.n_missing > 0) return fmt::format("{} tiles to come", picture_.n_missing);
   return {};

@@ -58,7 +58,7 @@ std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
     return ticks;
   }
   plot::Axis axis;
-  if (colours.kind() == MapScaleKind::log10) axis.scale = plot::ScaleKind::log10;
+  if (colours.kind() == MapScaleKind::log) axis.scale = plot::ScaleKind::log10;
   for (const plot::Tick& tick : plot::choose_ticks(axis, colours.range(), n_wanted)) {
     if (tick.at < colours.range().low * (1.0 - 1e-9) ||
         tick.at > colours.range().high * (1.0 + 1e-9)) {

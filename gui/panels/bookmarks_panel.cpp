@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "gui/model/runs/command_form.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
@@ -50,22 +51,17 @@ class BookmarksPanel final : public Panel {
     }
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
-    if (!ImGui::BeginTable("bookmarks", 5, kFlags)) return;
-    ImGui::TableSetupScrollFreeze(0, 1);
     // In a narrow panel the tooltip of the place has the trace and the method.
     const bool is_narrow = ImGui::GetContentRegionAvail().x < context.look.px(560);
     const ImGuiTableColumnFlags second =
-        is_narrow ? ImGuiTableColumnFlags_Disabled : ImGuiTableColumnFlags_WidthStretch;
-    ImGui::TableSetupColumn("place", ImGuiTableColumnFlags_WidthStretch, 2.6f);
-    ImGui::TableSetupColumn("trace", second, 1.2f);
-    ImGui::TableSetupColumn("method", second, 1.4f);
-    ImGui::TableSetupColumn("note", ImGuiTableColumnFlags_WidthStretch, is_narrow ? 2.2f : 3.0f);
-    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, ImGui::GetFrameHeight());
-    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-    for (const char* name : {"place", "trace", "method", "note", ""}) {
-      ImGui::TableNextColumn();
-      ImGui::TextDisabled("%s", name);
-    }
+        is_narrow ? ImGuiTableColumnFlags_Disabled : ImGuiTableColumnFlags_None;
+    const std::vector<CellColumn> columns = {
+        {"place", "", 2.6f},
+        {"trace", "", 1.2f, second},
+        {"method", "", 1.4f, second},
+        {"note", "", is_narrow ? 2.2f : 3.0f},
+        {"", "", ImGui::GetFrameHeight(), ImGuiTableColumnFlags_WidthFixed}};
+    if (!begin_cells("bookmarks", columns, kFlags)) return;
     std::optional<std::size_t> removed;
     for (std::size_t i = 0; i < bookmarks_.size(); ++i) {
       ImGui::PushID(static_cast<int>(i));
@@ -119,10 +115,7 @@ class BookmarksPanel final : public Panel {
     help_tooltip(
         fmt::format("Selects this head, query and key of {} again, with {} at a budget of {}.",
                     mark.name, mark.selector, mark.budget));
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(mark.name.c_str());
-    ImGui::TableNextColumn();
-    ImGui::TextUnformatted(fmt::format("{} at {}", mark.selector, mark.budget).c_str());
+    cells({mark.name, fmt::format("{} at {}", mark.selector, mark.budget)});
     ImGui::TableNextColumn();
     std::string note = mark.note;
     ImGui::SetNextItemWidth(-1.0f);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/plot/theme.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -20,22 +21,14 @@ constexpr float kListFromWidth = 680.0f;  // narrower panels are all figure
 void number_table(const char* id, const std::vector<std::string>& header,
                   const std::vector<std::vector<std::string>>& lines) {
   constexpr auto kFlags = ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoHostExtendX;
-  if (!ImGui::BeginTable(id, static_cast<int>(header.size()), kFlags)) return;
-  ImGui::TableNextRow();
-  for (const std::string& name : header) {
-    ImGui::TableNextColumn();
-    ImGui::TextDisabled("%s", name.c_str());
-  }
+  std::vector<CellColumn> columns;
+  for (const std::string& name : header) columns.push_back({name});
+  if (!begin_cells(id, columns, kFlags)) return;
   for (const auto& line : lines) {
     ImGui::TableNextRow();
-    for (std::size_t c = 0; c < line.size(); ++c) {
-      ImGui::TableNextColumn();
-      if (c == 0) {
-        ImGui::TextDisabled("%s", line[c].c_str());
-      } else {
-        ImGui::TextUnformatted(line[c].c_str());
-      }
-    }
+    ImGui::TableNextColumn();
+    ImGui::TextDisabled("%s", line.front().c_str());
+    cells({line.begin() + 1, line.end()});
   }
   ImGui::EndTable();
 }

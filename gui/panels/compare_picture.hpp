@@ -20,32 +20,28 @@ void go_to_key(Session& session, Index key, std::optional<Index> query = std::nu
 
 class ComparePicture {
  public:
-  /// At the beginning of a frame: nothing is shown yet.
-  void begin() { shown_.begin(); }
   /// Lets go of the figure and of what it was made of.
   void forget() {
-    shown_.begin();
     figure_.reset();
     sides_ = {};
     made_ = {};
   }
-  /// Shows the figure of `value`, made anew by make(value, sides, marks) when the value, the
-  /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value; an
-  /// earlier one keeps the sides it came with.
+  /// Shows on `screen` the figure of `value`, made anew by make(value, sides, marks) when value,
+  /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value;
+  /// an earlier one keeps the sides it came with.
   template <class T, class Make>
-  void show(PanelContext& context, const std::shared_ptr<const T>& value, const CompareSides& sides,
-            int variant, ImVec2 size, Make make) {
+  void show(PanelContext& context, PanelFigure& screen, const std::shared_ptr<const T>& value,
+            const CompareSides& sides, int variant, ImVec2 size, Make make) {
     const Selection& s = context.session.selection();
     const Made now{value, {s.query, s.key}, variant};
     if (!figure_ || now != made_) {
       if (made_.value != now.value) sides_ = sides;
       figure_ = make(*value, sides_, CompareMarks{s.query, s.key});
       made_ = now;
-      shown_.renew();
+      screen.renew();
     }
-    shown_.show(context, *figure_, size);
+    screen.show(context, *figure_, size);
   }
-  const std::optional<FigureHit>& hit() const { return shown_.hit(); }
   /// Of the figure that is shown.
   const Document& document() const { return *sides_.a.document; }
 
@@ -54,13 +50,8 @@ class ComparePicture {
   /// What show() is given so that list_keys has room.
   static ImVec2 size_beside_list(const PanelContext& context);
 
-  /// The value that is shown; null if none is.
-  std::shared_ptr<const void> value() const { return shown_.is_shown() ? made_.value : nullptr; }
-  std::optional<plot::Figure> figure() const { return shown_.current(); }
-  /// As Panel::place.
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
-    return shown_.place(panel, x, y);
-  }
+  /// The value of the figure.
+  const std::shared_ptr<const void>& value() const { return made_.value; }
 
  private:
   struct Made {
@@ -69,7 +60,6 @@ class ComparePicture {
     int variant = 0;
     bool operator==(const Made&) const = default;
   };
-  PanelFigure shown_;
   std::optional<plot::Figure> figure_;
   CompareSides sides_;
   Made made_;

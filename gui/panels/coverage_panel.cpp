@@ -219,11 +219,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void mark_head(const PanelContext& context) {
     const Selection& selection = context.session.selection();
-    const auto slot = [](const std::vector<Index>& of, Index what) {
-      return static_cast<double>(std::find(of.begin(), of.end(), what) - of.begin());
-    };
-    const double row = slot(question_.layers, selection.layer);
-    const double col = slot(question_.q_heads, selection.q_head);
+    const auto row = static_cast<double>(document_->info().layer_slot(selection.layer));
+    const auto col = static_cast<double>(document_->info().q_slot(selection.q_head));
     AccentMarks(context, *heads_.view, 0).frame({col, col + 1.0}, {row, row + 1.0}, kOut);
   }
 

@@ -151,9 +151,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   AsyncView<GeometryView> ask_geometry(PanelContext& context) {
     const Selection& selected = context.session.selection();
-    GeometryOptions options;
-    options.basis = switches_.basis;
-    options.span = switches_.span;
+    GeometryOptions options{.basis = switches_.basis, .span = switches_.span};
     // The chunk decides nothing unless S_q is compared with its mean.
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
     const GeometryRequest request =
@@ -167,9 +165,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   std::shared_ptr<const QuerySelectionView> ask_weights(PanelContext& context) {
     if (switches_.colour != GeometryColour::max_weight) return nullptr;
     const Selection& selected = context.session.selection();
-    QuerySelectionRequest request;
-    request.layer = selected.layer;
-    request.q_heads = {selected.q_head};
+    QuerySelectionRequest request{.layer = selected.layer, .q_heads = {selected.q_head}};
     request.options.chunk = std::max<Index>(2, context.session.parameters().chunk);
     const Workbench bench = context.session.bench();
     if (auto known =
@@ -221,7 +217,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
                   const std::shared_ptr<const KeptRows>& rows) {
     const auto& heads = value->request.q_heads;
     const Selection& selected = context.session.selection();
-    const bool has_it = std::find(heads.begin(), heads.end(), selected.q_head) != heads.end();
+    const bool has_it = std::ranges::find(heads, selected.q_head) != heads.end();
     // A value of another group is shown until the selected one's is there.
     const Index q_head = has_it ? selected.q_head : heads.front();
     const KeptRow* row = rows ? rows->nearest(selected.query) : nullptr;
@@ -263,7 +259,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   }
 
   std::optional<std::size_t> slot_of(Index pos) const {
-    const auto at = std::lower_bound(head_.pos.begin(), head_.pos.end(), pos);
+    const auto at = std::ranges::lower_bound(head_.pos, pos);
     if (at == head_.pos.end() || *at != pos) return std::nullopt;
     return static_cast<std::size_t>(at - head_.pos.begin());
   }

@@ -62,9 +62,8 @@ std::optional<ImVec2> GeometryPicture::place(const CloudPoint& point) const {
 /// Axes, legend and colour bar are a figure's; the points lie below its marks, as a texture.
 GeometryHit GeometryPicture::show_flat(PanelContext& context, const GeometryShown& shown) {
   if (!flat_) flat_.emplace(context.fonts, context.textures);
-  FigureStyle style;
-  style.ground = context.look.ground;
-  style.paper = plot::with_alpha(context.look.surface, 0.0);
+  FigureStyle style{.ground = context.look.ground,
+                    .paper = plot::with_alpha(context.look.surface, 0.0)};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.ChannelsSplit(2);
   list.ChannelsSetCurrent(1);

@@ -48,7 +48,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   Places landmarks() const override {
     Places places;
     if (!figure_.is_shown()) return places;
-    for (const AtlasPlace& place : picture_.places) {
+    for (const AtlasPlace& place : atlas_.places) {
       places.add(fmt::format("layer {} head {}", place.layer, place.q_head),
                  figure_->place(0, place.x + 0.5, place.y + 0.5));
     }
@@ -116,29 +116,29 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     return true;
   }
 
-  const plot::Figure& make_picture() override {
-    picture_ = draw_atlas(*value_, switches_);
-    return picture_.figure;
+  plot::Figure make_picture() override {
+    atlas_ = draw_atlas(*value_, switches_);
+    return std::move(atlas_.figure);
   }
 
   void draw_over(PanelContext& context) override {
     const Selection& selection = context.session.selection();
-    const AtlasPlace* place = picture_.of(selection.layer, selection.q_head);
+    const AtlasPlace* place = atlas_.of(selection.layer, selection.q_head);
     if (place == nullptr) return;
     AccentMarks(context, *figure_, 0)
         .frame({place->x, place->x + 1.0}, {place->y, place->y + 1.0}, 1.0f);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
-    const AtlasPlace* place = picture_.at(hit.x, hit.y);
+    const AtlasPlace* place = atlas_.at(hit.x, hit.y);
     if (place == nullptr) return;
     detail_tooltip(head_lines(*value_, place->layer, place->q_head,
-                              picture_.difference ? &*picture_.difference : nullptr));
+                              atlas_.difference ? &*atlas_.difference : nullptr));
     if (!hit.clicked) return;
     context.session.select_head("head atlas click", place->layer, place->q_head);
   }
 
-  AtlasPicture picture_;
+  AtlasPicture atlas_;  // without its figure
 };
 
 }  // namespace

@@ -102,7 +102,7 @@ std::optional<bool> KeptOverlay::keeps(MapPair pair) const {
   const bool measured = row != nullptr && row->pos == pair.query &&
                         pair.key >= row->visible.begin && pair.key < row->visible.end;
   if (!measured) return std::nullopt;
-  return std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pair.key));
+  return std::ranges::binary_search(row->keys, static_cast<KeyPos>(pair.key));
 }
 
 }  // namespace kvscope::gui

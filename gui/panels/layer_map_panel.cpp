@@ -137,15 +137,13 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   // ---- what is asked for, and its figure ----
 
   LayerMapOptions options_of(const PanelContext& context) const {
-    LayerMapOptions options;
-    options.row_choice = switches_.row_choice;
-    options.rows = switches_.rows;
-    options.smoothing = switches_.smoothing;
-    options.drop_sink = switches_.drop_sink;
-    options.token_match = switches_.token_match;
-    options.dense_layers = context.session.parameters().dense_layers;
-    options.nucleus = context.session.parameters().nucleus;
-    return options;
+    return {.row_choice = switches_.row_choice,
+            .rows = switches_.rows,
+            .smoothing = switches_.smoothing,
+            .drop_sink = switches_.drop_sink,
+            .dense_layers = context.session.parameters().dense_layers,
+            .nucleus = context.session.parameters().nucleus,
+            .token_match = switches_.token_match};
   }
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {
@@ -166,9 +164,7 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
                     }};
   }
 
-  const plot::Figure& make_picture() override {
-    return picture_ = layer_map_figure(*value_, switches_.metric);
-  }
+  plot::Figure make_picture() override { return layer_map_figure(*value_, switches_.metric); }
 
   float height_below(PanelContext& context) override {
     return accent_words_height(cell_words(context)) + accent_words_height(sum_words()) +
@@ -179,7 +175,7 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   void draw_over(PanelContext& context) override {
     const auto& layers = value_->verifier_layers;
     const Index selected = context.session.selection().layer;
-    const auto at = std::find(layers.begin(), layers.end(), selected);
+    const auto at = std::ranges::find(layers, selected);
     if (at == layers.end()) return;
     const auto x = static_cast<double>(at - layers.begin());
     AccentMarks marks(context, *figure_, 0);
@@ -256,7 +252,6 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   std::optional<LayerMapObstacle> obstacle_;
   std::string obstacle_key_;
   std::optional<Index> draft_layer_;  // of the cell that was clicked last
-  plot::Figure picture_;
 };
 
 }  // namespace

@@ -48,6 +48,8 @@ struct Places : std::vector<std::pair<std::string, ImVec2>> {
   void add(std::string name, const std::optional<ImVec2>& at) {
     if (at) emplace_back(std::move(name), *at);
   }
+  /// The middle of ImGui's last item.
+  void add_item(std::string name);
 };
 
 struct PanelContext {

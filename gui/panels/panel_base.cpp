@@ -6,10 +6,7 @@
 namespace kvscope::gui {
 
 FigureStyle panel_style(const PanelContext& context) {
-  FigureStyle style;
-  style.ground = context.look.ground;
-  style.paper = context.look.surface;
-  return style;
+  return {.ground = context.look.ground, .paper = context.look.surface};
 }
 
 void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,

@@ -2,6 +2,7 @@
 // after the switches that sessions keep, the trace, what is still being computed, and the figure on
 // screen.
 //
+//   AskingPanel                     computes values: ask()
 //   TracePanel<Switches>            draw_trace(): what is drawn while a trace is open
 //   FigurePanel<Value, Switches>    question(): what to compute; make_picture(): its figure; then
 //                                   draw_over() and draw_below() say what stands on and under it
@@ -70,7 +71,7 @@ std::vector<PanelChoice> choices_of(const Switches& switches) {
     using T = std::remove_cvref_t<decltype(value)>;
     const auto add = [&](std::string_view word, nlohmann::ordered_json chosen) {
       std::string words = fmt::format("{}: {}", field.name, word);
-      std::replace(words.begin(), words.end(), '_', ' ');
+      std::ranges::replace(words, '_', ' ');
       const nlohmann::ordered_json options = {{snake_case(field.name), std::move(chosen)}};
       all.push_back({words, std::string(field.help), options.dump()});
     };
@@ -84,9 +85,27 @@ std::vector<PanelChoice> choices_of(const Switches& switches) {
   return all;
 }
 
+/// A panel that computes values. busy_ is set to false when a frame of it begins.
+class AskingPanel : public Panel {
+ public:
+  bool is_busy() const override { return busy_; }
+
+ protected:
+  /// As AsyncValue::ask.
+  template <class T, class... Asked>
+  AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
+                   const JobRequest& request, Asked... asked) {
+    const auto view = slot.ask(context.session.bench(), key, request, std::move(asked)...);
+    busy_ = busy_ || view.is_pending();
+    return view;
+  }
+
+  bool busy_ = false;  // something is being computed
+};
+
 /// A panel about the selected trace. Switches list their fields (core/base/fields.hpp).
 template <class Switches>
-class TracePanel : public Panel {
+class TracePanel : public AskingPanel {
  public:
   void draw(PanelContext& context) final {
     busy_ = false;
@@ -136,22 +155,12 @@ class TracePanel : public Panel {
     return true;
   }
 
-  /// As AsyncValue::ask.
-  template <class T, class... Asked>
-  AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
-                   const JobRequest& request, Asked... asked) {
-    const auto view = slot.ask(context.session.bench(), key, request, std::move(asked)...);
-    busy_ = busy_ || view.is_pending();
-    return view;
-  }
-
   Switches switches_;
   std::shared_ptr<const Document> document_;  // null while no trace is open
   std::shared_ptr<const Document> second_;    // second_of() in this frame
   std::string sources_;                       // the two, as keys of the cache begin
   std::string recordings_;                    // the two, whatever they have grown to
   PanelFigure figure_;
-  bool busy_ = false;  // something is being computed
 
  private:
   std::optional<std::pair<std::uint64_t, Switches>> asked_;  // at the last has_changed()
@@ -177,7 +186,7 @@ class FigurePanel : public TracePanel<Switches> {
   /// Empty: there is nothing to show, which was said.
   virtual std::optional<Question> question(PanelContext& context) = 0;
   /// The figure of value_ under the switches.
-  virtual const plot::Figure& make_picture() = 0;
+  virtual plot::Figure make_picture() = 0;
   /// True: the value has nothing to draw, which was said.
   virtual bool lacks_figure(PanelContext&) { return false; }
   /// Pixels that draw_below() needs.
@@ -206,11 +215,11 @@ class FigurePanel : public TracePanel<Switches> {
     if (!async_place(context, slot, view)) return;
     if (lacks_figure(context)) return;
     if (drawn_ != this->switches_) {
-      picture_ = &make_picture();
+      picture_ = make_picture();
       drawn_ = this->switches_;
       this->figure_.renew();
     }
-    this->figure_.show_above(context, *picture_, height_below(context));
+    this->figure_.show_above(context, picture_, height_below(context));
     draw_over(context);
     if (const auto& hit = this->figure_.hit()) follow(context, *hit);
     draw_below(context);
@@ -218,9 +227,9 @@ class FigurePanel : public TracePanel<Switches> {
 
   std::array<AsyncValue<Value>, 2> slots_;
   std::shared_ptr<const Value> value_;
+  plot::Figure picture_;  // of the value
 
  private:
-  const plot::Figure* picture_ = nullptr;
   std::optional<Switches> drawn_;  // with which switches
 };
 

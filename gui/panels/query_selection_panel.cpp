@@ -91,12 +91,13 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   Places landmarks() const override {
     Places places;
     if (!document_) return places;
-    if (figure_ && !points_.s_q.empty()) {
-      const auto ends = std::minmax_element(points_.s_q.begin(), points_.s_q.end());
+    if (figure_ && !scatter_.panels.empty()) {
+      const auto& points = std::get<plot::Scatter>(scatter_.panels[0].marks[0]);
+      const auto ends = std::minmax_element(points.x.begin(), points.x.end());
       for (const auto end : {ends.first, ends.second}) {
-        const auto i = static_cast<std::size_t>(end - points_.s_q.begin());
-        places.add(fmt::format("query {}", head_.pos[points_.index[i]]),
-                   figure_->place(0, points_.s_q[i], points_.weight[i]));
+        const auto i = static_cast<std::size_t>(end - points.x.begin());
+        places.add(fmt::format("query {}", points.of[i]),
+                   figure_->place(0, points.x[i], points.y[i]));
       }
     }
     const TraceInfo& info = document_->info();
@@ -120,7 +121,6 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     value_.reset();
     picks_.reset();
     head_ = {};
-    points_ = {};
     scatter_ = {};
     strip_ = {};
     figure_key_.clear();
@@ -149,7 +149,6 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
       scatter_ = {};  // if the next line throws
       scatter_ = scatter_figure(head_, layer_, q_head_, switches_, picks_.get());
       little_scatter_ = compact_figure(scatter_, "$S_q$", "Largest weight");
-      points_ = query_points(head_, switches_);
       trace_words_ = fmt::format("Trace {}.", document_->name());
       figure_.renew();
     } else if (scatter_.panels.empty()) {
@@ -206,10 +205,8 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     }
     mark_selected(context);
     const auto& hit = figure_.hit();
-    if (!hit || !hit->mark || !hit->point) return;
-    const Index pos = *hit->mark == 0
-                          ? head_.pos[points_.index[*hit->point]]
-                          : picks_->pos[drawn_picks(*picks_, switches_.span)[*hit->point]];
+    if (!hit || !hit->of) return;
+    const auto pos = static_cast<Index>(*hit->of);
     explain_query(context, pos);
     if (hit->clicked) {
       context.session.select("query-selection click", [&](Selection& s) { s.query = pos; });
@@ -305,7 +302,6 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   QuerySelectionHead head_;
   Index layer_ = 0;
   Index q_head_ = 0;
-  DrawnQueries points_;
   std::string figure_key_;
   plot::Figure scatter_;
   plot::Figure little_scatter_;

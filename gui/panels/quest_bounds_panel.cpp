@@ -85,12 +85,11 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
   std::optional<Question> question(PanelContext& context) override {
     const Selection& selection = context.session.selection();
     key_ = selection.key;
-    QuestRequest all;
-    all.layer = selection.layer;
-    all.q_head = selection.q_head;
-    all.page_size = context.session.parameters().page_size;
-    all.budget = context.session.parameters().budget;
-    all.steps = switches_.steps;
+    QuestRequest all{.layer = selection.layer,
+                     .q_head = selection.q_head,
+                     .page_size = context.session.parameters().page_size,
+                     .budget = context.session.parameters().budget,
+                     .steps = switches_.steps};
     QuestRequest one = all;
     one.query = selection.query;
     const JobRequest quick{fmt::format("Pages of position {}", *one.query), Lane::quick};
@@ -102,10 +101,10 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
                     on_trace(document_, all, quest_steps)};
   }
 
-  const plot::Figure& make_picture() override {
+  plot::Figure make_picture() override {
     violations_ = quest_violations(*value_, kMostListed);
     const auto make = is_cloud() ? quest_cloud : quest_profile;
-    return picture_ = make(*value_, switches_.program);
+    return make(*value_, switches_.program);
   }
 
   float height_below(PanelContext& context) override {
@@ -207,7 +206,6 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
 
   std::shared_ptr<const QuestSteps> query_;  // the selected one
   std::optional<Index> key_;
-  plot::Figure picture_;
   std::vector<QuestViolation> violations_;
 };
 

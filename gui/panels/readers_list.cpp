@@ -22,9 +22,7 @@ void ReadersList::draw(PanelContext& context, const std::shared_ptr<const Docume
   const bool has_word = word && document->info().capture.qkv;
   ImGui::BeginDisabled(!has_word);
   if (ImGui::Button("Who reads it?")) ImGui::OpenPopup("readers");
-  const ImVec2 low = ImGui::GetItemRectMin();
-  const ImVec2 high = ImGui::GetItemRectMax();
-  places_.emplace_back("who reads it", ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
+  places_.add_item("who reads it");
   ImGui::EndDisabled();
   help_tooltip(
       "The heads that give the found word (or the selected key) most attention from later "
@@ -73,10 +71,7 @@ void ReadersList::draw_lines(PanelContext& context, const Document& document) {
       });
     }
     ImGui::PopID();
-    const ImVec2 low = ImGui::GetItemRectMin();
-    const ImVec2 high = ImGui::GetItemRectMax();
-    places_.emplace_back(fmt::format("reader layer {} head {}", reader.layer, reader.q_head),
-                         ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
+    places_.add_item(fmt::format("reader layer {} head {}", reader.layer, reader.q_head));
   }
   if (readers_->heads.size() > n)
     ImGui::TextDisabled("%s", fmt::format("and {} more", readers_->heads.size() - n).c_str());

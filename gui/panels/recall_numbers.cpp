@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/plot/scale.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -25,41 +26,20 @@ std::string cell_text(double value) {
   return std::abs(value) < 100.0 ? fmt::format("{:.4f}", value) : fmt::format("{:.1f}", value);
 }
 
-struct Column {
-  std::string name;
-  const char* help;
-  float weight;
-};
-
-bool begin_table(const char* id, const std::vector<Column>& columns, float height) {
-  // Where they have no room, columns are as wide as their numbers and are moved sideways.
-  const float em = ImGui::GetFontSize();
-  const bool is_narrow =
-      ImGui::GetContentRegionAvail().x < 5.0f * em * static_cast<float>(columns.size());
+/// Where they have no room, columns are as wide as their numbers and are moved sideways.
+bool begin_numbers(const char* id, const std::vector<CellColumn>& columns, float height) {
+  const bool is_narrow = ImGui::GetContentRegionAvail().x <
+                         5.0f * ImGui::GetFontSize() * static_cast<float>(columns.size());
   const ImGuiTableFlags sizing = is_narrow
                                      ? ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX
                                      : ImGuiTableFlags_SizingStretchProp;
-  if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), kTableFlags | sizing, {0, height}))
-    return false;
-  ImGui::TableSetupScrollFreeze(is_narrow ? 1 : 0, 1);
-  for (const Column& column : columns) {
-    ImGui::TableSetupColumn(column.name.c_str(), is_narrow ? 0 : ImGuiTableColumnFlags_WidthStretch,
-                            is_narrow ? 0.0f : column.weight);
-  }
-  // Widths that follow the contents take no notice of rows of headers.
-  ImGui::TableNextRow(is_narrow ? 0 : ImGuiTableRowFlags_Headers);
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    ImGui::TableSetColumnIndex(static_cast<int>(c));
-    ImGui::TextDisabled("%s", columns[c].name.c_str());
-    help_tooltip(columns[c].help);
-  }
-  return true;
+  return begin_cells(id, columns, kTableFlags | sizing, {0, height});
 }
 
 void draw_methods(PanelContext& context, const RecallPicture& picture, const RecallOptions& options,
                   float height) {
   const bool has_target = metric_is_share(options.metric) && options.target > 0.0;
-  std::vector<Column> columns = {
+  std::vector<CellColumn> columns = {
       {"method", "A click selects the method.", 1.7f},
       {"budget", "What the method is told.", 1.1f},
       {"keys", "Keys that a query attends to, mean over measured rows and heads.", 1.0f},
@@ -73,59 +53,38 @@ void draw_methods(PanelContext& context, const RecallPicture& picture, const Rec
     columns.push_back({fmt::format("for {:g}", options.target),
                        "The smallest budget of the ladder whose mean reaches the target.", 1.0f});
   }
-  if (!begin_table("numbers", columns, height)) return;
+  if (!begin_numbers("numbers", columns, height)) return;
   for (const RecallNumbers& line : picture.numbers) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
     const bool is_selected = line.name == context.session.selection().selector.text();
     if (is_selected) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.accent));
-    if (ImGui::Selectable(line.name.c_str(), false, ImGuiSelectableFlags_SpanAllColumns))
+    if (line_cell(line.name, false))
       context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
     if (is_selected) ImGui::PopStyleColor();
-    std::vector<std::string> cells = {
-        line.budget.empty() ? std::string("-") : line.budget,
-        cell_text(line.kept),
-        cell_text(line.mass),
-        cell_text(line.recall10),
-        cell_text(line.recallk),
-        cell_text(line.output_error),
-        plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)};
-    if (has_target)
-      cells.push_back(line.for_target ? fmt::format("{}", *line.for_target) : std::string("-"));
-    for (const std::string& text : cells) {
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(text.c_str());
-    }
+    cells({line.budget.empty() ? std::string("-") : line.budget, cell_text(line.kept),
+           cell_text(line.mass), cell_text(line.recall10), cell_text(line.recallk),
+           cell_text(line.output_error),
+           plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)});
+    if (has_target) cells({line.for_target ? fmt::format("{}", *line.for_target) : "-"});
   }
   ImGui::EndTable();
 }
 
 void draw_failing(PanelContext& context, const RecallPicture& picture, const RecallOptions& options,
                   float height) {
-  const std::vector<Column> columns = {
+  const std::vector<CellColumn> columns = {
       {"layer", "A click selects the head.", 1.0f},
       {"query head", "", 1.0f},
       {std::string(enum_name(options.metric)), "At the sliders' budget, mean over rows.", 1.4f},
       {"budget that reaches it", "The smallest of the ladder at which this head does.", 1.6f}};
-  if (!begin_table("failing", columns, height)) return;
+  if (!begin_numbers("failing", columns, height)) return;
   for (const FailingHead& head : picture.failing) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
     const Selection& now = context.session.selection();
     const bool is_selected = head.layer == now.layer && head.q_head == now.q_head;
-    ImGui::PushID(static_cast<int>(head.layer * 4096 + head.q_head));
-    if (ImGui::Selectable(fmt::format("{}", head.layer).c_str(), is_selected,
-                          ImGuiSelectableFlags_SpanAllColumns)) {
+    if (line_cell(fmt::format("{}", head.layer), is_selected))
       context.session.select_head("failing head", head.layer, head.q_head);
-    }
     landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
-    ImGui::PopID();
-    for (const std::string& text :
-         {fmt::format("{}", head.q_head), cell_text(head.value),
-          head.needed ? fmt::format("{}", *head.needed) : std::string("none of the ladder")}) {
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(text.c_str());
-    }
+    cells({fmt::format("{}", head.q_head), cell_text(head.value),
+           head.needed ? fmt::format("{}", *head.needed) : "none of the ladder"});
   }
   ImGui::EndTable();
 }

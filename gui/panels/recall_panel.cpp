@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,15 +88,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
  private:
   Extent extent() const {
-    switch (switches_.scope) {
-      case RecallScope::head:
-        return Extent::head;
-      case RecallScope::layer:
-        return Extent::layer;
-      case RecallScope::all_layers:
-        break;
-    }
-    return Extent::trace;
+    return switches_.scope == RecallScope::head    ? Extent::head
+           : switches_.scope == RecallScope::layer ? Extent::layer
+                                                   : Extent::trace;
   }
 
   /// The tables of all opened sweeps.
@@ -121,9 +114,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {
     const auto& ticked = session.ticked();
-    const bool is_used = std::any_of(ticked.begin(), ticked.end(), [&](const MethodSpec& method) {
-      return session.draft_for(method) != nullptr;
-    });
+    const bool is_used = std::ranges::any_of(
+        ticked, [&](const MethodSpec& method) { return session.draft_for(method) != nullptr; });
     return is_used ? session.second() : nullptr;
   }
 
@@ -133,18 +125,17 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
-    RecallQuestion question;
-    question.trace = document->name();
-    question.layer = session.selection().layer;
-    question.q_head = session.selection().q_head;
-    question.layers = info.layers;
-    question.n_tokens = info.n_tokens;
-    question.phase = switches_.phase == RecallPhase::of_query  ? session.phase()
-                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
-                                                               : Phase::decode;
-    question.selector = session.selection().selector;
-    question.parameters = session.parameters();
-    question.options = switches_;
+    RecallQuestion question{.trace = document->name(),
+                            .layer = session.selection().layer,
+                            .q_head = session.selection().q_head,
+                            .layers = info.layers,
+                            .n_tokens = info.n_tokens,
+                            .phase = switches_.phase == RecallPhase::of_query  ? session.phase()
+                                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
+                                                                               : Phase::decode,
+                            .selector = session.selection().selector,
+                            .parameters = session.parameters(),
+                            .options = switches_};
     list_ = method_items(session.ticked(), question.parameters, question.phase,
                          session.second() != nullptr);
     for (const MethodItem& item : list_) {
@@ -180,8 +171,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
             [results](JobContext&) {
               Sweeps sweeps;
               for (const auto& result : results) {
-                sweeps.tables.push_back({std::filesystem::path(result->name()).filename().string(),
-                                         std::make_shared<const Table>(rows_of(*result))});
+                sweeps.tables.push_back(
+                    {file_name(result), std::make_shared<const Table>(rows_of(*result))});
               }
               return sweeps;
             });

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/trace/result.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -54,15 +55,10 @@ void json_lines(const PanelContext& context, const char* title,
   const float height = std::min(static_cast<float>(lines.size()) + 1.0f, 24.0f);
   ImGui::BeginChild("lines", {0, height * ImGui::GetTextLineHeightWithSpacing()}, true,
                     ImGuiWindowFlags_HorizontalScrollbar);
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(lines.size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const std::string& line = lines[static_cast<std::size_t>(i)];
-      context.fonts.require(line);
-      ImGui::TextUnformatted(line.c_str(), line.c_str() + line.size());
-    }
-  }
+  visible_lines(lines.size(), [&](std::size_t i) {
+    context.fonts.require(lines[i]);
+    ImGui::TextUnformatted(lines[i].c_str(), lines[i].c_str() + lines[i].size());
+  });
   ImGui::EndChild();
   ImGui::PopID();
 }
@@ -116,24 +112,12 @@ std::optional<std::string> ResultAbout::draw(PanelContext& context, const Result
     ImGui::TableSetupColumn("units", ImGuiTableColumnFlags_None, 0.7f);
     ImGui::TableSetupColumn("meaning", ImGuiTableColumnFlags_None, 3.0f);
     ImGui::TableHeadersRow();
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(sources_.size()));
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        const TableSource& source = sources_[static_cast<std::size_t>(i)];
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        if (ImGui::Selectable(source.name.c_str(), false, ImGuiSelectableFlags_SpanAllColumns)) {
-          wanted = source.name;
-        }
-        const std::string shape =
-            source.shape.empty() ? fmt::format("{} lines", source.n_rows) : source.shape;
-        for (const std::string& text : {shape, source.axes, source.units, source.long_name}) {
-          ImGui::TableNextColumn();
-          ImGui::TextUnformatted(text.c_str());
-        }
-      }
-    }
+    visible_lines(sources_.size(), [&](std::size_t i) {
+      const TableSource& source = sources_[i];
+      if (line_cell(source.name, false)) wanted = source.name;
+      cells({source.shape.empty() ? fmt::format("{} lines", source.n_rows) : source.shape,
+             source.axes, source.units, source.long_name});
+    });
     ImGui::EndTable();
   }
   ImGui::EndChild();

@@ -40,7 +40,6 @@ class ResultTable {
   void draw_tools(PanelContext& context, TableArrangement& arrangement);
   void draw_columns_popup();
   void draw_filters(PanelContext& context, TableArrangement& arrangement);
-  void draw_lines(PanelContext& context);
   void draw_line(PanelContext& context, std::size_t place);
   void press(Session& session, std::size_t place);
   void copy(PanelContext& context, bool only_selected);
@@ -58,7 +57,6 @@ class ResultTable {
 };
 
 /// A figure that a job makes.
-template <class Made>
 class ResultPicture {
  public:
   std::optional<plot::Figure> figure() const { return figure_.current(); }
@@ -93,16 +91,16 @@ class ResultPicture {
   }
 
   PanelFigure figure_;
-  std::shared_ptr<const Made> shown_;
+  std::shared_ptr<const MadeFigure> shown_;
 
  private:
-  AsyncValue<Made> slot_;
+  AsyncValue<MadeFigure> slot_;
   bool busy_ = false;
   bool failed_ = false;
 };
 
 /// Figures that the command line draws of such results.
-class ResultFigures : public ResultPicture<MadeFigure> {
+class ResultFigures : public ResultPicture {
  public:
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
@@ -120,7 +118,7 @@ class ResultFigures : public ResultPicture<MadeFigure> {
 };
 
 /// Two columns against each other.
-class ResultPlot : public ResultPicture<FreePlot> {
+class ResultPlot : public ResultPicture {
  public:
   void draw(PanelContext& context, const ResultRows& rows, const std::string& filter_words);
   nlohmann::ordered_json options() const { return fields_to_json(options_); }
@@ -150,6 +148,10 @@ class ResultAbout {
 /// Names a result in keys of a cache, as long as it is open: another opening of the same file has
 /// another name.
 std::string result_key(const ResultPtr& result);
+/// Its file without folders.
+inline std::string file_name(const ResultPtr& result) {
+  return std::filesystem::path(result->name()).filename().string();
+}
 
 /// Tooltip lines of what lies under the cursor of any figure.
 HoverLines hit_lines(const plot::Figure& figure, const FigureHit& hit);

@@ -79,10 +79,6 @@ bool choose_column(const char* name, std::string& column, const Table& table, bo
   return true;
 }
 
-std::string short_name(const ResultPtr& result) {
-  return std::filesystem::path(result->name()).filename().string();
-}
-
 std::string axis_name(const plot::Axis& axis, const char* otherwise) {
   return axis.label.empty() ? otherwise : plot::plain_text(axis.label);
 }
@@ -151,8 +147,7 @@ void ResultFigures::update(const Session& session, const ResultPtr& result) {
       if (old.kind.name != figure.kind.name || possible_for_ != result) continue;
       for (std::size_t i = 0; i < std::min(old.chosen.size(), figure.chosen.size()); ++i) {
         const auto& candidates = figure.candidates[i];
-        const bool is_there =
-            std::find(candidates.begin(), candidates.end(), old.chosen[i]) != candidates.end();
+        const bool is_there = std::ranges::find(candidates, old.chosen[i]) != candidates.end();
         if (is_there) figure.chosen[i] = old.chosen[i];
       }
     }
@@ -168,10 +163,10 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     ImGui::TextDisabled("%s", fmt::format("{} result", figure.chosen[i]->info().kind).c_str());
     ImGui::SetNextItemWidth(-1.0f);
     if (ImGui::BeginCombo(fmt::format("##result{}", i).c_str(),
-                          short_name(figure.chosen[i]).c_str())) {
+                          file_name(figure.chosen[i]).c_str())) {
       for (const ResultPtr& candidate : candidates) {
         const std::string label =
-            fmt::format("{}##{}", short_name(candidate), result_key(candidate));
+            fmt::format("{}##{}", file_name(candidate), result_key(candidate));
         if (ImGui::Selectable(label.c_str(), candidate == figure.chosen[i])) {
           figure.chosen[i] = candidate;
         }
@@ -183,7 +178,7 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     using T = std::remove_cvref_t<decltype(value)>;
     const auto& known = figure.kind.options;
     const bool matters =
-        field.name == "title" || std::find(known.begin(), known.end(), field.name) != known.end();
+        field.name == "title" || std::ranges::find(known, field.name) != known.end();
     if (!matters) return;
     if constexpr (std::same_as<T, EnumRef>) {
       int chosen = value.index();
@@ -207,15 +202,14 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   }
   std::vector<std::string> names;
   for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
-  if (std::find(names.begin(), names.end(), kind_) == names.end()) {
-    const auto drawable = std::find_if(possible_.begin(), possible_.end(),
-                                       [](const PossibleFigure& f) { return f.missing.empty(); });
+  if (std::ranges::find(names, kind_) == names.end()) {
+    const auto drawable =
+        std::ranges::find_if(possible_, [](const PossibleFigure& f) { return f.missing.empty(); });
     kind_ = drawable == possible_.end() ? names.front() : drawable->kind.name;
   }
   choose("##figure", kind_, names, context.look.px(150));
-  PossibleFigure& figure =
-      *std::find_if(possible_.begin(), possible_.end(),
-                    [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
+  PossibleFigure& figure = *std::ranges::find_if(
+      possible_, [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
   ImGui::SameLine();
   if (kind_ == "answer") {
     if (ImGui::Button("Put keys back")) context.requests.show_panel = "answer";
@@ -303,17 +297,14 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
   const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
   const bool is_shown =
       show(context, key, "Plot", size, [rows, options = options_, filter_words](JobContext&) {
-        return free_plot(rows.table(), rows.order->rows, options, filter_words);
+        return MadeFigure{free_plot(rows.table(), rows.order->rows, options, filter_words)};
       });
   const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
   auto lines = hit_lines(shown_->figure, *hit);
-  const bool is_point = hit->mark && hit->point && *hit->mark < shown_->rows_of_mark.size() &&
-                        *hit->point < shown_->rows_of_mark[*hit->mark].size();
-  if (is_point) {
-    const std::uint32_t row = shown_->rows_of_mark[*hit->mark][*hit->point];
-    const RowTarget target = target_of(rows.table(), row);
-    lines.emplace_back("line", fmt::format("{}", row + 1));
+  if (hit->of) {
+    const RowTarget target = target_of(rows.table(), *hit->of);
+    lines.emplace_back("line", fmt::format("{}", *hit->of + 1));
     if (!target.empty()) lines.emplace_back("click goes to", target.words());
     if (hit->clicked) go_to(context.session, target);
   }

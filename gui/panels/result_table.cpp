@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -97,7 +98,7 @@ void ResultTable::draw(PanelContext& context, const ResultRows& rows,
       specs->SpecsDirty = false;
     }
     draw_filters(context, arrangement);
-    draw_lines(context);
+    visible_lines(rows_.order->rows.size(), [&](std::size_t place) { draw_line(context, place); });
     ImGui::EndTable();
   }
   ImGui::PopID();
@@ -180,17 +181,6 @@ void ResultTable::draw_filters(PanelContext& context, TableArrangement& arrangem
                        "contain it."
                      : "A number, >0.5, <=2, !=0, 0.2..0.5, empty or !empty.");
     ImGui::PopID();
-  }
-}
-
-void ResultTable::draw_lines(PanelContext& context) {
-  const auto& order = rows_.order->rows;
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(std::min<std::size_t>(order.size(), 1u << 30)));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      draw_line(context, static_cast<std::size_t>(i));
-    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/fields_json.hpp"
 #include "core/trace/result.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
@@ -27,11 +28,7 @@ struct ResultsOptions {
       option(source, "source", "rows", "rows, layers, or the array that is listed");
 };
 
-std::string file_name(const ResultPtr& result) {
-  return std::filesystem::path(result->name()).filename().string();
-}
-
-class ResultsPanel final : public Panel {
+class ResultsPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {"results", "Results",
@@ -39,23 +36,216 @@ class ResultsPanel final : public Panel {
             "layer, head, method and budget.",
             Extent::trace};
   }
-  void controls(PanelContext& context) override;
-  void draw(PanelContext& context) override;
-  std::optional<plot::Figure> figure() const override;
-  std::optional<std::string> csv() const override;
-  nlohmann::ordered_json options() const override;
-  void set_options(const nlohmann::ordered_json& json) override;
-  bool is_busy() const override { return busy_; }
+
+  void controls(PanelContext& context) override {
+    choose_result(context.session);
+    if (!result_) return;
+    if (segmented("show", options_.show)) is_figure_by_itself_ = false;
+    next_switch();
+    result_list(context);
+  }
+
+  void draw(PanelContext& context) override {
+    busy_ = false;
+    has_rows_ = false;
+    choose_result(context.session);
+    if (!result_) {
+      empty_place(
+          context, "No result is open",
+          "Drop a result (.h5, .csv, .json) onto the window, or open one with Ctrl+O. kvscope "
+          "sweep, analyze and simulate make them.");
+      return;
+    }
+    if (options_.show == ResultShow::about) {
+      if (const auto wanted = about_.draw(context, result_)) {
+        set_source(*wanted);
+        options_.show = ResultShow::table;
+      }
+      return;
+    }
+    if (options_.show == ResultShow::figure) {
+      figures_.draw(context, result_);
+      busy_ |= figures_.is_busy();
+      // A table that lacks the figure's columns opens as its lines.
+      if (is_figure_by_itself_ && figures_.has_failed()) {
+        options_.show = ResultShow::table;
+        busy_ = true;
+      }
+      return;
+    }
+    if (sources_.empty()) {
+      empty_place(context, "This result holds no numbers to list",
+                  "About shows what the file says of itself.");
+      return;
+    }
+    source_list(context);
+    const auto rows = ask_rows(context);
+    if (!rows) return;
+    if (options_.show == ResultShow::table) {
+      if (sources_.size() > 1) ImGui::SameLine();
+      table_.draw(context, *rows, arrangement_);
+    } else {
+      plot_.draw(context, *rows, arrangement_.filter_words());
+      busy_ |= plot_.is_busy();
+    }
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    if (!result_) return std::nullopt;
+    if (options_.show == ResultShow::figure) return figures_.figure();
+    if (options_.show == ResultShow::plot && has_rows_) return plot_.figure();
+    return std::nullopt;
+  }
+
+  std::optional<std::string> csv() const override {
+    if (options_.show == ResultShow::table) return has_rows_ ? table_.csv() : std::nullopt;
+    return Panel::csv();
+  }
+
+  nlohmann::ordered_json options() const override {
+    auto json = fields_to_json(options_);
+    json["figure"] = figures_.options();
+    json["plot"] = plot_.options();
+    return json;
+  }
+
+  void set_options(const nlohmann::ordered_json& json) override {
+    fields_from_json(json, options_);
+    if (json.contains("figure")) figures_.set_options(json["figure"]);
+    if (json.contains("plot")) plot_.set_options(json["plot"]);
+    wanted_ = options_.result;
+    opens_as_figure_ = !json.contains("show");
+    if (json.contains("show")) is_figure_by_itself_ = false;
+  }
 
  private:
-  void choose_result(const Session& session);
-  void show_result(const ResultPtr& result);
-  void show_figure(const std::vector<ResultPtr>& open);
-  void result_list(PanelContext& context);
-  void source_list(PanelContext& context);
-  void set_source(std::string source);
+  void choose_result(const Session& session) {
+    const auto& open = session.results();
+    const bool is_new = open.size() > n_results_;
+    n_results_ = open.size();
+    ResultPtr next;
+    ResultPtr wanted;
+    for (const ResultPtr& result : open) {
+      if (result == result_) next = result;
+      if (!wanted_.empty() && file_name(result) == wanted_) wanted = result;
+    }
+    for (const ResultPtr& result : open) {  // the same file, opened again
+      if (!next && result_ && file_name(result) == options_.result) next = result;
+    }
+    // A file that was just opened is what one wants to see, unless a session names another one of
+    // those that come with it.
+    if (wanted) {
+      next = wanted;
+      if (!session.is_opening()) wanted_.clear();
+    } else if (!open.empty() && (is_new || !next)) {
+      next = open.back();
+      opens_as_figure_ = true;
+    }
+    if (next == result_) return;
+    show_result(next);
+    if (next && std::exchange(opens_as_figure_, true)) show_figure(open);
+  }
+
+  void show_result(const ResultPtr& result) {
+    result_ = result;
+    sources_.clear();
+    arrangement_ = {};
+    if (!result_) return;
+    options_.result = file_name(result_);
+    sources_ = table_sources(*result_);
+    const bool has_source = std::ranges::any_of(
+        sources_, [&](const TableSource& s) { return s.name == options_.source; });
+    if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
+  }
+
+  /// The figure of a result says more than its lines, where there is one.
+  void show_figure(const std::vector<ResultPtr>& open) {
+    const auto figures = possible_figures(open, result_);
+    const bool has_figure =
+        std::ranges::any_of(figures, [](const PossibleFigure& f) { return f.missing.empty(); });
+    options_.show = has_figure ? ResultShow::figure : ResultShow::table;
+    is_figure_by_itself_ = has_figure;
+  }
+
+  void result_list(PanelContext& context) {
+    ImGui::SetNextItemWidth(context.look.px(170));
+    if (ImGui::BeginCombo("##result", file_name(result_).c_str(), ImGuiComboFlags_HeightLarge)) {
+      for (const ResultPtr& result : context.session.results()) {
+        const std::string label =
+            fmt::format("{}  ({})##{}", file_name(result), result->info().kind, result_key(result));
+        if (ImGui::Selectable(label.c_str(), result == result_) && result != result_) {
+          wanted_.clear();
+          show_result(result);
+        }
+        help_tooltip(result->name());
+      }
+      ImGui::EndCombo();
+    }
+    help_tooltip(result_->name());
+    ImGui::SameLine();
+    if (ImGui::Button("Close")) {
+      const auto& open = context.session.results();
+      const auto at = std::ranges::find(open, result_);
+      wanted_.clear();
+      if (at != open.end()) context.session.close_result(at - open.begin());
+    }
+    help_tooltip("Closes this result. The file stays.");
+  }
+
+  void source_list(PanelContext& context) {
+    if (sources_.size() < 2) return;
+    ImGui::SetNextItemWidth(context.look.px(190));
+    if (ImGui::BeginCombo("##source", options_.source.c_str(), ImGuiComboFlags_HeightLarge)) {
+      visible_lines(sources_.size(), [&](std::size_t i) {
+        const TableSource& source = sources_[i];
+        const std::string label =
+            source.shape.empty() ? source.name : fmt::format("{}  [{}]", source.name, source.shape);
+        if (ImGui::Selectable(label.c_str(), source.name == options_.source))
+          set_source(source.name);
+        help_tooltip(source.long_name);
+      });
+      ImGui::EndCombo();
+    }
+    help_tooltip("Which numbers of the file are listed and plotted.");
+  }
+
+  void set_source(std::string source) {
+    if (source == options_.source) return;
+    options_.source = std::move(source);
+    arrangement_ = {};
+  }
+
   /// Empty while the table is read or arranged; draws how far it is, or why it cannot be.
-  std::optional<ResultRows> ask_rows(PanelContext& context);
+  std::optional<ResultRows> ask_rows(PanelContext& context) {
+    has_rows_ = false;
+    ResultRows rows;
+    const std::string source_key = result_key(result_) + options_.source;
+    const auto loaded = ask(context, loaded_, "table/" + source_key,
+                            {fmt::format("Reading {} of {}", options_.source, file_name(result_)),
+                             Lane::quick, /*urgent=*/true},
+                            [result = result_, source = options_.source](JobContext&) {
+                              return LoadedTable{load_table(*result, source)};
+                            });
+    // Another table's lines would be taken for this one's.
+    if (!loaded.fresh) {
+      report_job(context, loaded_, loaded.status, /*has_value=*/false, /*fresh=*/false);
+      return std::nullopt;
+    }
+    rows.loaded = loaded.value;
+    rows.key = fmt::format("{}/{}", source_key, arrangement_.key());
+    const auto order =
+        ask(context, order_, "order/" + rows.key, {"Sorting", Lane::quick, /*urgent=*/true},
+            [table = loaded.value, arrangement = arrangement_](JobContext& job) {
+              return arrange_rows(table->table, arrangement, job.stop);
+            });
+    if (order.fresh) {
+      rows.order = order.value;
+      last_ = rows;
+    }
+    // While another order is made, the last one of the same table is shown.
+    has_rows_ = last_.loaded == loaded.value;
+    return has_rows_ ? std::optional(last_) : std::nullopt;
+  }
 
   ResultsOptions options_;
   ResultPtr result_;
@@ -74,229 +264,7 @@ class ResultsPanel final : public Panel {
   ResultPlot plot_;
   ResultAbout about_;
   bool has_rows_ = false;
-  bool busy_ = false;
 };
-
-// ---- which result, which table of it ----
-
-void ResultsPanel::choose_result(const Session& session) {
-  const auto& open = session.results();
-  const bool is_new = open.size() > n_results_;
-  n_results_ = open.size();
-  ResultPtr next;
-  ResultPtr wanted;
-  for (const ResultPtr& result : open) {
-    if (result == result_) next = result;
-    if (!wanted_.empty() && file_name(result) == wanted_) wanted = result;
-  }
-  for (const ResultPtr& result : open) {  // the same file, opened again
-    if (!next && result_ && file_name(result) == options_.result) next = result;
-  }
-  // A file that was just opened is what one wants to see, unless a session names another one of
-  // those that come with it.
-  if (wanted) {
-    next = wanted;
-    if (!session.is_opening()) wanted_.clear();
-  } else if (!open.empty() && (is_new || !next)) {
-    next = open.back();
-    opens_as_figure_ = true;
-  }
-  if (next == result_) return;
-  show_result(next);
-  if (next && std::exchange(opens_as_figure_, true)) show_figure(open);
-}
-
-/// The figure of a result says more than its lines, where there is one.
-void ResultsPanel::show_figure(const std::vector<ResultPtr>& open) {
-  const auto figures = possible_figures(open, result_);
-  const bool has_figure = std::any_of(figures.begin(), figures.end(),
-                                      [](const PossibleFigure& f) { return f.missing.empty(); });
-  options_.show = has_figure ? ResultShow::figure : ResultShow::table;
-  is_figure_by_itself_ = has_figure;
-}
-
-void ResultsPanel::show_result(const ResultPtr& result) {
-  result_ = result;
-  sources_.clear();
-  arrangement_ = {};
-  if (!result_) return;
-  options_.result = file_name(result_);
-  sources_ = table_sources(*result_);
-  const bool has_source = std::any_of(sources_.begin(), sources_.end(), [&](const TableSource& s) {
-    return s.name == options_.source;
-  });
-  if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
-}
-
-void ResultsPanel::set_source(std::string source) {
-  if (source == options_.source) return;
-  options_.source = std::move(source);
-  arrangement_ = {};
-}
-
-void ResultsPanel::result_list(PanelContext& context) {
-  ImGui::SetNextItemWidth(context.look.px(170));
-  if (ImGui::BeginCombo("##result", file_name(result_).c_str(), ImGuiComboFlags_HeightLarge)) {
-    for (const ResultPtr& result : context.session.results()) {
-      const std::string label =
-          fmt::format("{}  ({})##{}", file_name(result), result->info().kind, result_key(result));
-      if (ImGui::Selectable(label.c_str(), result == result_) && result != result_) {
-        wanted_.clear();
-        show_result(result);
-      }
-      help_tooltip(result->name());
-    }
-    ImGui::EndCombo();
-  }
-  help_tooltip(result_->name());
-  ImGui::SameLine();
-  if (ImGui::Button("Close")) {
-    const auto& open = context.session.results();
-    const auto at = std::find(open.begin(), open.end(), result_);
-    wanted_.clear();
-    if (at != open.end()) context.session.close_result(at - open.begin());
-  }
-  help_tooltip("Closes this result. The file stays.");
-}
-
-void ResultsPanel::source_list(PanelContext& context) {
-  if (sources_.size() < 2) return;
-  ImGui::SetNextItemWidth(context.look.px(190));
-  if (ImGui::BeginCombo("##source", options_.source.c_str(), ImGuiComboFlags_HeightLarge)) {
-    ImGuiListClipper clipper;
-    clipper.Begin(static_cast<int>(sources_.size()));
-    while (clipper.Step()) {
-      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-        const TableSource& source = sources_[static_cast<std::size_t>(i)];
-        const std::string label =
-            source.shape.empty() ? source.name : fmt::format("{}  [{}]", source.name, source.shape);
-        if (ImGui::Selectable(label.c_str(), source.name == options_.source)) {
-          set_source(source.name);
-        }
-        help_tooltip(source.long_name);
-      }
-    }
-    ImGui::EndCombo();
-  }
-  help_tooltip("Which numbers of the file are listed and plotted.");
-}
-
-void ResultsPanel::controls(PanelContext& context) {
-  choose_result(context.session);
-  if (!result_) return;
-  if (segmented("show", options_.show)) is_figure_by_itself_ = false;
-  next_switch();
-  result_list(context);
-}
-
-// ---- what is shown ----
-
-std::optional<ResultRows> ResultsPanel::ask_rows(PanelContext& context) {
-  has_rows_ = false;
-  ResultRows rows;
-  const std::string source_key = result_key(result_) + options_.source;
-  const auto loaded =
-      loaded_.ask(context.session.bench(), "table/" + source_key,
-                  {fmt::format("Reading {} of {}", options_.source, file_name(result_)),
-                   Lane::quick, /*urgent=*/true},
-                  [result = result_, source = options_.source](JobContext&) {
-                    return LoadedTable{load_table(*result, source)};
-                  });
-  busy_ |= loaded.is_pending();
-  // Another table's lines would be taken for this one's.
-  if (!loaded.fresh) {
-    report_job(context, loaded_, loaded.status, /*has_value=*/false, /*fresh=*/false);
-    return std::nullopt;
-  }
-  rows.loaded = loaded.value;
-  rows.key = fmt::format("{}/{}", source_key, arrangement_.key());
-  const auto order = order_.ask(
-      context.session.bench(), "order/" + rows.key, {"Sorting", Lane::quick, /*urgent=*/true},
-      [table = loaded.value, arrangement = arrangement_](JobContext& job) {
-        return arrange_rows(table->table, arrangement, job.stop);
-      });
-  busy_ |= order.is_pending();
-  if (order.fresh) {
-    rows.order = order.value;
-    last_ = rows;
-  }
-  // While another order is made, the last one of the same table is shown.
-  has_rows_ = last_.loaded == loaded.value;
-  return has_rows_ ? std::optional(last_) : std::nullopt;
-}
-
-void ResultsPanel::draw(PanelContext& context) {
-  busy_ = false;
-  has_rows_ = false;
-  choose_result(context.session);
-  if (!result_) {
-    empty_place(
-        context, "No result is open",
-        "Drop a result (.h5, .csv, .json) onto the window, or open one with Ctrl+O. kvscope "
-        "sweep, analyze and simulate make them.");
-    return;
-  }
-  if (options_.show == ResultShow::about) {
-    if (const auto wanted = about_.draw(context, result_)) {
-      set_source(*wanted);
-      options_.show = ResultShow::table;
-    }
-    return;
-  }
-  if (options_.show == ResultShow::figure) {
-    figures_.draw(context, result_);
-    busy_ |= figures_.is_busy();
-    // A table that lacks the figure's columns opens as its lines.
-    if (is_figure_by_itself_ && figures_.has_failed()) {
-      options_.show = ResultShow::table;
-      busy_ = true;
-    }
-    return;
-  }
-  if (sources_.empty()) {
-    empty_place(context, "This result holds no numbers to list",
-                "About shows what the file says of itself.");
-    return;
-  }
-  source_list(context);
-  const auto rows = ask_rows(context);
-  if (!rows) return;
-  if (options_.show == ResultShow::table) {
-    if (sources_.size() > 1) ImGui::SameLine();
-    table_.draw(context, *rows, arrangement_);
-  } else {
-    plot_.draw(context, *rows, arrangement_.filter_words());
-    busy_ |= plot_.is_busy();
-  }
-}
-
-std::optional<plot::Figure> ResultsPanel::figure() const {
-  if (!result_) return std::nullopt;
-  if (options_.show == ResultShow::figure) return figures_.figure();
-  if (options_.show == ResultShow::plot && has_rows_) return plot_.figure();
-  return std::nullopt;
-}
-
-std::optional<std::string> ResultsPanel::csv() const {
-  if (options_.show == ResultShow::table) return has_rows_ ? table_.csv() : std::nullopt;
-  return Panel::csv();
-}
-
-nlohmann::ordered_json ResultsPanel::options() const {
-  auto json = fields_to_json(options_);
-  json["figure"] = figures_.options();
-  json["plot"] = plot_.options();
-  return json;
-}
-
-void ResultsPanel::set_options(const nlohmann::ordered_json& json) {
-  fields_from_json(json, options_);
-  if (json.contains("figure")) figures_.set_options(json["figure"]);
-  if (json.contains("plot")) plot_.set_options(json["plot"]);
-  wanted_ = options_.result;
-  opens_as_figure_ = !json.contains("show");
-  if (json.contains("show")) is_figure_by_itself_ = false;
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <functional>
 #include <system_error>
 
 #include "gui/panels/landmarks.hpp"
@@ -18,10 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a line's buttons ask for, done once the list is drawn.
-struct RunWish {
-  enum class What { nothing, cancel, again, resume, replace, forget } what = What::nothing;
-  std::uint64_t id = 0;
-};
+using RunWish = std::function<void()>;
 
 bool line_button(const Run& run, const char* label, const char* name, const char* help) {
   const bool pressed = ImGui::SmallButton(label);
@@ -46,18 +44,12 @@ void draw_progress(const PanelContext& context, const Run& run) {
 
 void draw_end(const PanelContext& context, const Run& run) {
   const Look& look = context.look;
-  switch (run.status.state) {
-    case JobState::failed:
-      coloured_words(look.error,
-                     run.remark.empty() ? run.status.error : run.status.error + "; " + run.remark);
-      break;
-    case JobState::cancelled:
-      coloured_words(look.muted,
-                     run.remark.empty() ? std::string("cancelled") : "cancelled; " + run.remark);
-      break;
-    default:
-      coloured_words(look.muted, run.remark.empty() ? std::string("done") : "done: " + run.remark);
-  }
+  const JobState state = run.status.state;
+  const bool has_failed = state == JobState::failed;
+  const bool is_cancelled = state == JobState::cancelled;
+  std::string words = has_failed ? run.status.error : is_cancelled ? "cancelled" : "done";
+  if (!run.remark.empty()) words += (has_failed || is_cancelled ? "; " : ": ") + run.remark;
+  coloured_words(has_failed ? look.error : look.muted, words);
   if (run.said.empty() || !ImGui::TreeNode("what it printed")) return;
   ImGui::BeginChild("said", {0, look.px(160)}, true, ImGuiWindowFlags_HorizontalScrollbar);
   ImGui::TextUnformatted(run.said.data(), run.said.data() + run.said.size());
@@ -66,13 +58,16 @@ void draw_end(const PanelContext& context, const Run& run) {
 }
 
 void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
-  const auto ask = [&](RunWish::What what) { wish = {what, run.id}; };
+  RunQueue& runs = context.runs;
+  const auto ask_again = [&](RunQueue::Again how) {
+    wish = [&runs, id = run.id, how] { runs.again(id, how); };
+  };
   std::error_code error;
   const fs::path part = run.part();
   if (!run.status.is_over()) {
     if (line_button(run, "Cancel", "cancel",
                     "Asks it to stop, as Ctrl-C does: a recording keeps its complete units."))
-      ask(RunWish::What::cancel);
+      wish = [&runs, id = run.id] { runs.cancel(id); };
     // Before its first unit is whole there is nothing to look at.
     if (run.status.progress.done > 0 && !part.empty() && fs::exists(part, error) &&
         line_button(run, "Watch", "watch", "Opens the recording while it grows."))
@@ -84,18 +79,16 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
       context.requests.open.push_back(run.out);
     const bool has_journal = fs::exists(run.journal(), error);
     const bool is_done = run.status.state == JobState::done;
-    const auto knows = [&](RunQueue::Again how) {
-      return !context.runs.flag_for(run, how).empty();
-    };
+    const auto knows = [&](RunQueue::Again how) { return !runs.flag_for(run, how).empty(); };
     if (has_journal && knows(RunQueue::Again::resume) &&
         line_button(run, "Continue", "continue", "Goes on after what is finished (--resume)."))
-      ask(RunWish::What::resume);
+      ask_again(RunQueue::Again::resume);
     if (!is_done && (has_journal || run.has_made_file) && knows(RunQueue::Again::replace)) {
       if (line_button(run, "Start over", "start over",
                       "Runs it from its beginning, in place of what is there."))
-        ask(RunWish::What::replace);
+        ask_again(RunQueue::Again::replace);
     } else if (line_button(run, "Again", "again", "Runs the same command once more.")) {
-      ask(RunWish::What::again);
+      ask_again(RunQueue::Again::same);
     }
   }
   if (line_button(run, "Copy as command", "copy",
@@ -105,7 +98,7 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
   }
   if (run.status.is_over() &&
       line_button(run, "×", "forget", "Takes it from this list. Its files stay."))
-    ask(RunWish::What::forget);
+    wish = [&runs, id = run.id] { runs.forget(id); };
   ImGui::NewLine();
 }
 
@@ -125,25 +118,7 @@ void draw_run_list(PanelContext& context) {
     ImGui::PopFont();
     ImGui::PopID();
   }
-  switch (wish.what) {
-    case RunWish::What::cancel:
-      context.runs.cancel(wish.id);
-      break;
-    case RunWish::What::again:
-      context.runs.again(wish.id);
-      break;
-    case RunWish::What::resume:
-      context.runs.again(wish.id, RunQueue::Again::resume);
-      break;
-    case RunWish::What::replace:
-      context.runs.again(wish.id, RunQueue::Again::replace);
-      break;
-    case RunWish::What::forget:
-      context.runs.forget(wish.id);
-      break;
-    case RunWish::What::nothing:
-      break;
-  }
+  if (wish) wish();
 }
 
 }  // namespace kvscope::gui

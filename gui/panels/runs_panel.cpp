@@ -97,15 +97,15 @@ class RunsPanel final : public Panel {
   void draw_form(PanelContext& context, const std::vector<CommandSpec>& commands) {
     std::vector<std::string> names;
     for (const CommandSpec& command : commands) names.push_back(command.name);
-    if (std::find(names.begin(), names.end(), command_) == names.end())
+    if (std::ranges::find(names, command_) == names.end())
       command_ = context.session.document() ? "sweep" : names.front();
     ImGui::AlignTextToFramePadding();
     ImGui::TextUnformatted("kvscope");
     ImGui::SameLine();
     choose("##command", command_, names, -1.0f);
     landmark("command");
-    const auto found = std::find_if(commands.begin(), commands.end(),
-                                    [&](const CommandSpec& one) { return one.name == command_; });
+    const auto found = std::ranges::find_if(
+        commands, [&](const CommandSpec& one) { return one.name == command_; });
     if (found == commands.end()) return;
     const CommandSpec& command = *found;
     Form& form = form_of(command, context.session);

@@ -12,8 +12,9 @@
 #include "core/base/number_text.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "gui/model/runs/study_status.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
-#include "gui/panels/panel.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -38,7 +39,7 @@ std::string time_words(const std::optional<double>& seconds) {
   return seconds ? seconds_text(*seconds) : "unknown";
 }
 
-class StudyPanel final : public Panel {
+class StudyPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {
@@ -73,7 +74,7 @@ class StudyPanel final : public Panel {
   }
 
   void draw(PanelContext& context) override {
-    is_asking_ = false;
+    busy_ = false;
     ImGui::SetNextItemWidth(-1.0f);
     if (ImGui::InputTextWithHint("##study", "the study, a TOML file: its name, then Enter", &typed_,
                                  ImGuiInputTextFlags_EnterReturnsTrue))
@@ -87,13 +88,11 @@ class StudyPanel final : public Panel {
     }
     ask_table(context);
     const auto view =
-        slot_.ask(context.session.bench(),
-                  fmt::format("study {} {}", asked_.time_since_epoch().count(), file_),
-                  {"Asking how far the study is", Lane::questions},
-                  [program = context.runs.program(), file = file_](JobContext& job) {
-                    return ask_study_status(program, file, job);
-                  });
-    is_asking_ = is_asking_ || view.is_pending();
+        ask(context, slot_, fmt::format("study {} {}", asked_.time_since_epoch().count(), file_),
+            {"Asking how far the study is", Lane::questions},
+            [program = context.runs.program(), file = file_](JobContext& job) {
+              return ask_study_status(program, file, job);
+            });
     if (view.fresh) ask_later(context, *view.value);
     if (view.fresh) status_ = view.value;
     // One that is asked again stands still until the answer is there.
@@ -119,7 +118,6 @@ class StudyPanel final : public Panel {
     if (options.contains("file") && options["file"].is_string())
       choose(options["file"].get<std::string>());
   }
-  bool is_busy() const override { return is_asking_; }
 
  private:
   void choose(const std::string& file) {
@@ -177,16 +175,14 @@ class StudyPanel final : public Panel {
 
   void ask_table(PanelContext& context) {
     if (!table_) return;
-    const auto view =
-        table_slot_.ask(context.session.bench(), "study table " + table_->file.string(),
-                        {"Writing the study's table", Lane::questions},
-                        [program = context.runs.program(), table = *table_](JobContext& job) {
-                          std::vector<std::string> words = table.words;
-                          words.insert(words.begin(), program);
-                          answer_of_program(words, job);
-                          return StudyTableFile{table.file};
-                        });
-    is_asking_ = is_asking_ || view.is_pending();
+    const auto view = ask(context, table_slot_, "study table " + table_->file.string(),
+                          {"Writing the study's table", Lane::questions},
+                          [program = context.runs.program(), table = *table_](JobContext& job) {
+                            std::vector<std::string> words = table.words;
+                            words.insert(words.begin(), program);
+                            answer_of_program(words, job);
+                            return StudyTableFile{table.file};
+                          });
     if (view.failed()) {
       coloured_words(context.look.error, view.status.error);
     } else if (view.fresh) {
@@ -274,31 +270,28 @@ class StudyPanel final : public Panel {
   void draw_tasks(const Look& look, const StudyStatus& status) {
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit;
-    constexpr const char* kColumns[] = {
-        "task", "", "items", "known", "failed", "to do", "processor time left", ""};
-    if (!ImGui::BeginTable("tasks", 8, kFlags)) return;
-    ImGui::TableNextRow();
-    for (const char* name : kColumns) {
-      ImGui::TableNextColumn();
-      ImGui::TextDisabled("%s", name);
-      if (name == kColumns[6])
-        help_tooltip("From what was measured of the same kind of work; unknown until then.");
-    }
+    const std::vector<CellColumn> columns = {
+        {"task"},
+        {""},
+        {"items"},
+        {"known"},
+        {"failed"},
+        {"to do"},
+        {"processor time left",
+         "From what was measured of the same kind of work; unknown until then."},
+        {""}};
+    if (!begin_cells("tasks", columns, kFlags)) return;
     for (const StudyTaskStatus& task : status.tasks) {
       ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(task.task.c_str());
+      cells({task.task});
       ImGui::TableNextColumn();
       ImGui::BeginChild(task.task.c_str(), {look.px(90), ImGui::GetTextLineHeight()}, false,
                         ImGuiWindowFlags_NavFlattened | ImGuiWindowFlags_NoScrollbar);
       draw_share(look, task, ImGui::GetTextLineHeight() * 0.7f);
       ImGui::EndChild();
-      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do}) {
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(fmt::format("{}", n).c_str());
-      }
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(task.to_do == 0 ? "" : time_words(task.seconds).c_str());
+      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do})
+        cells({fmt::format("{}", n)});
+      cells({task.to_do == 0 ? "" : time_words(task.seconds)});
       ImGui::TableNextColumn();
       if (task.known == 0 || task.task == "record") continue;  // recordings are files of the store
       ImGui::PushID(task.task.c_str());
@@ -320,7 +313,6 @@ class StudyPanel final : public Panel {
   StudyClock::time_point asked_;
   StudyClock::time_point next_;
   bool is_ours_ = false;  // this window ran something when it was asked last
-  bool is_asking_ = false;
   AsyncValue<StudyStatus> slot_;
   std::shared_ptr<const StudyStatus> status_;
   std::optional<WishedTable> table_;

@@ -75,10 +75,9 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   // ---- what is asked for, and its figure ----
 
   std::optional<Question> question(PanelContext& context) override {
-    TheoremRequest request;
-    request.layer = context.session.selection().layer;
-    request.q_head = context.session.selection().q_head;
-    request.options = switches_.analysis;
+    TheoremRequest request{.layer = context.session.selection().layer,
+                           .q_head = context.session.selection().q_head,
+                           .options = switches_.analysis};
     return Question{
         request.key(),
         {fmt::format("Theorem B.1 of layer {}, head {}", request.layer, request.q_head)},
@@ -94,9 +93,9 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
     return true;
   }
 
-  const plot::Figure& make_picture() override {
+  plot::Figure make_picture() override {
     bounds_ = bounds_of(switches_.picture, switches_.bound);
-    return picture_ = theorem_plot(*value_, bounds_, switches_.colour);
+    return theorem_plot(*value_, bounds_, switches_.colour);
   }
 
   float height_below(PanelContext& context) override {
@@ -210,7 +209,6 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
 
   std::optional<std::size_t> row_;    // of the selected query, or the nearest one measured
   std::vector<TheoremBound> bounds_;  // of the panels of picture_
-  plot::Figure picture_;
 };
 
 }  // namespace

@@ -49,8 +49,7 @@ void TileTextures::drop_unused() {
   for (const auto& [id, entry] : entries_) {
     if (entry.used != frame_) unused.emplace_back(entry.used, id);
   }
-  std::sort(unused.begin(), unused.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::sort(unused, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [used, id] : unused) {
     if (entries_.size() <= kMostKept / 2) return;
     entries_.erase(id);

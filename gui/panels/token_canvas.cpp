@@ -144,7 +144,7 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
       painter.draw(texts.text(pos), pos, {left + lines.x[slot], y}, lines.widths[slot],
                    events.hovered == pos);
       const auto& flags = marks.bookmarked;
-      if (std::find(flags.begin(), flags.end(), pos) == flags.end()) continue;
+      if (std::ranges::find(flags, pos) == flags.end()) continue;
       const ImVec2 flag{left + lines.x[slot], y};
       const float side = look.px(6);
       list->AddTriangleFilled(flag, {flag.x + side, flag.y}, {flag.x, flag.y + side},

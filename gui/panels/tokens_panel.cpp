@@ -1,11 +1,8 @@
 // The token strip: the text, shaded by the attention of the chosen query, kept keys underlined.
 #include <fmt/format.h>
 #include <imgui.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "gui/model/tokens/token_text.hpp"
@@ -20,26 +17,13 @@
 
 namespace kvscope::gui {
 
+/// What shades a token.
+enum class TokenShades { attention, losses };
+
 namespace {
 
 constexpr float kStripHeight = 170.0f;  // points: below, a second line of words takes too much
 constexpr float kWide = 900.0f;         // points: from here on the words stand beside the search
-
-enum class TokenShades { attention, losses };
-
-}  // namespace
-}  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::TokenShades> {
-  static constexpr std::array<std::string_view, 2> value = {"attention", "losses"};
-};
-}  // namespace kvscope
-
-namespace kvscope::gui {
-
-namespace {
 
 struct TokensSwitches {
   TokenShades shade = option(
@@ -200,9 +184,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     const Selection selected = session.selection();
     const Reading* reading = feed_.reading();
     const TokenLosses* lost = feed_.shaded_losses();
-    TokenMarks marks;
-    marks.query = selected.query;
-    marks.key = selected.key;
+    TokenMarks marks{.query = selected.query, .key = selected.key};
     for (const Bookmark& mark : session.bookmarks_here()) {
       marks.bookmarked.push_back(mark.query);
       if (mark.key) marks.bookmarked.push_back(*mark.key);

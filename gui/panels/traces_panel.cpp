@@ -149,7 +149,7 @@ class TracesPanel final : public Panel {
     ImGui::PopFont();
     const float height = ImGui::GetTextLineHeight() + small_line + look.px(8);
     if (ImGui::InvisibleButton("entry", {std::max(1.0f, width - tools), height})) chosen = index;
-    note_place("trace", index);
+    entry_places_.add_item(fmt::format("trace {}", index));
     const bool hovered = ImGui::IsItemHovered();
     if (hovered) entry_tooltip(document);
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -173,7 +173,7 @@ class TracesPanel final : public Panel {
       ImGui::Dummy({ImGui::CalcTextSize("2nd").x + 2 * frame.x, small_line});
     } else {
       const bool pressed = word_button(context, "2nd", is_second);
-      note_place("second", index);
+      entry_places_.add_item(fmt::format("second {}", index));
       if (pressed) {
         session.set_second(is_second ? std::nullopt : std::optional<Index>(index));
       }
@@ -184,18 +184,10 @@ class TracesPanel final : public Panel {
     }
     ImGui::SameLine(0, 0);
     if (word_button(context, "×", false)) closed = index;
-    note_place("close", index);
+    entry_places_.add_item(fmt::format("close {}", index));
     help_tooltip("Close this trace");
     ImGui::PopFont();
     ImGui::SetCursorScreenPos({at.x, end.y + look.px(2)});
-  }
-
-  /// The middle of the last item, as a landmark.
-  void note_place(const char* what, Index index) {
-    const ImVec2 low = ImGui::GetItemRectMin();
-    const ImVec2 high = ImGui::GetItemRectMax();
-    entry_places_.emplace_back(fmt::format("{} {}", what, index),
-                               ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
   }
 
   static void entry_tooltip(const Document& document) {
@@ -295,9 +287,9 @@ class TracesPanel final : public Panel {
     CellState state;
     const GroupCheck* check = checks_.find(layer, head / grid_.group);
     if (check != nullptr) {
-      state.has_problem = std::any_of(
-          check->problems.begin(), check->problems.end(),
-          [&](const auto& problem) { return problem.array != "q" || problem.head == head; });
+      state.has_problem = std::ranges::any_of(check->problems, [&](const auto& problem) {
+        return problem.array != "q" || problem.head == head;
+      });
     }
     if (atlas_) {
       const auto shade = shades_.find({layer, head});

@@ -10,6 +10,7 @@
 #include "core/base/number_text.hpp"
 #include "gui/model/methods/why_view.hpp"
 #include "gui/panels/accent_marks.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -73,13 +74,11 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     auto figure = figure_.current();
     if (!figure || !look_ || !picture_) return std::nullopt;
     if (const auto place = why_place(fate_, along())) {
-      plot::Scatter mark;
-      mark.label = fmt::format("key {}", key_);
-      mark.tone = {plot::Role::highlight, 0};
-      mark.size = 2.2;
-      mark.x = {place->x};
-      mark.y = {place->y};
-      figure->panels.front().marks.emplace_back(std::move(mark));
+      figure->panels.front().marks.emplace_back(plot::Scatter{.label = fmt::format("key {}", key_),
+                                                              .tone = {plot::Role::highlight, 0},
+                                                              .x = {place->x},
+                                                              .y = {place->y},
+                                                              .size = 2.2});
     }
     figure->caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
     return figure;
@@ -275,10 +274,8 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (const auto place = why_place(fate_, along()))
       AccentMarks(context, *figure_, 0).ring(place->x, place->y);
     const auto& hit = figure_.hit();
-    if (!hit || !hit->mark || !hit->point || *hit->mark >= picture_->keys.size()) return;
-    const auto& keys = picture_->keys[*hit->mark];
-    if (*hit->point >= keys.size()) return;
-    const KeyFate fate = fate_of(*look_, keys[*hit->point]);
+    if (!hit || !hit->of) return;
+    const KeyFate fate = fate_of(*look_, static_cast<Index>(*hit->of));
     tooltip(fate);
     if (hit->clicked) choose_key(context, fate.key);
   }
@@ -301,44 +298,23 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   }
 
   void draw_table(PanelContext& context, ImVec2 size) {
-    constexpr int kColumns = 5;
-    constexpr int kToken = 1;  // takes what the numbers and words of the others leave
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingFixedFit;
-    if (!ImGui::BeginTable("heaviest", kColumns, kFlags, size)) return;
-    static constexpr const char* kNames[kColumns] = {"key", "token", "weight", "rank", ""};
-    ImGui::TableSetupScrollFreeze(0, 1);
-    for (int c = 0; c < kColumns; ++c)
-      ImGui::TableSetupColumn(kNames[c], c == kToken ? ImGuiTableColumnFlags_WidthStretch : 0);
-    ImGui::TableNextRow();  // widths that follow the contents take no notice of rows of headers
-    static constexpr const char* kHelp[kColumns] = {
-        "Position. The heaviest keys of the query, first the heaviest; a click selects.",
-        "Its text.", "Exact softmax weight.",
-        "Place by the method's score, of the key or its page.", "What became of it."};
-    for (int c = 0; c < kColumns; ++c) {
-      ImGui::TableSetColumnIndex(c);
-      ImGui::TextDisabled("%s", kNames[c]);
-      help_tooltip(kHelp[c]);
-    }
+    const std::vector<CellColumn> columns = {
+        {"key", "Position. The heaviest keys of the query, first the heaviest; a click selects."},
+        {"token", "Its text.", 1.0f},
+        {"weight", "Exact softmax weight."},
+        {"rank", "Place by the method's score, of the key or its page."},
+        {"", "What became of it."}};
+    if (!begin_cells("heaviest", columns, kFlags, size)) return;
     for (const KeyFate& fate : picture_->heaviest) {
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      ImGui::PushID(static_cast<int>(fate.key));
-      if (ImGui::Selectable(fmt::format("{}", fate.key).c_str(), fate.key == key_,
-                            ImGuiSelectableFlags_SpanAllColumns)) {
-        choose_key(context, fate.key);
-      }
-      ImGui::PopID();
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(document_->has_text() ? document_->token_text(fate.key).c_str() : "");
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(number_text(fate.weight, 3).c_str());
+      if (line_cell(fmt::format("{}", fate.key), fate.key == key_)) choose_key(context, fate.key);
+      cells({document_->has_text() ? document_->token_text(fate.key) : "",
+             number_text(fate.weight, 3)});
       landmark(fmt::format("row of key {}", fate.key));  // the row's own item spans all columns
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(fate.is_ranked ? fmt::format("{}", fate.rank).c_str() : "-");
-      ImGui::TableNextColumn();
+      cells({fate.is_ranked ? fmt::format("{}", fate.rank) : "-"});
       ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(context.look, fate.end)));
-      ImGui::TextUnformatted(end_word(fate.end).data());
+      cells({std::string(end_word(fate.end))});
       ImGui::PopStyleColor();
     }
     ImGui::EndTable();

@@ -191,7 +191,7 @@ bool segmented(const char* id, int& chosen, std::span<const std::string_view> na
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (i > 0) ImGui::SameLine();
     std::string words(names[i]);
-    std::replace(words.begin(), words.end(), '_', ' ');
+    std::ranges::replace(words, '_', ' ');
     const bool on = chosen == static_cast<int>(i);
     if (on) {
       const ImVec4 accent = ImGui::GetStyleColorVec4(ImGuiCol_CheckMark);
@@ -466,7 +466,7 @@ bool enum_control(const Field& field, int& value, std::span<const std::string_vi
   std::vector<std::string> words(names.begin(), names.end());
   std::string chosen = words[static_cast<std::size_t>(value)];
   if (!choose(label_of(field).c_str(), chosen, words, -1.0f)) return false;
-  value = static_cast<int>(std::find(words.begin(), words.end(), chosen) - words.begin());
+  value = static_cast<int>(std::ranges::find(words, chosen) - words.begin());
   return true;
 }
 

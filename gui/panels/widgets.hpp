@@ -88,7 +88,7 @@ requires std::is_enum_v<E>
 bool choose(const char* id, E& value, const std::vector<std::string>& words, float width) {
   std::string chosen = words.at(static_cast<std::size_t>(value));
   if (!choose(id, chosen, words, width)) return false;
-  value = static_cast<E>(std::find(words.begin(), words.end(), chosen) - words.begin());
+  value = static_cast<E>(std::ranges::find(words, chosen) - words.begin());
   return true;
 }
 
@@ -97,7 +97,7 @@ template <class E>
 requires std::is_enum_v<E>
 bool choose(const char* id, E& value, float width = 0.0f) {
   std::vector<std::string> words(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
-  for (std::string& word : words) std::replace(word.begin(), word.end(), '_', ' ');
+  for (std::string& word : words) std::ranges::replace(word, '_', ' ');
   return choose(id, value, words, width);
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("automatic ranges are round and hold what was counted", "[map]") {
   WeightCounts counts;
   counts.add(small_tile(), MapPooling::max, 0);
   CHECK(automatic_range(MapScaleKind::linear, counts) == plot::Range{0.0, 1.0});
-  const plot::Range log = automatic_range(MapScaleKind::log10, counts);
+  const plot::Range log = automatic_range(MapScaleKind::log, counts);
   CHECK(log.low == Approx(1e-6));
   CHECK(log.high == Approx(1.0));
   MapTile tile = small_tile();
@@ -71,10 +71,10 @@ TEST_CASE("automatic ranges are round and hold what was counted", "[map]") {
   WeightCounts same;
   same.add(tile, MapPooling::max, 0);
   CHECK(automatic_range(MapScaleKind::linear, same).high == Approx(0.05));
-  const plot::Range narrow = automatic_range(MapScaleKind::log10, same);
+  const plot::Range narrow = automatic_range(MapScaleKind::log, same);
   CHECK(narrow.low == Approx(0.01));
   CHECK(narrow.high == Approx(0.1));
-  const plot::Range nothing = automatic_range(MapScaleKind::log10, {});
+  const plot::Range nothing = automatic_range(MapScaleKind::log, {});
   CHECK(nothing.low > 0.0);
   CHECK(nothing.high > nothing.low);
 }
@@ -83,7 +83,7 @@ TEST_CASE("colours rise with weights on every scale, and ticks say what is there
   WeightCounts counts;
   counts.add(small_tile(), MapPooling::max, 0);
   const MapGround ground{0xFF112233U, 0xFF445566U};
-  for (MapScaleKind kind : {MapScaleKind::linear, MapScaleKind::log10, MapScaleKind::percentile}) {
+  for (MapScaleKind kind : {MapScaleKind::linear, MapScaleKind::log, MapScaleKind::percentile}) {
     const MapColours colours(kind, automatic_range(kind, counts), plot::ColourMap::sequential,
                              ground, counts);
     double last = -1.0;
@@ -113,13 +113,13 @@ TEST_CASE("colours rise with weights on every scale, and ticks say what is there
 }
 
 TEST_CASE("a fixed range is kept, beyond it colours end", "[map]") {
-  const MapColours colours(MapScaleKind::log10, {1e-4, 1e-2}, plot::ColourMap::sequential, {}, {});
+  const MapColours colours(MapScaleKind::log, {1e-4, 1e-2}, plot::ColourMap::sequential, {}, {});
   CHECK(colours.unit(1e-3) == Approx(0.5));
   CHECK(colours.unit(1e-9) == 0.0);
   CHECK(colours.unit(0.0) == 0.0);
   CHECK(colours.unit(1.0) == 1.0);
   CHECK(colours.weight_at(0.5) == Approx(1e-3));
-  const MapColours broken(MapScaleKind::log10, {0.0, 0.0}, plot::ColourMap::sequential, {}, {});
+  const MapColours broken(MapScaleKind::log, {0.0, 0.0}, plot::ColourMap::sequential, {}, {});
   CHECK(broken.range().low < broken.range().high);
 }
 

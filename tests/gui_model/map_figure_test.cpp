@@ -122,7 +122,7 @@ TEST_CASE("a pooled cell's heaviest pair is the one that its maximum is of", "[m
 TEST_CASE("logarithms and ranks are drawn inside their range", "[map]") {
   Shown shown(200, {0, 200});
   shown.look();
-  const auto log = shown.figure(MapScaleKind::log10);
+  const auto log = shown.figure(MapScaleKind::log);
   REQUIRE(log);
   const plot::Range range = *log->panels[0].colour->axis.range;
   const auto ranks = shown.figure(MapScaleKind::percentile);

@@ -169,16 +169,16 @@ TEST_CASE("a free plot of means: one line per method, n and the empty cell in th
   CHECK(options.y == "mass_mean");
   CHECK(options.series == "selector");
   const auto rows = all_rows(table);
-  const FreePlot plot = free_plot(table, rows, options, "layer: 0");
-  REQUIRE(plot.figure.panels.size() == 1);
-  REQUIRE(plot.figure.panels[0].marks.size() == 2);
-  const auto& line = std::get<plot::Line>(plot.figure.panels[0].marks[0]);
+  const plot::Figure plot = free_plot(table, rows, options, "layer: 0");
+  REQUIRE(plot.panels.size() == 1);
+  REQUIRE(plot.panels[0].marks.size() == 2);
+  const auto& line = std::get<plot::Line>(plot.panels[0].marks[0]);
   CHECK(line.label == "QuoKA");
   CHECK(line.x == std::vector<double>{64, 128});
   CHECK(line.y[0] == Approx(0.6));
-  CHECK(plot.rows_of_mark.empty());
+  CHECK(line.of.empty());
   std::string caption;
-  for (const auto& sentence : plot.figure.caption) caption += sentence;
+  for (const auto& sentence : plot.caption) caption += sentence;
   CHECK_THAT(caption, ContainsSubstring("4 of 5 lines"));
   CHECK_THAT(caption, ContainsSubstring("Filtered by layer: 0."));
   CHECK_THAT(caption, ContainsSubstring("n = 1 to 2"));
@@ -189,11 +189,11 @@ TEST_CASE("a free plot of points knows the line behind each point") {
   const Table table = load_table(*sweep_result(), "rows");
   FreePlotOptions options{"budget", "mass_mean", "q_head", PlotStyle::points};
   const std::vector<std::uint32_t> rows = {1, 2, 3};
-  const FreePlot plot = free_plot(table, rows, options, "layer: 0");
-  REQUIRE(plot.rows_of_mark.size() == 2);
-  CHECK(plot.rows_of_mark[0] == std::vector<std::uint32_t>{2, 3});
-  CHECK(plot.rows_of_mark[1] == std::vector<std::uint32_t>{1});
-  const auto& cloud = std::get<plot::Scatter>(plot.figure.panels[0].marks[0]);
+  const plot::Figure plot = free_plot(table, rows, options, "layer: 0");
+  REQUIRE(plot.panels[0].marks.size() == 2);
+  const auto& cloud = std::get<plot::Scatter>(plot.panels[0].marks[0]);
+  CHECK(cloud.of == std::vector<std::size_t>{2, 3});
+  CHECK(std::get<plot::Scatter>(plot.panels[0].marks[1]).of == std::vector<std::size_t>{1});
   CHECK(cloud.label == "q_head 0");
   CHECK(cloud.y == std::vector<double>{0.8, 0.4});
 }
@@ -205,11 +205,12 @@ TEST_CASE("many points are thinned, and the caption says so; bad choices are sen
   table.add_numbers("x", x);
   table.add_text("word", "same");
   const auto rows = all_rows(table);
-  const FreePlot plot = free_plot(table, rows, {"x", "x", "", PlotStyle::points});
-  REQUIRE(plot.rows_of_mark[0].size() == kMostPlotted);
-  CHECK(plot.rows_of_mark[0].front() == 0);
-  CHECK(plot.rows_of_mark[0].back() == 299'999);
-  CHECK_THAT(plot.figure.caption.at(1), ContainsSubstring("100000 of them"));
+  const plot::Figure plot = free_plot(table, rows, {"x", "x", "", PlotStyle::points});
+  const auto& cloud = std::get<plot::Scatter>(plot.panels[0].marks[0]);
+  REQUIRE(cloud.of.size() == kMostPlotted);
+  CHECK(cloud.of.front() == 0);
+  CHECK(cloud.of.back() == 299'999);
+  CHECK_THAT(plot.caption.at(1), ContainsSubstring("100000 of them"));
   CHECK_THROWS_MATCHES(free_plot(table, rows, {"x", "word", "", PlotStyle::points}), ConfigError,
                        MessageMatches(ContainsSubstring("no column of numbers")));
   CHECK_THROWS_MATCHES(free_plot(table, rows, {"x", "x", "x", PlotStyle::points}), ConfigError,

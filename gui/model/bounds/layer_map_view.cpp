@@ -74,7 +74,7 @@ const LayerMapCell* LayerMap::cell(Index draft_slot, Index verifier_slot) const 
 }
 
 const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
-  const auto found = std::find_if(cells.begin(), cells.end(), [&](const LayerMapCell& c) {
+  const auto found = std::ranges::find_if(cells, [&](const LayerMapCell& c) {
     return c.verifier_layer == verifier_layer && c.in_monotone;
   });
   return found == cells.end() ? nullptr : &*found;
@@ -82,10 +82,8 @@ const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
 
 LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
                    const LayerMapOptions& options, JobContext& job) {
-  LayerMap map;
-  map.options = options;
-  map.verifier = file_name_of(verifier);
-  map.draft = file_name_of(draft);
+  LayerMap map{
+      .options = options, .verifier = file_name_of(verifier), .draft = file_name_of(draft)};
   analyze_layer_map(verifier, draft, options, {map.result, job.pool, job.progress, job.stop});
   map.draft_layers = axis_of(map.result, "draft_layer");
   map.verifier_layers = axis_of(map.result, "verifier_layer");

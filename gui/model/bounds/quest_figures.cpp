@@ -23,12 +23,7 @@ double value_of(const std::vector<float>& column, std::size_t at) {
 }
 
 plot::Scatter points_of(std::string label, plot::Tone tone, double size, double opacity = 1.0) {
-  plot::Scatter scatter;
-  scatter.label = std::move(label);
-  scatter.tone = tone;
-  scatter.size = size;
-  scatter.opacity = opacity;
-  return scatter;
+  return {.label = std::move(label), .tone = tone, .size = size, .opacity = opacity};
 }
 
 /// One point per cell of a grid over all of them, the first one.
@@ -85,17 +80,11 @@ plot::Range height_of(const QuestPages& pages) {
 /// A staircase with a step per page.
 plot::Line staircase(const QuestPages& pages, const std::vector<float>& values, std::string label,
                      plot::Tone tone) {
-  plot::Line line;
-  line.label = std::move(label);
-  line.tone = tone;
-  line.steps = true;
-  line.markers = false;
+  plot::Line line{.label = std::move(label), .tone = tone, .markers = false, .steps = true};
   for (std::size_t p = 0; p < pages.n_pages(); ++p) {
-    line.x.push_back(static_cast<double>(pages.keys_of(p).begin));
-    line.y.push_back(value_of(values, p));
+    line.add(static_cast<double>(pages.keys_of(p).begin), value_of(values, p));
   }
-  line.x.push_back(static_cast<double>(pages.visible.end));
-  line.y.push_back(line.y.back());
+  line.add(static_cast<double>(pages.visible.end), line.y.back());
   return line;
 }
 
@@ -103,9 +92,7 @@ plot::Line staircase(const QuestPages& pages, const std::vector<float>& values, 
 plot::Area filled_pages(const QuestPages& pages, const std::vector<std::uint8_t>& kept,
                         double floor) {
   constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
-  plot::Area area;
-  area.label = "kept pages";
-  area.tone = kKept;
+  plot::Area area{.label = "kept pages", .tone = kKept};
   for (std::size_t p = 0; p < pages.n_pages(); ++p) {
     if (kept[p] == 0) continue;
     const TokenRange keys = pages.keys_of(p);
@@ -141,14 +128,11 @@ plot::Figure quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
     kept = thinned(kept);
   }
 
-  plot::Figure figure;
-  figure.name = "quest-bounds";
-  figure.span = plot::Span::full;
-  plot::Panel panel;
-  panel.x.label = "True page maximum, $q·k$";
-  panel.y.label = "Bound of the page, $q·k$";
-  panel.aspect = 0.7;
-  panel.legend = plot::LegendPlace::above;
+  plot::Figure figure{.name = "quest-bounds", .span = plot::Span::full};
+  plot::Panel panel{.x = {.label = "True page maximum, $q·k$"},
+                    .y = {.label = "Bound of the page, $q·k$"},
+                    .aspect = 0.7,
+                    .legend = plot::LegendPlace::above};
   auto& caption = figure.caption;
   caption.push_back(source_sentence(steps.trace, steps.request, semantics));
   caption.push_back(
@@ -178,8 +162,7 @@ void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Inde
   const auto marked = key ? pages.slot_of(*key) : std::nullopt;
   for (std::size_t slot = 0; slot < pages.n_pages(); ++slot) {
     plot::Scatter& scatter = marked == slot ? one : all;
-    scatter.x.push_back(value_of(pages.true_max, slot));
-    scatter.y.push_back(value_of(pages.bound, slot));
+    scatter.add(value_of(pages.true_max, slot), value_of(pages.bound, slot));
   }
   for (plot::Scatter* scatter : {&all, &one}) {
     if (!scatter->x.empty()) cloud.panels.at(0).marks.emplace_back(std::move(*scatter));
@@ -190,9 +173,7 @@ plot::Figure quest_profile(const QuestSteps& query, QuestSemantics semantics) {
   const QuestPages& pages = query.steps.front();
   const auto& kept = pages.choice(semantics).kept;
   const plot::Range height = height_of(pages);
-  plot::Figure figure;
-  figure.name = "quest-pages";
-  figure.span = plot::Span::full;
+  plot::Figure figure{.name = "quest-pages", .span = plot::Span::full};
   plot::Panel panel;
   panel.x.label = fmt::format("Position in the context (pages of {} keys)", pages.page_size);
   panel.x.format = plot::TickFormat::tokens;
@@ -238,11 +219,10 @@ void mark_page(plot::Figure& profile, const QuestPages& pages, Index key) {
   const auto slot = pages.slot_of(key);
   if (!slot) return;
   const TokenRange keys = pages.keys_of(*slot);
-  plot::Boxes box;
-  box.label = "selected page";
-  box.x = {{static_cast<double>(keys.begin), static_cast<double>(keys.end)}};
-  box.y = {height_of(pages)};
-  profile.panels.at(0).marks.emplace_back(std::move(box));
+  profile.panels.at(0).marks.emplace_back(
+      plot::Boxes{.label = "selected page",
+                  .x = {{static_cast<double>(keys.begin), static_cast<double>(keys.end)}},
+                  .y = {height_of(pages)}});
 }
 
 std::string quest_csv(const QuestSteps& steps, QuestSemantics semantics) {

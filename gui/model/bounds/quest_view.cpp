@@ -16,20 +16,15 @@ namespace kvscope::gui {
 namespace {
 
 QuestOptions options_of(const QuestRequest& request) {
-  QuestOptions options;
-  options.page_size = request.page_size;
-  options.budget = request.budget;
-  options.step_source = request.steps;
-  options.dense_layers = 0;
-  return options;
+  return {.page_size = request.page_size,
+          .budget = request.budget,
+          .step_source = request.steps,
+          .dense_layers = 0};
 }
 
 QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, TokenRange visible) {
-  QuestPages pages;
-  pages.query = query;
-  pages.first_page = head.first_page;
-  pages.page_size = page_size;
-  pages.visible = visible;
+  QuestPages pages{
+      .query = query, .first_page = head.first_page, .page_size = page_size, .visible = visible};
   pages.bound.assign(head.bound.begin(), head.bound.end());
   pages.true_max.assign(head.true_max.begin(), head.true_max.end());
   pages.violated = head.violated;
@@ -75,9 +70,9 @@ QuestPages query_pages(const TraceSource& trace, const QuestRequest& request,
   info.layer_slot(request.layer);
   info.q_slot(request.q_head);
   if (query < info.rows.begin || query >= info.rows.end) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
-        trace.where(), query, info.rows.begin, info.rows.end - 1));
+        trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
   const auto window = window_of(info, request.layer);
   const TokenRange visible = visible_keys(query, window);
@@ -119,8 +114,7 @@ std::optional<std::size_t> QuestPages::slot_of(Index position) const {
 }
 
 std::size_t QuestPages::best() const {
-  return static_cast<std::size_t>(std::max_element(true_max.begin(), true_max.end()) -
-                                  true_max.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(true_max) - true_max.begin());
 }
 
 std::size_t QuestSteps::n_points() const {
@@ -144,10 +138,9 @@ std::size_t QuestSteps::bytes() const {
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job) {
   const QuestOptions options = options_of(request);
   check_fields(options);
-  QuestSteps out;
-  out.trace = file_name_of(trace);
-  out.request = request;
-  out.scale = static_cast<double>(trace.info().score_scale);
+  QuestSteps out{.trace = file_name_of(trace),
+                 .request = request,
+                 .scale = static_cast<double>(trace.info().score_scale)};
   if (request.query) {
     out.steps = {query_pages(trace, request, options, *request.query)};
   } else {

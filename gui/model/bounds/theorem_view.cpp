@@ -57,7 +57,7 @@ std::string TheoremRequest::key() const {
 
 std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
   if (query.empty()) return std::nullopt;
-  const auto after = std::lower_bound(query.begin(), query.end(), query_pos);
+  const auto after = std::ranges::lower_bound(query, query_pos);
   if (after == query.begin()) return 0;
   const auto before = static_cast<std::size_t>(after - query.begin()) - 1;
   if (after == query.end() || query_pos - query[before] < *after - query_pos) return before;
@@ -108,9 +108,7 @@ plot::Figure theorem_plot(const TheoremRows& rows, const std::vector<TheoremBoun
         "no row of this head makes a statement: each query sees one key only; choose another "
         "layer or a longer trace");
   }
-  plot::Figure figure;
-  figure.name = "theorem-b1";
-  figure.columns = bounds.size() > 1 ? 2 : 1;
+  plot::Figure figure{.name = "theorem-b1", .columns = bounds.size() > 1 ? 2 : 1};
   figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
@@ -164,13 +162,12 @@ void mark_row(plot::Figure& figure, const TheoremRows& rows,
     const double x = theorem_value(rows.column(bounds[p]).bound, row);
     const double y = theorem_value(rows.measured(bounds[p]), row);
     if (std::isnan(x) || std::isnan(y)) continue;
-    plot::Scatter mark;
-    mark.label = fmt::format("query at position {}", rows.query[row]);
-    mark.tone = {plot::Role::highlight, 0};
-    mark.size = 2.4;
-    mark.x = {x};
-    mark.y = {y};
-    figure.panels[p].marks.emplace_back(std::move(mark));
+    figure.panels[p].marks.emplace_back(
+        plot::Scatter{.label = fmt::format("query at position {}", rows.query[row]),
+                      .tone = {plot::Role::highlight, 0},
+                      .x = {x},
+                      .y = {y},
+                      .size = 2.4});
   }
 }
 

@@ -14,7 +14,7 @@ TokenId token_at(const Document& document, Index pos) {
 }
 
 bool holds(const KeyPart& part, Index pos) {
-  return std::binary_search(part.keys.begin(), part.keys.end(), static_cast<KeyPos>(pos));
+  return std::ranges::binary_search(part.keys, static_cast<KeyPos>(pos));
 }
 
 }  // namespace

@@ -41,14 +41,13 @@ void add_rules(plot::Panel& panel, const CompareMarks& marks, bool with_query) {
 
 plot::Panel map_panel(const KeptComparison& c, const std::vector<float>& values,
                       std::string title) {
-  plot::HeatMap map;
-  map.n_rows = c.n_blocks();
-  map.n_cols = c.n_pages();
-  map.values = values;
-  map.x = {static_cast<double>(c.page_begins.front()),
-           static_cast<double>(c.page_begins.back() + c.cells.page_size)};
-  map.y = {static_cast<double>(c.block_begins.front()),
-           static_cast<double>(c.block_begins.back() + c.cells.query_block)};
+  plot::HeatMap map{.n_rows = c.n_blocks(),
+                    .n_cols = c.n_pages(),
+                    .values = values,
+                    .x = {static_cast<double>(c.page_begins.front()),
+                          static_cast<double>(c.page_begins.back() + c.cells.page_size)},
+                    .y = {static_cast<double>(c.block_begins.front()),
+                          static_cast<double>(c.block_begins.back() + c.cells.query_block)}};
   plot::ColourAxis colour;
   colour.masked_label = "not visible";
   plot::Panel panel = figures::attention_panel(std::move(map), std::move(title), std::move(colour));
@@ -90,10 +89,8 @@ std::string dense_sentence(const KeptComparison& c) {
 // ---- one query ----
 
 plot::Axis position_axis(TokenRange visible) {
-  plot::Axis axis;
-  axis.label = "Key position";
-  axis.format = plot::TickFormat::tokens;
-  axis.whole_numbers = true;
+  plot::Axis axis{
+      .label = "Key position", .format = plot::TickFormat::tokens, .whole_numbers = true};
   const double room = std::max(0.5, 0.01 * static_cast<double>(visible.size()));
   axis.range = plot::Range{static_cast<double>(visible.begin) - room,
                            static_cast<double>(visible.end - 1) + room};
@@ -101,46 +98,35 @@ plot::Axis position_axis(TokenRange visible) {
 }
 
 plot::Axis attention_axis(double largest) {
-  plot::Axis axis;
-  axis.label = "Attention";
-  axis.scale = plot::ScaleKind::log10;
+  plot::Axis axis{.label = "Attention", .scale = plot::ScaleKind::log10};
   const double top = largest > 0.0 ? largest : 1.0;
   axis.range = plot::Range{kDecadesShown * top, 2.0 * top};
   return axis;
 }
 
 plot::Line attention_line(const AttentionRow& row, std::string label, plot::Tone tone) {
-  plot::Line line;
-  line.label = std::move(label);
-  line.tone = tone;
-  line.markers = false;
+  plot::Line line{.label = std::move(label), .tone = tone, .markers = false};
   for (Index pos = row.visible.begin; pos < row.visible.end; ++pos) {
-    line.x.push_back(static_cast<double>(pos));
-    line.y.push_back(row.prob(pos));
+    line.add(static_cast<double>(pos), row.prob(pos));
   }
   return line;
 }
 
 /// Two panels over the same positions.
 plot::Figure stacked(const char* name, plot::Panel above, plot::Panel below) {
-  plot::Figure figure;
-  figure.name = name;
-  figure.panels = {std::move(above), std::move(below)};
-  figure.columns = 1;
-  figure.share_x = true;
-  figure.span = plot::Span::full;
-  figure.legend = plot::LegendPlace::above;
-  return figure;
+  return {.name = name,
+          .panels = {std::move(above), std::move(below)},
+          .columns = 1,
+          .share_x = true,
+          .legend = plot::LegendPlace::above,
+          .span = plot::Span::full};
 }
 
 plot::Scatter kept_points(const QueryKeys& query, const KeyPart& part, std::string label,
                           plot::Tone tone) {
-  plot::Scatter points;
-  points.label = std::move(label);
-  points.tone = tone;
+  plot::Scatter points{.label = std::move(label), .tone = tone};
   for (const KeyPos key : part.keys) {
-    points.x.push_back(static_cast<double>(key));
-    points.y.push_back(query.row.prob(key));
+    points.add(static_cast<double>(key), query.row.prob(key));
   }
   return points;
 }
@@ -149,9 +135,7 @@ plot::Scatter kept_points(const QueryKeys& query, const KeyPart& part, std::stri
 /// too many of them.
 plot::Line rug_lines(const KeyPart& part, TokenRange visible, double low, double high,
                      plot::Tone tone) {
-  plot::Line line;
-  line.tone = tone;
-  line.markers = false;
+  plot::Line line{.tone = tone, .markers = false};
   const bool folded = static_cast<Index>(part.keys.size()) > kMostRugLines;
   const Index stretch = folded ? (visible.size() + kMostRugLines - 1) / kMostRugLines : 1;
   std::optional<Index> last;
@@ -182,13 +166,9 @@ std::string query_sentence(const CompareSides& sides, Index query) {
 }
 
 std::optional<KeyPos> nearest_key(const KeyPart& part, double pos) {
-  if (part.keys.empty()) return std::nullopt;
-  const auto after = std::lower_bound(part.keys.begin(), part.keys.end(), pos,
-                                      [](KeyPos key, double p) { return key < p; });
-  if (after == part.keys.end()) return part.keys.back();
-  if (after == part.keys.begin()) return *after;
-  const KeyPos before = *(after - 1);
-  return static_cast<double>(*after) - pos < pos - static_cast<double>(before) ? *after : before;
+  const auto best = std::ranges::min_element(
+      part.keys, {}, [&](KeyPos key) { return std::abs(static_cast<double>(key) - pos); });
+  return best == part.keys.end() ? std::nullopt : std::optional(*best);
 }
 
 std::string kl_text(double kl, bool is_bound) {
@@ -205,11 +185,10 @@ std::string signed_with_interval(double value, const std::optional<Interval>& in
 
 plot::Figure compare_maps_figure(const KeptComparison& c, const CompareSides& sides,
                                  bool shared_scale, const CompareMarks& marks) {
-  plot::Figure figure;
-  figure.name = "compare-maps";
-  figure.panels = {map_panel(c, c.share_a, "A: " + sides.a.label),
-                   map_panel(c, c.share_b, "B: " + sides.b.label),
-                   map_panel(c, c.difference, "A − B")};
+  plot::Figure figure{.name = "compare-maps",
+                      .panels = {map_panel(c, c.share_a, "A: " + sides.a.label),
+                                 map_panel(c, c.share_b, "B: " + sides.b.label),
+                                 map_panel(c, c.difference, "A − B")}};
   const float a = largest_of(c.share_a);
   const float b = largest_of(c.share_b);
   figure.panels[0].colour->axis.range = upto(shared_scale ? std::max(a, b) : a);
@@ -247,21 +226,16 @@ plot::Figure compare_maps_figure(const KeptComparison& c, const CompareSides& si
 plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sides,
                                  const CompareMarks& marks) {
   const AttentionRow& row = query.row;
-  plot::Panel attention;
-  attention.x = position_axis(row.visible);
-  attention.y = attention_axis(row.prob(row.max_key));
-  attention.aspect = 0.35;
+  plot::Panel attention{
+      .x = position_axis(row.visible), .y = attention_axis(row.prob(row.max_key)), .aspect = 0.35};
   attention.marks.emplace_back(attention_line(row, "all keys", {plot::Role::neutral, 0}));
   attention.marks.emplace_back(kept_points(query, query.both, "kept by both", kToneBoth));
   attention.marks.emplace_back(kept_points(query, query.only_a, "only by A", kToneA));
   attention.marks.emplace_back(kept_points(query, query.only_b, "only by B", kToneB));
   add_rules(attention, marks, /*with_query=*/false);
 
-  plot::Panel rug;
-  rug.x = attention.x;
-  rug.y.range = plot::Range{0.0, kRugRows};
-  rug.grid = false;
-  rug.aspect = 0.14;
+  plot::Panel rug{
+      .x = attention.x, .y = {.range = plot::Range{0.0, kRugRows}}, .aspect = 0.14, .grid = false};
   const RugRow rows[] = {{&query.only_b, "only B", kToneB},
                          {&query.only_a, "only A", kToneA},
                          {&query.both, "both", kToneBoth}};
@@ -272,13 +246,10 @@ plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sid
         rug_lines(*rows[i].part, row.visible, base + 0.12, base + 0.88, rows[i].tone));
   }
   // An empty rug still has its rows.
-  rug.marks.emplace_back(plot::Line{"",
-                                    {plot::Role::neutral, 0},
-                                    {rug.x.range->low, rug.x.range->high},
-                                    {0.0, 0.0},
-                                    {},
-                                    {},
-                                    /*markers=*/false});
+  rug.marks.emplace_back(plot::Line{.tone = {plot::Role::neutral, 0},
+                                    .x = {rug.x.range->low, rug.x.range->high},
+                                    .y = {0.0, 0.0},
+                                    .markers = false});
   add_rules(rug, marks, /*with_query=*/false);
 
   plot::Figure figure = stacked("compare-keys", std::move(attention), std::move(rug));
@@ -302,10 +273,10 @@ plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sid
 
 plot::Figure compare_rows_figure(const RowDifference& rows, const CompareSides& sides,
                                  const CompareMarks& marks) {
-  plot::Panel attention;
-  attention.x = position_axis(rows.visible);
-  attention.y = attention_axis(std::max(rows.a.prob(rows.a.max_key), rows.b.prob(rows.b.max_key)));
-  attention.aspect = 0.28;
+  plot::Panel attention{
+      .x = position_axis(rows.visible),
+      .y = attention_axis(std::max(rows.a.prob(rows.a.max_key), rows.b.prob(rows.b.max_key))),
+      .aspect = 0.28};
   attention.marks.emplace_back(attention_line(rows.a, "A: " + sides.a.label, kToneA));
   attention.marks.emplace_back(attention_line(rows.b, "B: " + sides.b.label, kToneB));
   add_rules(attention, marks, /*with_query=*/false);
@@ -318,12 +289,10 @@ plot::Figure compare_rows_figure(const RowDifference& rows, const CompareSides& 
   difference.aspect = 0.22;
   difference.marks.emplace_back(
       plot::Rule{plot::Rule::Kind::horizontal, 0.0, "", {plot::Role::neutral, 0}});
-  plot::Line line;
-  line.tone = kToneBoth;
-  line.markers = false;
+  plot::Line line{.tone = kToneBoth, .markers = false};
   for (std::size_t i = 0; i < rows.difference.size(); ++i) {
-    line.x.push_back(static_cast<double>(rows.visible.begin + static_cast<Index>(i)));
-    line.y.push_back(static_cast<double>(rows.difference[i]));
+    line.add(static_cast<double>(rows.visible.begin + static_cast<Index>(i)),
+             static_cast<double>(rows.difference[i]));
   }
   difference.marks.emplace_back(std::move(line));
   add_rules(difference, marks, /*with_query=*/false);
@@ -352,7 +321,7 @@ std::optional<Index> key_under(const QueryKeys& query, std::size_t panel, double
 
 std::string_view kept_by(const QueryKeys& query, Index key) {
   const auto holds = [&](const KeyPart& part) {
-    return std::binary_search(part.keys.begin(), part.keys.end(), static_cast<KeyPos>(key));
+    return std::ranges::binary_search(part.keys, static_cast<KeyPos>(key));
   };
   if (holds(query.both)) return "both";
   if (holds(query.only_a)) return "only A";

@@ -34,19 +34,6 @@ std::vector<RowPair> common_rows(const KeptRows& a, const KeptRows& b) {
   return pairs;
 }
 
-double jaccard_of(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
-  std::size_t n_both = 0;
-  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    n_both += a[i] == b[j];
-    const bool step_a = a[i] <= b[j];
-    const bool step_b = b[j] <= a[i];
-    i += step_a;
-    j += step_b;
-  }
-  const std::size_t n_any = a.size() + b.size() - n_both;
-  return n_any == 0 ? 1.0 : static_cast<double>(n_both) / static_cast<double>(n_any);
-}
-
 /// What is averaged over the queries of one call.
 struct CallMeans {
   Mean mass_a, mass_b, difference, kept_a, kept_b, jaccard;
@@ -83,7 +70,7 @@ void fill_numbers(KeptComparison& out, const std::vector<RowPair>& rows, Phase p
     call.difference.add(row.a->mass - row.b->mass);
     call.kept_a.add(static_cast<double>(row.a->keys.size()));
     call.kept_b.add(static_cast<double>(row.b->keys.size()));
-    call.jaccard.add(jaccard_of(row.a->keys, row.b->keys));
+    call.jaccard.add(jaccard(row.a->keys, row.b->keys));
   }
   CallMeans all;
   std::vector<double> differences;
@@ -141,10 +128,7 @@ KeptComparison compare_kept(const KeptRows& a, const KeptRows& b, std::optional<
         "the two sides have no measured query in common: choose traces of the same tokens, and a "
         "layer with full attention in both");
   }
-  KeptComparison out;
-  out.cells = cells;
-  out.dense_a = a.is_dense;
-  out.dense_b = b.is_dense;
+  KeptComparison out{.cells = cells, .dense_a = a.is_dense, .dense_b = b.is_dense};
   fill_maps(out, rows, window, job);
   fill_numbers(out, rows, phase, chunk);
   return out;

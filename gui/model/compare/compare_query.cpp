@@ -58,11 +58,7 @@ QueryKeys split_keys(AttentionRow row, const std::vector<KeyPos>& a, const std::
   for (KeyPart* part : {&query.both, &query.only_a, &query.only_b}) {
     for (const KeyPos key : part->keys) part->mass += row.prob(key);
   }
-  const std::size_t n_any =
-      query.both.keys.size() + query.only_a.keys.size() + query.only_b.keys.size();
-  if (n_any > 0) {
-    query.jaccard = static_cast<double>(query.both.keys.size()) / static_cast<double>(n_any);
-  }
+  query.jaccard = jaccard(a, b);
   query.row = std::move(row);
   return query;
 }
@@ -111,7 +107,7 @@ std::vector<NotedKey> most_attended_differences(const QueryKeys& query, std::siz
   };
   add(query.only_a, NotedKey::Part::only_a);
   add(query.only_b, NotedKey::Part::only_b);
-  std::sort(noted.begin(), noted.end(), [](const NotedKey& x, const NotedKey& y) {
+  std::ranges::sort(noted, [](const NotedKey& x, const NotedKey& y) {
     return x.a != y.a ? x.a > y.a : x.pos < y.pos;
   });
   noted.resize(std::min(n, noted.size()));

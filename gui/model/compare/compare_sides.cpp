@@ -20,10 +20,9 @@ std::string label_of(const MethodSpec& spec, const std::optional<Budget>& budget
 CompareSide make_side(const Session& session, std::shared_ptr<const Document> document,
                       std::shared_ptr<const Document> draft, const MethodSpec& method,
                       const Parameters& parameters) {
-  CompareSide side;
-  side.document = std::move(document);
-  side.draft = std::move(draft);
-  side.request = kept_request(session, method, parameters);
+  CompareSide side{.document = std::move(document),
+                   .draft = std::move(draft),
+                   .request = kept_request(session, method, parameters)};
   side.label = label_of(side.request.spec, side.request.budget);
   return side;
 }
@@ -90,11 +89,7 @@ std::optional<Index> CompareSide::window() const {
 Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>& recorded_b) {
   const double depth = n_a > 1 ? static_cast<double>(of_a) / static_cast<double>(n_a - 1) : 0.0;
   const Index wanted = n_a == n_b ? of_a : std::lround(depth * static_cast<double>(n_b - 1));
-  Index best = recorded_b.empty() ? wanted : recorded_b.front();
-  for (const Index recorded : recorded_b) {
-    if (std::abs(recorded - wanted) < std::abs(best - wanted)) best = recorded;
-  }
-  return best;
+  return nearest(recorded_b, wanted);
 }
 
 CompareSides compare_sides(const Session& session, const CompareOptions& options) {

@@ -21,9 +21,7 @@ const plot::Tone kQueryTone{plot::Role::series, 5};
 template <class Value>
 SceneSet set_of(const std::vector<CloudPoint>& points, std::string label, bool are_queries,
                 const Value& value) {
-  SceneSet set;
-  set.label = std::move(label);
-  set.are_queries = are_queries;
+  SceneSet set{.label = std::move(label), .are_queries = are_queries};
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::optional<float> v = value(i);
     if (!v) continue;
@@ -99,11 +97,10 @@ void add_positions(GeometryScene& scene, const GeometryHead& head,
     scene.sets.push_back(set_of(head.queries, "", /*are_queries=*/true, position));
     scene.sets.back().opacity = 0.85;
   }
-  plot::ColourAxis axis;
-  axis.axis.label = "Position";
-  axis.axis.format = plot::TickFormat::tokens;
-  axis.axis.range = plot::Range{0.0, std::max(1.0, static_cast<double>(head.n_tokens - 1))};
-  scene.colour = axis;
+  const double last = std::max(1.0, static_cast<double>(head.n_tokens - 1));
+  scene.colour = {.axis = {.label = "Position",
+                           .range = plot::Range{0.0, last},
+                           .format = plot::TickFormat::tokens}};
 }
 
 void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
@@ -153,7 +150,7 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
     return head.pos[i] >= row.visible.begin && head.pos[i] < row.visible.end;
   };
   const auto is_kept = [&](std::size_t i) {
-    return std::binary_search(row.keys.begin(), row.keys.end(), static_cast<KeyPos>(head.pos[i]));
+    return std::ranges::binary_search(row.keys, static_cast<KeyPos>(head.pos[i]));
   };
   const auto add = [&](std::string label, plot::Tone tone, double opacity, const auto& is_in) {
     SceneSet set =
@@ -172,29 +169,22 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
 }
 
 plot::Scatter scatter_of(const SceneSet& set) {
-  plot::Scatter scatter;
-  scatter.label = set.label;
-  scatter.tone = set.tone;
-  scatter.size = 0.5 * set.size;
-  scatter.opacity = set.opacity;
-  return scatter;
+  return {.label = set.label, .tone = set.tone, .size = 0.5 * set.size, .opacity = set.opacity};
 }
 
 /// Panel with points and means where `place` puts them.
 template <class PlacePoint>
 plot::Panel panel_of(const GeometryScene& scene, bool with_points, const PlacePoint& place) {
-  plot::Panel panel;
-  panel.aspect = 0.85;
-  panel.legend = plot::LegendPlace::above;
-  panel.colour = scene.colour;
-  panel.grid = with_points;
+  plot::Panel panel{.colour = scene.colour,
+                    .aspect = 0.85,
+                    .grid = with_points,
+                    .legend = plot::LegendPlace::above};
   for (const SceneSet& set : scene.sets) {
     plot::Scatter scatter = scatter_of(set);
     if (with_points) {
       for (const CloudPoint& p : set.at) {
         const auto [x, y] = place(p);
-        scatter.x.push_back(x);
-        scatter.y.push_back(y);
+        scatter.add(x, y);
       }
       scatter.value.assign(set.value.begin(), set.value.end());
     } else if (scatter.label.empty()) {
@@ -242,20 +232,10 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
                              const QuerySelectionHead* weights,
                              const std::optional<KeptKeysOfQuery>& kept) {
   GeometryScene scene;
-  switch (switches.colour) {
-    case GeometryColour::s_q:
-      add_s_q(scene, head, switches);
-      break;
-    case GeometryColour::position:
-      add_positions(scene, head, switches);
-      break;
-    case GeometryColour::max_weight:
-      add_weights(scene, head, switches, weights);
-      break;
-    case GeometryColour::kept:
-      add_kept(scene, head, switches, kept);
-      break;
-  }
+  if (switches.colour == GeometryColour::s_q) add_s_q(scene, head, switches);
+  if (switches.colour == GeometryColour::position) add_positions(scene, head, switches);
+  if (switches.colour == GeometryColour::max_weight) add_weights(scene, head, switches, weights);
+  if (switches.colour == GeometryColour::kept) add_kept(scene, head, switches, kept);
   for (std::size_t c = 0; c < 3; ++c) {
     const double share = head.explained[c];
     scene.axis_labels[c] = figures::component_label(c, share);

@@ -56,9 +56,7 @@ GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_hea
                                  GeometryOptions options) {
   info.layer_slot(layer);
   info.q_slot(q_head);
-  GeometryRequest request;
-  request.layer = layer;
-  request.kv_head = q_head / info.group();
+  GeometryRequest request{.layer = layer, .kv_head = q_head / info.group()};
   for (const Index slot : q_slots_of(info, request.kv_head)) {
     request.q_heads.push_back(info.q_heads[static_cast<std::size_t>(slot)]);
   }
@@ -69,10 +67,8 @@ GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_hea
 
 GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
                            JobContext& job) {
-  GeometryView view;
-  view.request = request;
-  view.n_prompt = trace.info().n_prompt;
-  view.n_tokens = trace.info().n_tokens;
+  GeometryView view{
+      .request = request, .n_prompt = trace.info().n_prompt, .n_tokens = trace.info().n_tokens};
   GeometryOptions options = request.options;
   options.selection = {{request.layer}, request.q_heads};
   analyze_geometry(trace, options, {view.result, job.pool, job.progress, job.stop});
@@ -81,22 +77,21 @@ GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& requ
 
 GeometryHead head_of(const GeometryView& view, Index q_head) {
   const GeometryRequest& request = view.request;
-  const auto found = std::find(request.q_heads.begin(), request.q_heads.end(), q_head);
+  const auto found = std::ranges::find(request.q_heads, q_head);
   if (found == request.q_heads.end()) {
-    throw ConfigError(fmt::format("query head {} does not read KV head {} of layer {}", q_head,
-                                  request.kv_head, request.layer));
+    throw ConfigError("query head {} does not read KV head {} of layer {}", q_head, request.kv_head,
+                      request.layer);
   }
   const auto h = static_cast<std::size_t>(found - request.q_heads.begin());
   const std::size_t basis = request.options.basis == GeometryBasis::head ? h : 0;
   const MemoryResult& result = view.result;
-  GeometryHead head;
-  head.layer = request.layer;
-  head.q_head = q_head;
-  head.kv_head = request.kv_head;
-  head.n_tokens = view.n_tokens;
-  head.basis = request.options.basis;
-  head.span = request.options.span;
-  head.pos = result.values<std::int64_t>("pos");
+  GeometryHead head{.layer = request.layer,
+                    .q_head = q_head,
+                    .kv_head = request.kv_head,
+                    .n_tokens = view.n_tokens,
+                    .basis = request.options.basis,
+                    .span = request.options.span,
+                    .pos = result.values<std::int64_t>("pos")};
   const std::size_t n = head.pos.size();
   const std::size_t n_shown = result.values<std::int64_t>("shown").size();
   const auto row = [&](std::string_view name, std::size_t slot) {
@@ -115,8 +110,7 @@ GeometryHead head_of(const GeometryView& view, Index q_head) {
 
   // Projections are linear: their mean is the projection of the mean.
   const auto in_prompt = static_cast<std::size_t>(
-      std::lower_bound(head.pos.begin(), head.pos.end(), std::max<Index>(1, view.n_prompt)) -
-      head.pos.begin());
+      std::ranges::lower_bound(head.pos, std::max<Index>(1, view.n_prompt)) - head.pos.begin());
   const std::size_t n_mean = std::max<std::size_t>(1, in_prompt);
   head.mean_query = mean_point(std::span(head.queries).first(std::min(n, n_mean)));
   head.mean_key = mean_point(std::span(head.keys).first(std::min(n, n_mean)));

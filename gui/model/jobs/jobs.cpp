@@ -214,7 +214,7 @@ std::vector<Job> JobRunner::active() const {
 
 bool JobRunner::is_computing() const {
   const std::lock_guard lock(impl_->mutex);
-  return std::any_of(impl_->in_order.begin(), impl_->in_order.end(), [](const auto& job) {
+  return std::ranges::any_of(impl_->in_order, [](const auto& job) {
     return job->status.lane != Lane::programs;  // written once, before it was shared
   });
 }

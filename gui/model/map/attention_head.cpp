@@ -120,7 +120,7 @@ void AttentionHead::take_lse(const TraceSource& trace, Index layer, Index q_head
   for (Index at = 0; at < n; ++at) {
     lse_[static_cast<std::size_t>(at)] = static_cast<double>(recorded(at));
   }
-  std::fill(lse_known_.begin(), lse_known_.end(), 1);
+  std::ranges::fill(lse_known_, 1);
   uses_recorded_lse_ = true;
 }
 

@@ -18,9 +18,7 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
     throw ConfigError("{}: the query at position {} was not recorded, expected {} to {}",
                       trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
-  AttentionRow row;
-  row.query = query;
-  row.visible = visible_keys(query, window_of(info, layer));
+  AttentionRow row{.query = query, .visible = visible_keys(query, window_of(info, layer))};
   const Tensor<float> q = trace.read_q(layer, q_head, {query, query + 1});
   const Tensor<float> k = trace.read_k(layer, q_head / info.group(), row.visible);
   // One row: dot products as they stand, without the panels that many rows pay for.
@@ -39,8 +37,7 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
   double entropy = 0.0;
   for (const double p : scores) entropy -= p > 0.0 ? p * std::log(p) : 0.0;
   row.breadth = std::exp(entropy);
-  row.max_key =
-      row.visible.begin + (std::max_element(scores.begin(), scores.end()) - scores.begin());
+  row.max_key = row.visible.begin + (std::ranges::max_element(scores) - scores.begin());
   row.probs.assign(scores.begin(), scores.end());
   return row;
 }

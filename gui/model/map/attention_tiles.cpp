@@ -249,14 +249,14 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
       }
     }
     std::erase_if(tile_jobs, [&](const TileJob& running) {
-      const bool useful = std::find(missing.begin(), missing.end(), running.id) != missing.end();
+      const bool useful = std::ranges::find(missing, running.id) != missing.end();
       if (!useful) running.job.cancel();
       return !useful;
     });
     for (TileId id : missing) {
       if (tile_jobs.size() >= kTilesAtOnce || is_paused()) break;
       const auto runs = [&](const TileJob& running) { return running.id == id; };
-      if (std::none_of(tile_jobs.begin(), tile_jobs.end(), runs)) start_tile(id);
+      if (std::ranges::none_of(tile_jobs, runs)) start_tile(id);
     }
     picture.n_missing = static_cast<Index>(missing.size());
 
@@ -274,7 +274,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
           others.push_back(tile);
         }
       }
-      std::stable_sort(others.begin(), others.end(), [&](const auto& a, const auto& b) {
+      std::ranges::stable_sort(others, [&](const auto& a, const auto& b) {
         return std::abs(a->id.level - picture.level) > std::abs(b->id.level - picture.level);
       });
     }

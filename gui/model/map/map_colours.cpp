@@ -124,7 +124,7 @@ plot::Range automatic_range(MapScaleKind kind, const WeightCounts& counts) {
 MapColours::MapColours(MapScaleKind kind, plot::Range range, plot::ColourMap map, MapGround ground,
                        const WeightCounts& counts)
     : kind_(kind), range_(range), ground_(ground), table_(kPlaces) {
-  if (kind_ == MapScaleKind::log10 && !(range_.low > 0.0)) range_.low = 1e-12;
+  if (kind_ == MapScaleKind::log && !(range_.low > 0.0)) range_.low = 1e-12;
   if (!(range_.low < range_.high)) range_.high = range_.low > 0.0 ? 10.0 * range_.low : 1.0;
   if (kind_ == MapScaleKind::percentile) {
     ranks_.assign(kPlaces, 0.0F);
@@ -151,7 +151,7 @@ double MapColours::unit(double weight) const {
     case MapScaleKind::linear:
       u = (weight - range_.low) / (range_.high - range_.low);
       break;
-    case MapScaleKind::log10:
+    case MapScaleKind::log:
       u = weight > 0.0 ? std::log10(weight / range_.low) / std::log10(range_.high / range_.low)
                        : 0.0;
       break;
@@ -169,10 +169,10 @@ double MapColours::weight_at(double unit) const {
   switch (kind_) {
     case MapScaleKind::linear:
       return range_.low + u * (range_.high - range_.low);
-    case MapScaleKind::log10:
+    case MapScaleKind::log:
       return range_.low * std::pow(range_.high / range_.low, u);
     case MapScaleKind::percentile: {
-      const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), static_cast<float>(u));
+      const auto found = std::ranges::lower_bound(ranks_, static_cast<float>(u));
       const double weight = found == ranks_.end()
                                 ? range_.high
                                 : weight_of(static_cast<std::size_t>(found - ranks_.begin()));
@@ -194,7 +194,7 @@ void MapColours::colour_tile(const MapTile& tile, MapPooling pooling,
     const auto to = out.subspan(row * width, width);
     const RowState state = tile.rows[row];
     if (state == RowState::pending || state == RowState::unrecorded) {
-      std::fill(to.begin(), to.end(), state == RowState::pending ? 0U : ground_.unrecorded);
+      std::ranges::fill(to, state == RowState::pending ? 0U : ground_.unrecorded);
       continue;
     }
     const auto from = values.subspan(row * width, width);

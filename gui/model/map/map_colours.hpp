@@ -14,7 +14,7 @@ namespace kvscope::gui {
 
 enum class MapScaleKind {
   linear,
-  log10,
+  log,
   percentile,  // by rank among the counted cells
 };
 

@@ -45,7 +45,7 @@ plot::ColourAxis colour_axis(const MapColours& colours, MapPooling pooling) {
   axis.axis.label =
       pooling == MapPooling::max ? "attention weight (max)" : "attention weight (mean)";
   axis.axis.range = colours.range();
-  if (colours.kind() == MapScaleKind::log10) axis.axis.scale = plot::ScaleKind::log10;
+  if (colours.kind() == MapScaleKind::log) axis.axis.scale = plot::ScaleKind::log10;
   return axis;
 }
 
@@ -94,9 +94,7 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
   const CellRange rows = cells_of(queries, *level);
   const CellRange cols = cells_of(keys, *level);
 
-  plot::HeatMap map;
-  map.n_rows = rows.size();
-  map.n_cols = cols.size();
+  plot::HeatMap map{.n_rows = rows.size(), .n_cols = cols.size()};
   map.values.assign(static_cast<std::size_t>(map.n_rows * map.n_cols),
                     std::numeric_limits<float>::quiet_NaN());
   bool any = false;
@@ -118,7 +116,7 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
         any = true;
         if (colours.kind() == MapScaleKind::percentile) {
           value = static_cast<float>(colours.unit(static_cast<double>(value)));
-        } else if (colours.kind() == MapScaleKind::log10) {
+        } else if (colours.kind() == MapScaleKind::log) {
           value = std::max(value, static_cast<float>(colours.range().low));
         }
         map.values[static_cast<std::size_t>((row - rows.begin) * map.n_cols + col - cols.begin)] =
@@ -143,20 +141,17 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
   panel.aspect =
       std::clamp(static_cast<double>(queries.size()) / static_cast<double>(keys.size()), 0.2, 2.0);
   const auto rule = [&](plot::Rule::Kind kind, Index at) {
-    plot::Rule line;
-    line.kind = kind;
-    line.at = static_cast<double>(at) + 0.5;
-    line.tone = {plot::Role::highlight, 0};
-    panel.marks.emplace_back(line);
+    panel.marks.emplace_back(plot::Rule{
+        .kind = kind, .at = static_cast<double>(at) + 0.5, .tone = {plot::Role::highlight, 0}});
   };
   if (query && *query >= queries.begin && *query < queries.end) {
     rule(plot::Rule::Kind::horizontal, *query);
   }
   if (key && *key >= keys.begin && *key < keys.end) rule(plot::Rule::Kind::vertical, *key);
 
-  plot::Figure figure;
-  figure.name = "attention-map";
-  figure.title = fmt::format("Attention of layer {}, head {}", names.layer, names.q_head);
+  plot::Figure figure{
+      .name = "attention-map",
+      .title = fmt::format("Attention of layer {}, head {}", names.layer, names.q_head)};
   figure.caption.push_back(fmt::format(
       "Softmax attention weights of layer {}, query head {} of {} ({}, {} tokens): queries {} to "
       "{}, keys {} to {}.",

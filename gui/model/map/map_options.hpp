@@ -1,26 +1,17 @@
 // The switches of the attention map, as sessions keep them.
 #pragma once
 
-#include <array>
-
 #include "analysis/kinds/attention_map.hpp"
 #include "core/base/fields.hpp"
 #include "gui/model/map/map_colours.hpp"
 #include "gui/model/map/map_view.hpp"
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::MapScaleKind> {
-  static constexpr std::array<std::string_view, 3> value = {"linear", "log", "percentile"};
-};
-}  // namespace kvscope
 
 namespace kvscope::gui {
 
 struct MapOptions {
   MapPooling pooling = option(pooling, "pooling", MapPooling::max,
                               "zoomed out, a cell shows the largest or the mean of its weights");
-  MapScaleKind scale = option(scale, "scale", MapScaleKind::log10,
+  MapScaleKind scale = option(scale, "scale", MapScaleKind::log,
                               "colours by weight, by its logarithm, or by its rank among the "
                               "visible cells");
   bool mask_sinks = option(mask_sinks, "mask-sinks", true, "leave the first keys out of the scale");

@@ -42,7 +42,7 @@ MapTile compute_tile(const AttentionHead& head, TileId id, ThreadPool& threads,
                                 threads, std::move(stop));
   tile.max = std::move(cells.max);
   if (id.level > 0) tile.mean = std::move(cells.mean);
-  std::replace(tile.rows.begin(), tile.rows.end(), RowState::pending, RowState::exact);
+  std::ranges::replace(tile.rows, RowState::pending, RowState::exact);
   return tile;
 }
 
@@ -248,7 +248,7 @@ std::optional<CellRange> MapOverview::next_rows(Index near, Index most,
     const RowState state = state_[static_cast<std::size_t>(row)];
     const auto holds = [row](CellRange range) { return range.begin <= row && row < range.end; };
     return (state == RowState::pending || state == RowState::sampled) &&
-           std::none_of(busy.begin(), busy.end(), holds);
+           std::ranges::none_of(busy, holds);
   };
   const Index centre = std::clamp<Index>(near >> base_, 0, n - 1);
   for (Index distance = 0; distance < n; ++distance) {

@@ -179,8 +179,7 @@ std::vector<TileId> MapView::tiles(const MapGrid& grid, int level) const {
     const double dx = static_cast<double>(id.col * side) + half - middle.key;
     return dx * dx + dy * dy;
   };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](TileId a, TileId b) { return distance(a) < distance(b); });
+  std::ranges::stable_sort(found, [&](TileId a, TileId b) { return distance(a) < distance(b); });
   return found;
 }
 

@@ -40,9 +40,8 @@ void hatch_row(SelectedLayer& layer, const MapView& view, Index y, const Hatchin
 
 SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
                             const std::optional<Hatching>& unmeasured) {
-  SelectedLayer layer;
-  layer.width = static_cast<Index>(std::ceil(view.width()));
-  layer.height = static_cast<Index>(std::ceil(view.height()));
+  SelectedLayer layer{.width = static_cast<Index>(std::ceil(view.width())),
+                      .height = static_cast<Index>(std::ceil(view.height()))};
   layer.shown = {view.origin(),
                  view.at(static_cast<double>(layer.width), static_cast<double>(layer.height))};
   const auto width = static_cast<std::size_t>(layer.width);
@@ -67,8 +66,8 @@ SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, 
   for (const KeptRow& row : rows) {
     const Index pos = row.pos;
     if (pos < queries.begin || pos >= queries.end) continue;
-    std::fill(row_hits.begin(), row_hits.end(), 0);
-    const auto first = std::lower_bound(row.keys.begin(), row.keys.end(), keys.begin);
+    std::ranges::fill(row_hits, 0);
+    const auto first = std::ranges::lower_bound(row.keys, keys.begin);
     for (auto key = first; key != row.keys.end() && *key < keys.end; ++key) {
       const Pixels own = columns(*key);
       for (Index x = own.begin; x < own.end; ++x) ++row_hits[static_cast<std::size_t>(x)];

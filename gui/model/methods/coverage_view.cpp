@@ -69,13 +69,12 @@ std::string HeadsQuestion::key() const {
 }
 
 std::vector<MethodRowsRequest> plan_heads(const HeadsQuestion& question) {
-  MethodRowsRequest request;
-  request.layers = question.layers;
-  request.phase = question.phase;
-  request.chunk = question.parameters.chunk;
-  request.spec = question.method.spec;
-  request.dense_layers = question.parameters.dense_layers;
-  request.rows_per_chunk = display_rows_per_chunk(question.n_tokens);
+  MethodRowsRequest request{.layers = question.layers,
+                            .phase = question.phase,
+                            .chunk = question.parameters.chunk,
+                            .spec = question.method.spec,
+                            .dense_layers = question.parameters.dense_layers,
+                            .rows_per_chunk = display_rows_per_chunk(question.n_tokens)};
   if (const auto budget = budget_of(question.method.spec, question.parameters)) {
     request.budgets = {*budget};
   }
@@ -109,7 +108,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
     for (const SweepRow& row : part->rows) {
       if (std::isnan(row.number(SweepNumber::q_head))) continue;
       const auto layer = static_cast<Index>(row.number(SweepNumber::layer));
-      const auto at = std::find(question.layers.begin(), question.layers.end(), layer);
+      const auto at = std::ranges::find(question.layers, layer);
       if (at != question.layers.end()) {
         has_layer[static_cast<std::size_t>(at - question.layers.begin())] = true;
       }
@@ -144,7 +143,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   const std::string method = figures::method_label(question.method.spec.text());
   panel.title = method + (budget ? " " + budget->to_string() : "");
   panel.marks.resize(1);
-  const auto n_to_come = static_cast<Index>(std::count(has_layer.begin(), has_layer.end(), false));
+  const auto n_to_come = static_cast<Index>(std::ranges::count(has_layer, false));
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
   std::vector<std::string> caption = {
       fmt::format("{}, {}: {} of {} at {}.", question.trace, layer_words(question.layers),
@@ -176,11 +175,7 @@ std::string PagesRequest::key() const {
 
 PagesRequest pages_request(const TraceInfo& info, Index layer, std::optional<Index> q_head,
                            Phase phase, const MethodItem& method, const Parameters& parameters) {
-  PagesRequest request;
-  request.layer = layer;
-  request.q_head = q_head;
-  request.phase = phase;
-  request.chunk = parameters.chunk;
+  PagesRequest request{.layer = layer, .q_head = q_head, .phase = phase, .chunk = parameters.chunk};
   if (method.obstacle.empty()) {
     request.spec = method.spec;
     request.budget = budget_of(method.spec, parameters);

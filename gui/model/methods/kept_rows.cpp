@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <mutex>
 
 #include "gui/model/session/methods.hpp"
@@ -21,19 +23,30 @@ std::size_t KeptRows::bytes() const {
 }
 
 const KeptRow* KeptRows::nearest(Index pos) const {
-  if (rows.empty()) return nullptr;
-  const auto after = std::lower_bound(rows.begin(), rows.end(), pos,
-                                      [](const KeptRow& row, Index p) { return row.pos < p; });
-  if (after == rows.end()) return &rows.back();
-  if (after == rows.begin() || after->pos == pos) return &*after;
-  const auto before = after - 1;
-  return after->pos - pos < pos - before->pos ? &*after : &*before;
+  const auto best = std::ranges::min_element(
+      rows, {}, [&](const KeptRow& row) { return std::abs(row.pos - pos); });
+  return best == rows.end() ? nullptr : &*best;
+}
+
+double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
+  std::vector<KeyPos> both;
+  std::ranges::set_intersection(a, b, std::back_inserter(both));
+  const std::size_t n_any = a.size() + b.size() - both.size();
+  return n_any == 0 ? 1.0 : static_cast<double>(both.size()) / static_cast<double>(n_any);
 }
 
 std::string KeptRequest::key() const {
   return fmt::format("kept/{}/{}/{}/{}/{}/{}/{}/{}", layer, q_head, name_of(phase), chunk, spec,
                      budget ? budget->to_string() : "", dense_layers,
                      rows_per_chunk ? *rows_per_chunk : 0);
+}
+
+ReplayOptions KeptRequest::replay(const TraceInfo& info) const {
+  ReplayOptions options{.rows_per_chunk = rows_per_chunk, .dense_layers = dense_layers};
+  options.calls.phase = phase;
+  options.calls.chunk = chunk;
+  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostDecodeSteps);
+  return options;
 }
 
 std::optional<Index> rows_per_chunk_for(Index n_tokens) {
@@ -76,19 +89,11 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
                    JobContext& job) {
   KeptRows kept;
   std::mutex mutex;
-  ReplayOptions options;
-  options.calls.phase = request.phase;
-  options.calls.chunk = request.chunk;
-  options.calls.steps =
-      std::clamp<Index>(trace.info().n_tokens - trace.info().n_prompt, 1, kMostDecodeSteps);
-  options.rows_per_chunk = request.rows_per_chunk;
-  options.dense_layers = request.dense_layers;
+  ReplayOptions options = request.replay(trace.info());
   options.q_heads = {request.q_head};
   options.on_row = [&](const MeasuredRow& measured) {
     if (measured.layer != request.layer || measured.q_head != request.q_head) return;
-    KeptRow row;
-    row.pos = measured.pos;
-    row.visible = measured.visible;
+    KeptRow row{.pos = measured.pos, .visible = measured.visible};
     row.keys.assign(measured.kept[0].begin(), measured.kept[0].end());
     for (const KeyPos key : row.keys) {
       row.mass += measured.probs[static_cast<std::size_t>(key - measured.visible.begin)];
@@ -98,8 +103,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
   };
   const auto layers = replay_layers(trace, draft, {request.layer}, {{request.spec, request.budget}},
                                     options, job.pool, job.progress, job.stop);
-  std::sort(kept.rows.begin(), kept.rows.end(),
-            [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
+  std::ranges::sort(kept.rows, {}, &KeptRow::pos);
   kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;
   for (const KeptRow& row : kept.rows) {
     kept.mean_mass += row.mass / static_cast<double>(kept.rows.size());

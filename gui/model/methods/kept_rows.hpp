@@ -31,6 +31,9 @@ struct KeptRows {
   const KeptRow* nearest(Index pos) const;
 };
 
+/// Keys of both lists / keys of either, 1 without any. Both ascend.
+double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b);
+
 struct KeptRequest {
   Index layer = 0;
   Index q_head = 0;
@@ -43,6 +46,8 @@ struct KeptRequest {
   std::optional<Index> rows_per_chunk;
   /// Everything that determines the result, as a cache key.
   std::string key() const;
+  /// Of all heads; at most 1024 of the decoded steps.
+  ReplayOptions replay(const TraceInfo& info) const;
 };
 
 /// Rows per chunk that keep the lists of a whole trace small: all up to 8192 tokens, then fewer.

@@ -31,9 +31,7 @@ std::size_t MethodRows::bytes() const {
 }
 
 CallPlan call_plan(const TraceInfo& info, Phase phase, Index chunk) {
-  CallPlan plan;
-  plan.phase = phase;
-  plan.chunk = chunk;
+  CallPlan plan{.phase = phase, .chunk = chunk};
   const Index n_decoded = info.n_tokens - info.n_prompt;
   if (n_decoded > 0) plan.steps = std::min(n_decoded, kMostSweepSteps);
   return plan;
@@ -49,21 +47,19 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
   std::vector<ReplayPair> pairs;
   for (const Budget& budget : request.budgets) pairs.push_back({request.spec, budget});
   if (pairs.empty()) pairs.push_back({request.spec, std::nullopt});
-  ReplayOptions options;
-  options.calls = call_plan(trace.info(), request.phase, request.chunk);
-  options.rows_per_chunk = request.rows_per_chunk;
-  options.dense_layers = request.dense_layers;
+  ReplayOptions options{.calls = call_plan(trace.info(), request.phase, request.chunk),
+                        .rows_per_chunk = request.rows_per_chunk,
+                        .dense_layers = request.dense_layers};
   const std::vector<LayerReplay> layers =
       replay_layers(trace, draft, request.layers, pairs, options, job.pool, job.progress, job.stop);
   MethodRows out;
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      RowLabels labels;
-      labels.trace = std::filesystem::path(trace.where()).filename().string();
-      labels.phase = name_of(request.phase);
-      labels.pair = pairs[p];
-      labels.group = trace.info().group();
-      labels.pair_index = p;
+      RowLabels labels{.trace = std::filesystem::path(trace.where()).filename().string(),
+                       .phase = std::string(name_of(request.phase)),
+                       .pair = pairs[p],
+                       .group = trace.info().group(),
+                       .pair_index = p};
       SweepBlock block = make_sweep_block(layers[l], p, l, labels);
       for (SweepRow& row : block.rows) out.rows.push_back(std::move(row));
     }

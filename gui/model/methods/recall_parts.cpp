@@ -9,6 +9,7 @@
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
@@ -39,19 +40,9 @@ MeasuredCurves measured_curves(const RecallQuestion& question, const Table& tabl
 
 /// The sweep's name of a metric.
 std::string_view sweep_column(RecallMetric metric) {
-  switch (metric) {
-    case RecallMetric::mass:
-      return "mass";
-    case RecallMetric::top10_recall:
-      return "recall10";
-    case RecallMetric::topk_recall:
-      return "recallk";
-    case RecallMetric::output_error:
-      return "output_error";
-    case RecallMetric::relative_error:
-      return "output_error_rel";
-  }
-  return "mass";
+  constexpr std::string_view kColumns[] = {"mass", "recall10", "recallk", "output_error",
+                                           "output_error_rel"};
+  return kColumns[static_cast<std::size_t>(metric)];
 }
 
 figures::Along sweep_axis(RecallAlong along) {
@@ -91,10 +82,9 @@ void note_budgets(RecallPicture& picture, const RecallQuestion& question, const 
     if (line == nullptr || m >= picture.mark_methods.size() || picture.mark_methods[m].empty())
       continue;
     const auto method =
-        std::find_if(question.methods.begin(), question.methods.end(),
-                     [&](const MethodItem& item) { return item.name == picture.mark_methods[m]; });
+        std::ranges::find(question.methods, picture.mark_methods[m], &MethodItem::name);
     auto& budgets = picture.mark_budgets[m];
-    budgets.assign(line->x.size(), std::numeric_limits<double>::quiet_NaN());
+    budgets.assign(line->x.size(), kNan);
     const auto curve =
         method == question.methods.end() ? curves.end() : curves.find(method->spec.text());
     if (curve == curves.end() || !takes_tokens(budget_of(method->spec, question.parameters)))
@@ -125,9 +115,7 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
   const TextColumn& selectors = table.text("selector");
   const TextColumn& kinds = table.text("budget_kind");
   for (RecallNumbers& line : picture.numbers) {
-    const auto method =
-        std::find_if(question.methods.begin(), question.methods.end(),
-                     [&](const MethodItem& item) { return item.name == line.name; });
+    const auto method = std::ranges::find(question.methods, line.name, &MethodItem::name);
     std::map<double, Mean> means;
     std::map<std::pair<double, double>, std::optional<Index>> needed;  // by layer and head
     const bool is_selected = line.name == question.selector;
@@ -158,8 +146,7 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
       if (found != needed.end()) head.needed = found->second;
     }
   }
-  std::stable_sort(picture.failing.begin(), picture.failing.end(),
-                   [](const FailingHead& a, const FailingHead& b) { return a.value < b.value; });
+  std::ranges::stable_sort(picture.failing, {}, &FailingHead::value);
 }
 
 void add_opened(RecallPicture& picture, const RecallQuestion& question,
@@ -224,12 +211,10 @@ plot::Figure with_budget_rule(plot::Figure figure, const RecallPicture& picture,
       place_of_budget(picture, picture.reference.value_or(0), static_cast<double>(budget));
   if (!at) return figure;
   for (plot::Panel& panel : figure.panels) {
-    plot::Rule rule;
-    rule.kind = plot::Rule::Kind::vertical;
-    rule.at = *at;
-    rule.label = fmt::format("budget of {}", budget);
-    rule.tone = {plot::Role::neutral, 0};
-    panel.marks.emplace_back(std::move(rule));
+    panel.marks.emplace_back(plot::Rule{.kind = plot::Rule::Kind::vertical,
+                                        .at = *at,
+                                        .label = fmt::format("budget of {}", budget),
+                                        .tone = {plot::Role::neutral, 0}});
   }
   figure.caption.push_back(is_nominal
                                ? fmt::format("Vertical line: a budget of {} tokens.", budget)

@@ -291,19 +291,18 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
   });
   const std::vector<Index> ladder = budget_ladder(question.n_tokens);
   const Index current = question.parameters.budget;
-  const bool is_between = std::find(ladder.begin(), ladder.end(), current) == ladder.end();
+  const bool is_between = std::ranges::find(ladder, current) == ladder.end();
 
   std::vector<RecallItem> items;
   std::vector<RecallItem> at_current;
   for (std::size_t m : order) {
     const MethodItem& method = question.methods[m];
-    MethodRowsRequest request;
-    request.layers = layers_of(question);
-    request.phase = question.phase;
-    request.chunk = question.parameters.chunk;
-    request.spec = method.spec;
-    request.dense_layers = question.parameters.dense_layers;
-    request.rows_per_chunk = display_rows_per_chunk(question.n_tokens);
+    MethodRowsRequest request{.layers = layers_of(question),
+                              .phase = question.phase,
+                              .chunk = question.parameters.chunk,
+                              .spec = method.spec,
+                              .dense_layers = question.parameters.dense_layers,
+                              .rows_per_chunk = display_rows_per_chunk(question.n_tokens)};
     const auto budget = budget_of(method.spec, question.parameters);
     const auto add = [&](std::vector<Budget> budgets, std::vector<RecallItem>& to) {
       request.budgets = std::move(budgets);

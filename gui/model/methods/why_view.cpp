@@ -7,6 +7,7 @@
 
 #include "core/base/number_text.hpp"
 #include "core/base/shell_word.hpp"
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui {
@@ -18,44 +19,32 @@ constexpr std::size_t kMostByWeight = 4096;  // points along the weight
 constexpr double kLeastScore = -1e300;       // QuoKA's "unscored" is no height of a figure
 constexpr double kLeastWeight = 1e-12;
 
-/// Points of one kind of end.
-struct EndPoints {
-  plot::Scatter marks;
-  std::vector<Index> keys;
-};
-
-EndPoints points_named(const char* label, plot::Tone tone) {
-  EndPoints points;
-  points.marks.label = label;
-  points.marks.tone = tone;
-  points.marks.size = 1.2;
-  points.marks.opacity = 0.9;
-  return points;
+plot::Scatter points_named(const char* label, plot::Tone tone) {
+  return {.label = label, .tone = tone, .size = 1.2, .opacity = 0.9};
 }
 
-/// Kept and dropped keys as two clouds.
+/// What became of keys, as clouds of those that have a place.
 class Ends {
  public:
-  void add(const KeyFate& fate, double x, double y) {
-    EndPoints& points = fate.end == KeyEnd::dropped ? dropped_
-                        : fate.end == KeyEnd::kept  ? kept_
-                                                    : by_rule_;
-    points.marks.x.push_back(x);
-    points.marks.y.push_back(y);
-    points.keys.push_back(fate.key);
+  explicit Ends(WhyAlong along) : along_(along) {}
+  void add(const KeyFate& fate) {
+    const auto place = why_place(fate, along_);
+    if (!place) return;
+    plot::Scatter& points = fate.end == KeyEnd::dropped ? dropped_
+                            : fate.end == KeyEnd::kept  ? kept_
+                                                        : by_rule_;
+    points.add(place->x, place->y, static_cast<std::size_t>(fate.key));
   }
-  void put_into(plot::Panel& panel, std::vector<std::vector<Index>>& keys) {
-    for (EndPoints* points : {&by_rule_, &kept_, &dropped_}) {
-      if (points->keys.empty()) continue;
-      panel.marks.emplace_back(std::move(points->marks));
-      keys.push_back(std::move(points->keys));
-    }
+  void put_into(plot::Panel& panel) {
+    for (plot::Scatter* points : {&by_rule_, &kept_, &dropped_})
+      if (!points->of.empty()) panel.marks.emplace_back(std::move(*points));
   }
 
  private:
-  EndPoints by_rule_ = points_named("kept by rule", {plot::Role::neutral, 0});
-  EndPoints kept_ = points_named("kept", {plot::Role::series, 0});
-  EndPoints dropped_ = points_named("dropped", {plot::Role::series, 1});
+  WhyAlong along_;
+  plot::Scatter by_rule_ = points_named("kept by rule", {plot::Role::neutral, 0});
+  plot::Scatter kept_ = points_named("kept", {plot::Role::series, 0});
+  plot::Scatter dropped_ = points_named("dropped", {plot::Role::series, 1});
 };
 
 /// The heaviest key of a unit.
@@ -68,42 +57,33 @@ Index heaviest_of(const QueryLook& look, std::size_t unit) {
   return best;
 }
 
-void draw_by_score(const QueryLook& look, WhyPicture& picture, plot::Panel& panel) {
-  plot::Line curve;
-  curve.label = look.page_size > 1 ? "all pages" : "all keys";
-  curve.tone = {plot::Role::neutral, 0};
-  curve.markers = false;
-  std::vector<Index> keys;
+void draw_by_score(const QueryLook& look, const std::vector<KeyFate>& heaviest,
+                   plot::Panel& panel) {
+  plot::Line curve{.label = look.page_size > 1 ? "all pages" : "all keys",
+                   .tone = {plot::Role::neutral, 0},
+                   .markers = false};
   for (const std::size_t unit : look.ranking()) {
     if (!(look.scores[unit] > kLeastScore)) break;
-    curve.x.push_back(static_cast<double>(curve.x.size() + 1));
-    curve.y.push_back(look.scores[unit]);
-    keys.push_back(heaviest_of(look, unit));
+    curve.add(static_cast<double>(curve.x.size() + 1), look.scores[unit]);
+    curve.of.push_back(static_cast<std::size_t>(heaviest_of(look, unit)));
   }
   panel.marks.emplace_back(std::move(curve));
-  picture.keys.push_back(std::move(keys));
   if (std::isfinite(look.cut) && look.cut > kLeastScore) {
     panel.marks.emplace_back(
         plot::Rule{plot::Rule::Kind::horizontal, look.cut, "cut-off", {plot::Role::highlight, 0}});
-    picture.keys.emplace_back();
   }
-  Ends ends;
-  for (const KeyFate& fate : picture.heaviest) {
-    if (const auto place = why_place(fate, WhyAlong::score)) ends.add(fate, place->x, place->y);
-  }
-  ends.put_into(panel, picture.keys);
+  Ends ends(WhyAlong::score);
+  for (const KeyFate& fate : heaviest) ends.add(fate);
+  ends.put_into(panel);
   panel.x.label = look.page_size > 1 ? "Rank of the page by the method's score"
                                      : "Rank of the key by the method's score";
   panel.y.label = look.page_size > 1 ? "Score of the page" : "Score";
 }
 
-void draw_by_weight(const QueryLook& look, WhyPicture& picture, plot::Panel& panel) {
-  Ends ends;
-  for (const Index key : look.heaviest(kMostByWeight)) {
-    const KeyFate fate = fate_of(look, key);
-    if (const auto place = why_place(fate, WhyAlong::weight)) ends.add(fate, place->x, place->y);
-  }
-  ends.put_into(panel, picture.keys);
+void draw_by_weight(const QueryLook& look, plot::Panel& panel) {
+  Ends ends(WhyAlong::weight);
+  for (const Index key : look.heaviest(kMostByWeight)) ends.add(fate_of(look, key));
+  ends.put_into(panel);
   panel.x.label = "Rank of the key by its weight";
   panel.y.label = "Softmax weight";
   panel.y.scale = plot::ScaleKind::log10;
@@ -114,11 +94,10 @@ void draw_by_weight(const QueryLook& look, WhyPicture& picture, plot::Panel& pan
 KeyQuestion why_question(const Session& session) {
   const Selection& selection = session.selection();
   const Parameters& parameters = session.parameters();
-  KeyQuestion question;
-  question.layer = selection.layer;
-  question.q_head = selection.q_head;
-  question.query = selection.query;
-  question.selector = spec_of(selection.selector, parameters);
+  KeyQuestion question{.layer = selection.layer,
+                       .q_head = selection.q_head,
+                       .query = selection.query,
+                       .selector = spec_of(selection.selector, parameters)};
   question.budget = budget_of(question.selector, parameters);
   question.chunk = parameters.chunk;
   question.dense_layers = parameters.dense_layers;
@@ -139,14 +118,11 @@ Index asked_key(const QueryLook& look, std::optional<Index> selected) {
 }
 
 std::size_t WhyPicture::bytes() const {
-  std::size_t bytes = sizeof *this + heaviest.size() * sizeof(KeyFate);
-  for (const auto& mark : keys) bytes += mark.size() * (sizeof(Index) + 2 * sizeof(double));
-  return bytes;
+  return sizeof *this + heaviest.size() * sizeof(KeyFate) + figure_bytes(figure);
 }
 
 bool has_ranking(const QueryLook& look) {
-  return std::any_of(look.scores.begin(), look.scores.end(),
-                     [](double score) { return score > kLeastScore; });
+  return std::ranges::any_of(look.scores, [](double score) { return score > kLeastScore; });
 }
 
 std::optional<WhyPlace> why_place(const KeyFate& fate, WhyAlong along) {
@@ -169,9 +145,9 @@ WhyPicture why_picture(const QueryLook& look, WhyAlong along, const std::string&
   panel.x.scale = plot::ScaleKind::log10;
   panel.aspect = 0.6;
   if (by_score) {
-    draw_by_score(look, picture, panel);
+    draw_by_score(look, picture.heaviest, panel);
   } else {
-    draw_by_weight(look, picture, panel);
+    draw_by_weight(look, panel);
   }
   if (panel.marks.empty()) return picture;
   const std::string budget = question.budget ? " at " + question.budget->to_string() : "";
@@ -211,8 +187,7 @@ std::string why_csv(const QueryLook& look) {
   for (const Index key : look.heaviest(look.weights.size())) {
     ++weight_rank;
     const auto unit = look.unit_of(key);
-    const auto found =
-        std::lower_bound(look.kept.begin(), look.kept.end(), static_cast<KeyPos>(key));
+    const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
     const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
     KeyEnd end = is_kept ? KeyEnd::kept : KeyEnd::dropped;
     if (is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())])

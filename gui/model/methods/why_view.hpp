@@ -34,10 +34,9 @@ std::string why_obstacle(const Session& session);
 /// The selected key, or the heaviest one that was dropped; the query's own if none was.
 Index asked_key(const QueryLook& look, std::optional<Index> selected);
 
-/// The figure, and which key each point of a mark is.
+/// Its points are of keys.
 struct WhyPicture {
-  plot::Figure figure;                   // without panels: there is nothing to rank by
-  std::vector<std::vector<Index>> keys;  // [mark][point]
+  plot::Figure figure;  // without panels: there is nothing to rank by
   std::vector<KeyFate> heaviest;
   std::size_t bytes() const;
 };

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "analysis/figures/query_panels.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {
@@ -38,24 +39,15 @@ std::string left_out_words(const QuerySelectionSwitches& switches) {
   return words;
 }
 
-}  // namespace
-
-QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk) {
-  QuerySelectionOptions options;
-  options.chunk = std::max<Index>(2, chunk);
-  options.skip = switches.skip_sink ? 1 : 0;
-  options.skip_recent = switches.skip_recent;
-  return options;
-}
-
-DrawnQueries query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches) {
-  DrawnQueries points;
+/// Measured queries that count and have both numbers.
+figures::QueryPoints query_points(const QuerySelectionHead& head,
+                                  const QuerySelectionSwitches& switches) {
+  figures::QueryPoints points;
   const auto s_q = head.s_q(switches.span);
   for (std::size_t i = 0; i < head.pos.size(); ++i) {
     const auto x = static_cast<double>(s_q[i]);
     const auto log_weight = static_cast<double>(head.log_max_weight[i]);
     if (head.pos[i] < (switches.skip_sink ? 1 : 0) || !is_drawn(x, log_weight)) continue;
-    points.index.push_back(i);
     points.s_q.push_back(x);
     points.weight.push_back(std::exp(log_weight));
     points.pos.push_back(static_cast<double>(head.pos[i]));
@@ -63,17 +55,17 @@ DrawnQueries query_points(const QuerySelectionHead& head, const QuerySelectionSw
   return points;
 }
 
-std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span) {
-  std::vector<std::size_t> drawn;
-  for (std::size_t i = 0; i < picks.pos.size(); ++i) {
-    if (is_drawn(picks.s_q(span)[i], picks.log_max_weight[i])) drawn.push_back(i);
-  }
-  return drawn;
+}  // namespace
+
+QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk) {
+  return {.chunk = std::max<Index>(2, chunk),
+          .skip = switches.skip_sink ? 1 : 0,
+          .skip_recent = switches.skip_recent};
 }
 
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks) {
-  DrawnQueries points = query_points(head, switches);
+  figures::QueryPoints points = query_points(head, switches);
   if (points.s_q.empty()) {
     throw ConfigError(
         "Layer {}, query head {}: no query has both an S_q and a largest weight; count the sink, "
@@ -84,18 +76,22 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
   const QueryCorrelation& correlation = head.correlation(switches.span);
   plot::Panel panel = figures::query_score_panel(std::move(points), switches.span, layer, q_head,
                                                  correlation.pearson_log(), correlation.spearman());
+  auto& cloud = std::get<plot::Scatter>(panel.marks.front());
+  cloud.of.assign(cloud.value.begin(), cloud.value.end());  // its colours are positions
 
   plot::Figure figure;
   figure.name = "query-selection";
   if (picks != nullptr && switches.picks) {
-    plot::Scatter kept;
-    kept.label = fmt::format("the {} that QuoKA keeps of {} to {}", picks->pos.size(),
-                             picks->chunk.begin, picks->chunk.end - 1);
-    kept.tone = {plot::Role::highlight, 0};
-    kept.size = 1.3;
-    for (const std::size_t i : drawn_picks(*picks, switches.span)) {
-      kept.x.push_back(picks->s_q(switches.span)[i]);
-      kept.y.push_back(std::exp(picks->log_max_weight[i]));
+    plot::Scatter kept{
+        .label = fmt::format("the {} that QuoKA keeps of {} to {}", picks->pos.size(),
+                             picks->chunk.begin, picks->chunk.end - 1),
+        .tone = {plot::Role::highlight, 0},
+        .size = 1.3};
+    for (std::size_t i = 0; i < picks->pos.size(); ++i) {
+      const double s_q = picks->s_q(switches.span)[i];
+      const double log_weight = picks->log_max_weight[i];
+      if (is_drawn(s_q, log_weight))
+        kept.add(s_q, std::exp(log_weight), static_cast<std::size_t>(picks->pos[i]));
     }
     if (!kept.x.empty()) {
       panel.legend = plot::LegendPlace::above;
@@ -175,8 +171,7 @@ std::string query_selection_csv(const QuerySelectionHead& head, Index layer, Ind
                    cell(std::exp(log_weight)), key_cell(key), cell(breadth), picked ? 1 : 0);
   };
   const auto is_picked = [&](Index pos) {
-    return picks != nullptr &&
-           std::find(picks->pos.begin(), picks->pos.end(), pos) != picks->pos.end();
+    return picks != nullptr && std::ranges::find(picks->pos, pos) != picks->pos.end();
   };
   for (std::size_t i = 0; i < head.pos.size(); ++i) {
     line(head.pos[i], static_cast<double>(head.prompt_s_q[i]),

@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
-#include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
@@ -47,14 +44,12 @@ std::string QuerySelectionRequest::key() const {
 }
 
 bool QuerySelectionView::has_head(Index q_head) const {
-  return std::find(q_heads.begin(), q_heads.end(), q_head) != q_heads.end();
+  return std::ranges::find(q_heads, q_head) != q_heads.end();
 }
 
 QuerySelectionView query_selection_view(const TraceSource& trace,
                                         const QuerySelectionRequest& request, JobContext& job) {
-  QuerySelectionView view;
-  view.layer = request.layer;
-  view.q_heads = request.q_heads;
+  QuerySelectionView view{.layer = request.layer, .q_heads = request.q_heads};
   QuerySelectionOptions options = request.options;
   options.selection = {{request.layer}, request.q_heads};
   analyze_query_selection(trace, options, {view.result, job.pool, job.progress, job.stop});
@@ -71,31 +66,28 @@ std::shared_ptr<const QuerySelectionView> known_query_selection(Cache& cache,
 }
 
 std::optional<std::size_t> QuerySelectionHead::find(Index position) const {
-  const auto at = std::lower_bound(pos.begin(), pos.end(), position);
+  const auto at = std::ranges::lower_bound(pos, position);
   if (at == pos.end() || *at != position) return std::nullopt;
   return static_cast<std::size_t>(at - pos.begin());
 }
 
 QuerySelectionHead head_of(const QuerySelectionView& view, Index q_head) {
-  const auto found = std::find(view.q_heads.begin(), view.q_heads.end(), q_head);
+  const auto found = std::ranges::find(view.q_heads, q_head);
   if (found == view.q_heads.end()) {
-    throw ConfigError(
-        fmt::format("query head {} is not part of this analysis of layer {}", q_head, view.layer));
+    throw ConfigError("query head {} is not part of this analysis of layer {}", q_head, view.layer);
   }
   const auto h = static_cast<std::size_t>(found - view.q_heads.begin());
-  QuerySelectionHead head;
-  head.pos = view.result.values<std::int64_t>("pos");
-  head.prompt_s_q = row_of<float>(view, "prompt/s_q", h);
-  head.chunk_s_q = row_of<float>(view, "chunk/s_q", h);
-  head.log_max_weight = row_of<float>(view, "log_max_weight", h);
-  head.lse = row_of<float>(view, "lse", h);
-  head.breadth = row_of<float>(view, "breadth", h);
-  head.max_key = row_of<std::int32_t>(view, "max_key", h);
-  head.prompt = correlation_of(view, QuerySpan::prompt, h);
-  head.chunk = correlation_of(view, QuerySpan::chunk, h);
-  head.within_chunk = mean(row_of<double>(view, "correlation/within_chunk", h));
-  head.position_weight = view.result.values<double>("correlation/position/log_weight")[h];
-  return head;
+  return {.pos = view.result.values<std::int64_t>("pos"),
+          .prompt_s_q = row_of<float>(view, "prompt/s_q", h),
+          .chunk_s_q = row_of<float>(view, "chunk/s_q", h),
+          .log_max_weight = row_of<float>(view, "log_max_weight", h),
+          .lse = row_of<float>(view, "lse", h),
+          .breadth = row_of<float>(view, "breadth", h),
+          .max_key = row_of<std::int32_t>(view, "max_key", h),
+          .prompt = correlation_of(view, QuerySpan::prompt, h),
+          .chunk = correlation_of(view, QuerySpan::chunk, h),
+          .within_chunk = mean(row_of<double>(view, "correlation/within_chunk", h)),
+          .position_weight = view.result.values<double>("correlation/position/log_weight")[h]};
 }
 
 std::vector<double> correlations_of(const QuerySelectionView& view, QuerySpan span) {
@@ -109,7 +101,7 @@ std::size_t MeasuredQueries::bytes() const {
 }
 
 std::optional<std::size_t> MeasuredQueries::find(Index position) const {
-  const auto found = std::find(pos.begin(), pos.end(), position);
+  const auto found = std::ranges::find(pos, position);
   if (found == pos.end()) return std::nullopt;
   return static_cast<std::size_t>(found - pos.begin());
 }
@@ -122,40 +114,29 @@ std::string MeasureRequest::key() const {
 MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& request,
                                 JobContext& job) {
   const TraceInfo& info = trace.info();
-  const QuerySelectionOptions& options = request.options;
   require_full_qkv(trace, "query-selection");
   MeasuredQueries out;
   out.pos = request.positions;
   Index last = -1;
   for (const Index pos : out.pos) {
     if (pos < 0 || pos >= info.n_tokens) {
-      throw ConfigError(fmt::format("{}: position {} is not in the trace, expected 0 to {}",
-                                    trace.where(), pos, info.n_tokens - 1));
+      throw ConfigError("{}: position {} is not in the trace, expected 0 to {}", trace.where(), pos,
+                        info.n_tokens - 1);
     }
     last = std::max(last, pos);
   }
   const Index kv_head = request.q_head / info.group();
   const Tensor<float> q = trace.read_q(request.layer, request.q_head, {0, info.n_tokens});
   const Tensor<float> k = trace.read_k(request.layer, kv_head, {0, last + 1});
-  const auto by_prompt = query_scores(info, q.view(), QuerySpan::prompt, options.scoring());
-  const auto by_chunk = query_scores(info, q.view(), QuerySpan::chunk, options.scoring());
-  for (const Index pos : out.pos) {
-    out.prompt_s_q.push_back(by_prompt[static_cast<std::size_t>(pos)]);
-    out.chunk_s_q.push_back(by_chunk[static_cast<std::size_t>(pos)]);
-  }
-  out.log_max_weight.assign(out.pos.size(), kNan);
-  out.max_key.assign(out.pos.size(), -1);
   ScoreRowLoop loop(job.pool, job.stop, "query-selection");
-  loop.run(
-      q.view(), 0, out.pos, KeyTable(k.view()), info.score_rule(), window_of(info, request.layer),
-      [&](Index i, std::span<double> scores, TokenRange visible) {
-        const auto at = static_cast<std::size_t>(i);
-        const double lse = row_sums(scores, info.sink_logit(request.layer, request.q_head)).lse;
-        const LargestWeight largest =
-            largest_weight(scores, visible, options.counted_keys(visible), lse);
-        out.log_max_weight[at] = largest.log_weight;
-        out.max_key[at] = largest.key;
-      });
+  for (const QueryRow& query :
+       measure_query_rows(info, request.layer, request.q_head, q.view(), KeyTable(k.view()),
+                          out.pos, request.options, loop)) {
+    out.prompt_s_q.push_back(query.s_q[0]);
+    out.chunk_s_q.push_back(query.s_q[1]);
+    out.log_max_weight.push_back(query.log_max);
+    out.max_key.push_back(query.max_key);
+  }
   return out;
 }
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/figures/query_panels.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "analysis/kinds/query_selection.hpp"
+#include "analysis/plot/figure.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/trace_part.hpp"
@@ -142,17 +142,9 @@ struct QuerySelectionSwitches {
 /// The analysis' options for the switches and the session's chunk length.
 QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk);
 
-/// The scatter's points: measured queries that count and have both numbers.
-struct DrawnQueries : figures::QueryPoints {
-  std::vector<std::size_t> index;  // into QuerySelectionHead's arrays
-};
-DrawnQueries query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches);
-
-/// Indices into `picks` of those that have both numbers, in its order.
-std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span);
-
-/// S_q against the largest weight (logarithmic), coloured by position. Mark 0 is the cloud of
-/// query_points; mark 1, if there are any, drawn_picks.
+/// S_q against the largest weight (logarithmic); points are of positions. Mark 0 is the cloud of
+/// measured queries that count and have both numbers, coloured by position; mark 1, if there are
+/// any, those of `picks` that have both, in its order.
 /// Throws ConfigError if no query has both numbers.
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks);

@@ -24,14 +24,12 @@ double number_in(const Json& json, const char* key) {
 std::vector<AnswerToken> tokens_of(const Json& steps) {
   std::vector<AnswerToken> tokens;
   for (const Json& step : steps) {
-    AnswerToken token;
-    token.dense = step.at("dense").get<std::string>();
-    token.sparse = step.at("sparse").get<std::string>();
-    token.mended = step.value("mended", "");
-    token.dense_surprise = number_in(step, "dense_surprise");
-    token.sparse_surprise = number_in(step, "sparse_surprise");
-    token.mended_surprise = number_in(step, "mended_surprise");
-    tokens.push_back(std::move(token));
+    tokens.push_back({.dense = step.at("dense").get<std::string>(),
+                      .sparse = step.at("sparse").get<std::string>(),
+                      .mended = step.value("mended", ""),
+                      .dense_surprise = number_in(step, "dense_surprise"),
+                      .sparse_surprise = number_in(step, "sparse_surprise"),
+                      .mended_surprise = number_in(step, "mended_surprise")});
   }
   return tokens;
 }
@@ -40,13 +38,11 @@ std::vector<BlamedKeys> blamed_of(const Json& prompt, const char* list) {
   std::vector<BlamedKeys> all;
   if (!prompt.contains(list)) return all;
   for (const Json& one : prompt[list]) {
-    BlamedKeys keys;
-    keys.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
-                 one.value("key", Index{-1})};
-    keys.text = one.value("text", "");
-    keys.recovered = number_in(one, "recovered");
-    keys.says = one.value("says", "");
-    all.push_back(std::move(keys));
+    all.push_back({.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
+                            one.value("key", Index{-1})},
+                   .text = one.value("text", ""),
+                   .recovered = number_in(one, "recovered"),
+                   .says = one.value("says", "")});
   }
   std::ranges::stable_sort(all, std::ranges::greater{}, [](const BlamedKeys& keys) {
     return std::isnan(keys.recovered) ? -1e9 : keys.recovered;
@@ -68,8 +64,7 @@ auto reading(const std::string& name, const Read& read) {
   try {
     return read();
   } catch (const nlohmann::json::exception& error) {
-    throw FormatError(
-        fmt::format("{}: expected an explanation of answers, found: {}", name, error.what()));
+    throw FormatError("{}: expected an explanation of answers, found: {}", name, error.what());
   }
 }
 
@@ -121,9 +116,9 @@ std::vector<std::string> put_back_words(const ResultView& result, std::size_t pr
                                         const std::vector<PutBack>& back) {
   const std::vector<std::string> all = words_of_line(result.info().command_line);
   if (all.size() < 2 || all[1] != "explain") {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: it does not say with which command it was made, so nothing can be put back",
-        result.name()));
+        result.name());
   }
   std::vector<std::string> words;
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -146,12 +141,10 @@ PutBackAnswer put_back_answer(const std::string& json) {
   const Json told = parse_ordered_json(json, "kvscope explain --put-back");
   return reading("kvscope explain --put-back", [&] {
     const Json& prompt = told.at("prompts").at(0);
-    PutBackAnswer answer;
-    answer.tokens = tokens_of(prompt.at("steps"));
-    answer.dense = prompt.at("answer").get<std::string>();
-    answer.sparse = prompt.at("alone").get<std::string>();
-    answer.mended = prompt.at("mended_alone").get<std::string>();
-    return answer;
+    return PutBackAnswer{.tokens = tokens_of(prompt.at("steps")),
+                         .dense = prompt.at("answer").get<std::string>(),
+                         .sparse = prompt.at("alone").get<std::string>(),
+                         .mended = prompt.at("mended_alone").get<std::string>()};
   });
 }
 

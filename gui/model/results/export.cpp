@@ -24,9 +24,8 @@ constexpr int kVersion = 1;
 constexpr std::size_t kLongestStem = 200;
 
 void check_stem(const std::string& stem) {
-  const bool has_bad = std::any_of(stem.begin(), stem.end(), [](char c) {
-    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-  });
+  const bool has_bad = std::ranges::any_of(
+      stem, [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
   if (!stem.empty() && stem.size() <= kLongestStem && stem.front() != '.' && !has_bad) return;
   throw ConfigError(
       "\"{}\" cannot be a file name: expected 1 to {} letters without slashes, not "
@@ -35,19 +34,10 @@ void check_stem(const std::string& stem) {
 }
 
 std::optional<FigureFormat> drawing_of(ExportFormat format) {
-  switch (format) {
-    case ExportFormat::svg:
-      return FigureFormat::svg;
-    case ExportFormat::pdf:
-      return FigureFormat::pdf;
-    case ExportFormat::png:
-      return FigureFormat::png;
-    case ExportFormat::tex:
-      return FigureFormat::tex;
-    case ExportFormat::csv:
-      break;
-  }
-  return std::nullopt;
+  constexpr FigureFormat kDrawings[] = {FigureFormat::svg, FigureFormat::pdf, FigureFormat::png,
+                                        FigureFormat::tex};
+  if (format == ExportFormat::csv) return std::nullopt;
+  return kDrawings[static_cast<std::size_t>(format)];
 }
 
 Json manifest_of(const ExportRequest& request, const std::vector<OutputFile>& files) {
@@ -149,10 +139,9 @@ std::vector<fs::path> export_view(const ExportRequest& request, Existing existin
 
 ExportRequest export_request(const Session& session, const std::string& panel, Extent extent,
                              const fs::path& folder) {
-  ExportRequest request;
-  request.panel = panel;
-  request.folder = folder;
-  request.stem = free_stem(folder, suggested_stem(session, panel, extent));
+  ExportRequest request{.panel = panel,
+                        .folder = folder,
+                        .stem = free_stem(folder, suggested_stem(session, panel, extent))};
   for (const auto& trace : {session.document(), session.second()}) {
     if (!trace) continue;
     request.traces.push_back({trace->name(), trace->info().uuid, trace->info().content_hash});
@@ -178,12 +167,11 @@ std::string suggested_stem(const Session& session, const std::string& panel, Ext
 
 std::string free_stem(const fs::path& folder, const std::string& stem) {
   const auto in_use = [&](const std::string& name) {
-    return std::any_of(std::begin(EnumNames<ExportFormat>::value),
-                       std::end(EnumNames<ExportFormat>::value), [&](std::string_view ending) {
-                         std::error_code error;
-                         const fs::path file = fmt::format("{}.{}", name, ending);
-                         return fs::exists((folder.empty() ? fs::path(".") : folder) / file, error);
-                       });
+    return std::ranges::any_of(EnumNames<ExportFormat>::value, [&](std::string_view ending) {
+      std::error_code error;
+      const fs::path file = fmt::format("{}.{}", name, ending);
+      return fs::exists((folder.empty() ? fs::path(".") : folder) / file, error);
+    });
   };
   std::string name = stem;
   for (int number = 2; in_use(name); ++number) name = fmt::format("{}-{}", stem, number);

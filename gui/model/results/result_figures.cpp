@@ -10,7 +10,6 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
-#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_tables.hpp"
 
 namespace kvscope::gui {
@@ -120,28 +119,24 @@ std::vector<std::uint32_t> thinned(const std::vector<std::uint32_t>& rows) {
   return some;
 }
 
-void add_points(FreePlot& out, const std::vector<std::uint32_t>& rows, const Series& series,
+void add_points(plot::Panel& panel, const std::vector<std::uint32_t>& rows, const Series& series,
                 const std::vector<plot::Tone>& tones, std::span<const double> x,
                 std::span<const double> y) {
   std::vector<plot::Scatter> clouds(series.names.size());
-  out.rows_of_mark.resize(series.names.size());
-  for (const std::uint32_t row : rows) {
-    const auto s = static_cast<std::size_t>(series.of_row[row]);
-    clouds[s].x.push_back(x[row]);
-    clouds[s].y.push_back(y[row]);
-    out.rows_of_mark[s].push_back(row);
-  }
+  for (const std::uint32_t row : rows)
+    clouds[static_cast<std::size_t>(series.of_row[row])].add(x[row], y[row], row);
   const double opacity = rows.size() > 5000 ? 0.5 : 1.0;
   for (std::size_t s = 0; s < clouds.size(); ++s) {
     clouds[s].label = figures::method_label(series.names[s]);
     clouds[s].tone = tones[s];
     clouds[s].opacity = opacity;
-    out.figure.panels[0].marks.emplace_back(std::move(clouds[s]));
+    panel.marks.emplace_back(std::move(clouds[s]));
   }
 }
 
 /// Returns the smallest and largest number of lines behind a mean.
-std::pair<std::size_t, std::size_t> add_means(FreePlot& out, const std::vector<std::uint32_t>& rows,
+std::pair<std::size_t, std::size_t> add_means(plot::Panel& panel,
+                                              const std::vector<std::uint32_t>& rows,
                                               const Series& series,
                                               const std::vector<plot::Tone>& tones,
                                               std::span<const double> x, std::span<const double> y,
@@ -153,21 +148,18 @@ std::pair<std::size_t, std::size_t> add_means(FreePlot& out, const std::vector<s
   std::size_t least = rows.size();
   std::size_t most = 0;
   for (std::size_t s = 0; s < values.size(); ++s) {
-    plot::Line line;
-    line.label = figures::method_label(series.names[s]);
-    line.tone = tones[s];
+    plot::Line line{.label = figures::method_label(series.names[s]), .tone = tones[s]};
     for (auto& [at, group] : values[s]) {
       const figures::Summary summary = figures::summarize(group, band);
-      line.x.push_back(at);
-      line.y.push_back(summary.middle);
-      if (band != BandKind::none) {
-        line.low.push_back(summary.low);
-        line.high.push_back(summary.high);
+      if (band == BandKind::none) {
+        line.add(at, summary.middle);
+      } else {
+        line.add(at, summary.middle, {summary.low, summary.high});
       }
       least = std::min(least, group.size());
       most = std::max(most, group.size());
     }
-    out.figure.panels[0].marks.emplace_back(std::move(line));
+    panel.marks.emplace_back(std::move(line));
   }
   return {least, most};
 }
@@ -196,9 +188,9 @@ std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
   std::vector<PossibleFigure> possible;
   if (!looked_at) return possible;
   for (FigureKind& kind : figure_kinds()) {
-    const bool fits = std::any_of(
-        kind.kinds.begin(), kind.kinds.end(),
-        [&](const std::string& wanted) { return accepts_kind(wanted, looked_at->info().kind); });
+    const bool fits = std::ranges::any_of(kind.kinds, [&](const std::string& wanted) {
+      return accepts_kind(wanted, looked_at->info().kind);
+    });
     if (!fits) continue;
     PossibleFigure figure;
     for (const std::string& wanted : kind.kinds) {
@@ -261,14 +253,8 @@ FreePlotOptions with_columns_of(const Table& table, FreePlotOptions options) {
   return options;
 }
 
-std::size_t FreePlot::bytes() const {
-  std::size_t bytes = sizeof *this + figure_bytes(figure);
-  for (const auto& rows : rows_of_mark) bytes += rows.size() * sizeof(std::uint32_t);
-  return bytes;
-}
-
-FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
-                   const FreePlotOptions& options, std::string_view filter_words) {
+plot::Figure free_plot(const Table& table, std::span<const std::uint32_t> rows,
+                       const FreePlotOptions& options, std::string_view filter_words) {
   require_numbers(table, options.x, "x");
   require_numbers(table, options.y, "y");
   const auto x = table.numbers(options.x);
@@ -283,35 +269,34 @@ FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
         options.log_x || options.log_y ? " on a logarithmic axis" : "");
   }
 
-  FreePlot out;
-  out.figure.name = "table";
-  out.figure.panels.emplace_back();
-  plot::Panel& panel = out.figure.panels[0];
+  plot::Figure figure;
+  figure.name = "table";
+  plot::Panel& panel = figure.panels.emplace_back();
   panel.x.label = options.x;
   panel.y.label = options.y;
   if (options.log_x) panel.x.scale = plot::ScaleKind::log10;
   if (options.log_y) panel.y.scale = plot::ScaleKind::log10;
-  out.figure.legend = options.series.empty() ? plot::LegendPlace::none : plot::LegendPlace::above;
-  auto& caption = out.figure.caption;
+  figure.legend = options.series.empty() ? plot::LegendPlace::none : plot::LegendPlace::above;
+  auto& caption = figure.caption;
   caption.push_back(fmt::format("{} against {} of {}; {} of {} lines.", options.y, options.x,
                                 short_name(table), placed.rows.size(), table.n_rows()));
   if (!filter_words.empty()) caption.push_back(fmt::format("Filtered by {}.", filter_words));
   if (options.style == PlotStyle::points) {
     const std::vector<std::uint32_t> shown = thinned(placed.rows);
-    add_points(out, shown, series, tones, x, y);
+    add_points(panel, shown, series, tones, x, y);
     if (shown.size() < placed.rows.size()) {
       caption.push_back(fmt::format("{} of them are drawn, at equal distances.", shown.size()));
     }
   } else {
-    const auto [least, most] = add_means(out, placed.rows, series, tones, x, y, options.band);
+    const auto [least, most] = add_means(panel, placed.rows, series, tones, x, y, options.band);
     caption.push_back(figures::band_sentence(options.band, least, most, "lines"));
   }
   if (placed.n_without > 0) {
     caption.push_back(
         fmt::format("{} lines have an empty cell or no place on the axes.", placed.n_without));
   }
-  plot::check_figure(out.figure);
-  return out;
+  plot::check_figure(figure);
+  return figure;
 }
 
 }  // namespace kvscope::gui

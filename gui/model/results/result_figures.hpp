@@ -49,19 +49,12 @@ struct FreePlotOptions {
 /// (budget, mass_mean, selector).
 FreePlotOptions with_columns_of(const Table& table, FreePlotOptions options);
 
-struct FreePlot {
-  plot::Figure figure;
-  /// Of points: the table's row behind point i of mark m. Empty for means.
-  std::vector<std::vector<std::uint32_t>> rows_of_mark;
-  std::size_t bytes() const;
-};
-
-/// Draws these rows, which pass the filters that `filter_words` names in the caption. More than
-/// kMostPlotted points are thinned at equal distances, which the caption says, as it says what has
-/// no place. Throws ConfigError for columns that are none or words, more than kMostSeries series,
-/// or nothing to draw.
-FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
-                   const FreePlotOptions& options, std::string_view filter_words = {});
+/// Draws these rows, which pass the filters that `filter_words` names in the caption; points are of
+/// rows, means of nothing. More than kMostPlotted points are thinned at equal distances, which the
+/// caption says, as it says what has no place. Throws ConfigError for columns that are none or
+/// words, more than kMostSeries series, or nothing to draw.
+plot::Figure free_plot(const Table& table, std::span<const std::uint32_t> rows,
+                       const FreePlotOptions& options, std::string_view filter_words = {});
 inline constexpr std::size_t kMostPlotted = 100'000;
 inline constexpr std::size_t kMostSeries = 24;
 

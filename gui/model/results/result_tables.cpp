@@ -90,12 +90,9 @@ std::vector<TableSource> table_sources(const ResultView& result) {
   }
   if (sources.empty() && summary.is_object() && summary.contains("layers") &&
       summary["layers"].is_array()) {
-    sources.push_back({"layers",
-                       static_cast<Index>(summary["layers"].size()),
-                       {},
-                       {},
-                       {},
-                       "what the summary says of each layer"});
+    sources.push_back({.name = "layers",
+                       .n_rows = static_cast<Index>(summary["layers"].size()),
+                       .long_name = "what the summary says of each layer"});
   }
   for (const ResultArray& array : result.arrays()) {
     if (is_row_column(array)) continue;

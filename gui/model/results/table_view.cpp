@@ -95,8 +95,7 @@ std::vector<double> sort_keys(const TableColumn& column) {
   const auto& words = column.words.categories;
   std::vector<std::size_t> order(words.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return words[a] < words[b]; });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return words[a] < words[b]; });
   std::vector<double> rank(words.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     rank[order[i]] = words[order[i]].empty() ? std::nan("") : static_cast<double>(i);
@@ -174,7 +173,7 @@ RowOrder arrange_rows(const Table& table, const TableArrangement& arrangement,
   check_stop(stop, "the list");
   const std::vector<double> keys = sort_keys(*by);
   const bool descending = arrangement.descending;
-  std::stable_sort(order.rows.begin(), order.rows.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::ranges::stable_sort(order.rows, [&](std::uint32_t a, std::uint32_t b) {
     const double x = keys[a];
     const double y = keys[b];
     if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
@@ -190,9 +189,8 @@ std::vector<std::size_t> reading_order(const Table& table) {
   const auto& columns = table.columns();
   std::vector<std::size_t> order(columns.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const bool by_alphabet =
-      std::is_sorted(columns.begin(), columns.end(),
-                     [](const TableColumn& a, const TableColumn& b) { return a.name < b.name; });
+  const bool by_alphabet = std::ranges::is_sorted(
+      columns, [](const TableColumn& a, const TableColumn& b) { return a.name < b.name; });
   if (!by_alphabet) return order;
   const auto rank = [&](std::size_t c) {
     const auto found = std::find(std::begin(kNames), std::end(kNames), columns[c].name);
@@ -200,8 +198,7 @@ std::vector<std::size_t> reading_order(const Table& table) {
     // Other words say what a line is about as well.
     return is_name ? found - std::begin(kNames) : std::ssize(kNames) + (columns[c].is_text ? 0 : 1);
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   return order;
 }
 

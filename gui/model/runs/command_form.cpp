@@ -26,14 +26,13 @@ std::string word_at(const Json& json, const char* key) {
 }
 
 CommandOption read_option(const Json& json, bool is_argument) {
-  CommandOption option;
-  option.name = word_at(json, "name");
-  option.placeholder = word_at(json, "value");
-  option.help = word_at(json, "help");
-  option.preset = word_at(json, "default");
-  option.is_argument = is_argument;
-  option.is_file = word_at(json, "kind") != "text";
-  option.is_required = json.value("required", false);
+  CommandOption option{.name = word_at(json, "name"),
+                       .placeholder = word_at(json, "value"),
+                       .help = word_at(json, "help"),
+                       .preset = word_at(json, "default"),
+                       .is_argument = is_argument,
+                       .is_file = word_at(json, "kind") != "text",
+                       .is_required = json.value("required", false)};
   for (const Json& choice : json.value("choices", Json::array())) {
     if (choice.is_string()) option.choices.push_back(choice.get<std::string>());
   }
@@ -63,8 +62,7 @@ std::string ending_of(const CommandOption& out) {
 }  // namespace
 
 const CommandOption* CommandSpec::find(std::string_view option) const {
-  const auto found = std::find_if(options.begin(), options.end(),
-                                  [&](const CommandOption& o) { return o.name == option; });
+  const auto found = std::ranges::find(options, option, &CommandOption::name);
   return found == options.end() ? nullptr : &*found;
 }
 
@@ -73,10 +71,9 @@ std::vector<CommandSpec> read_commands(const std::string& text) {
   if (!json.is_array()) throw FormatError("{}: expected a list of commands", kWhere);
   std::vector<CommandSpec> commands;
   for (const Json& entry : json) {
-    CommandSpec command;
-    command.name = word_at(entry, "name");
-    command.summary = word_at(entry, "summary");
-    command.description = word_at(entry, "description");
+    CommandSpec command{.name = word_at(entry, "name"),
+                        .summary = word_at(entry, "summary"),
+                        .description = word_at(entry, "description")};
     for (const char* part : {"arguments", "options"}) {
       if (!entry.contains(part) || !entry[part].is_array()) continue;
       for (const Json& option : entry[part])
@@ -164,7 +161,7 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
   }
   if (const CommandOption* out = command.find("out")) {
     std::string name = command.name;
-    std::replace(name.begin(), name.end(), ' ', '-');
+    std::ranges::replace(name, ' ', '-');
     std::error_code error;
     const fs::path folder = trace ? trace->path().parent_path() : fs::current_path(error);
     const std::string stem = trace ? trace->path().stem().string() + "-" + name : name;

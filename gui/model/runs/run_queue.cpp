@@ -73,9 +73,8 @@ std::optional<fs::file_time_type> time_of(const fs::path& file) {
 std::string Run::title() const {
   std::string words_of_command;
   for (const std::string& word : words) {
-    const bool is_name = std::all_of(word.begin(), word.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9');
-    });
+    const bool is_name = std::ranges::all_of(
+        word, [](char c) { return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9'); });
     if (!is_name || word.starts_with("-")) break;
     words_of_command += (words_of_command.empty() ? "" : " ") + word;
   }
@@ -100,11 +99,10 @@ RunQueue::RunQueue(JobRunner& jobs, std::string program)
 RunQueue::~RunQueue() = default;
 
 std::uint64_t RunQueue::add(std::vector<std::string> words, fs::path out, AtEnd at_end) {
-  Run run;
-  run.id = ++last_id_;
-  run.words = std::move(words);
-  run.out = std::move(out);
-  run.opens = at_end == AtEnd::open;
+  Run run{.id = ++last_id_,
+          .words = std::move(words),
+          .out = std::move(out),
+          .opens = at_end == AtEnd::open};
   start(std::move(run));
   return last_id_;
 }
@@ -184,8 +182,7 @@ std::vector<Run> RunQueue::take_made() {
 }
 
 bool RunQueue::is_idle() const {
-  return std::all_of(runs_.begin(), runs_.end(),
-                     [](const Run& run) { return run.status.is_over(); });
+  return std::ranges::all_of(runs_, [](const Run& run) { return run.status.is_over(); });
 }
 
 void RunQueue::cancel(std::uint64_t id) {
@@ -215,8 +212,7 @@ std::string RunQueue::flag_for(const Run& run, Again how) {
 }
 
 void RunQueue::again(std::uint64_t id, Again how) {
-  const auto found =
-      std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.id == id; });
+  const auto found = std::ranges::find(runs_, id, &Run::id);
   if (found == runs_.end()) return;
   Run same = *found;
   if (const std::string flag = flag_for(same, how); !flag.empty()) {

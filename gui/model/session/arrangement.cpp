@@ -61,9 +61,8 @@ Place parse(const Json& json, int depth) {
     throw ConfigError("layout: split: expected columns or rows, found \"" + kind + "\"");
   const double share =
       json.contains("share") && json["share"].is_number() ? json["share"].get<double>() : 0.5;
-  Place place;
-  place.kind = kind == "columns" ? Place::Kind::columns : Place::Kind::rows;
-  place.share = std::clamp(share, kLeastShare, 1.0 - kLeastShare);
+  Place place{.kind = kind == "columns" ? Place::Kind::columns : Place::Kind::rows,
+              .share = std::clamp(share, kLeastShare, 1.0 - kLeastShare)};
   for (const Json& part : json["parts"]) place.parts.push_back(parse(part, depth + 1));
   return place;
 }

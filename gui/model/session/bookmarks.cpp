@@ -91,7 +91,7 @@ void Session::go_to(std::size_t bookmark) {
   if (bookmark >= bookmarks_.size()) return;
   const Bookmark mark = bookmarks_[bookmark];
   played_ = bookmark;
-  const auto trace = std::find_if(documents_.begin(), documents_.end(), [&](const auto& open) {
+  const auto trace = std::ranges::find_if(documents_, [&](const auto& open) {
     if (!mark.trace.empty()) return open->info().uuid == mark.trace;
     // Made while it was recorded, and saved so: a trace gets its uuid with its name, at the end.
     return open->name() == mark.name || open->name() + ".part" == mark.name;

@@ -26,8 +26,8 @@ std::vector<std::string> lower_words(std::string_view typed) {
 }
 
 bool holds_all(const std::string& text, const std::vector<std::string>& words) {
-  return std::all_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return text.find(word) != std::string::npos; });
+  return std::ranges::all_of(
+      words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
 }
 
 }  // namespace kvscope::gui

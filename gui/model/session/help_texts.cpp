@@ -187,8 +187,7 @@ constexpr PanelHelp kTable[] = {
 }  // namespace
 
 std::span<const HelpText> help_texts(std::string_view panel) {
-  const auto found = std::find_if(std::begin(kTable), std::end(kTable),
-                                  [&](const PanelHelp& entry) { return entry.panel == panel; });
+  const auto* const found = std::ranges::find(kTable, panel, &PanelHelp::panel);
   return found == std::end(kTable) ? std::span<const HelpText>() : found->texts;
 }
 

@@ -14,7 +14,7 @@ namespace kvscope::gui {
 namespace {
 
 bool contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 /// Title and idea of the method, of a stack's first one.
@@ -46,7 +46,7 @@ MethodSpec spec_of(MethodSpec method, const Parameters& parameters) {
 std::optional<Budget> budget_of(const MethodSpec& method, const Parameters& parameters) {
   const SelectorCaps& caps = method.caps();
   const auto takes = [&](Budget::Kind kind) {
-    return std::find(caps.budgets.begin(), caps.budgets.end(), kind) != caps.budgets.end();
+    return std::ranges::find(caps.budgets, kind) != caps.budgets.end();
   };
   if (takes(Budget::Kind::tokens)) {
     return Budget{Budget::Kind::tokens, static_cast<double>(parameters.budget)};
@@ -99,9 +99,7 @@ std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
   }
   std::vector<MethodItem> items;
   for (const std::string& name : names) {
-    MethodItem item;
-    item.name = name;
-    item.is_ticked = contains(ticked, name);
+    MethodItem item{.name = name, .is_ticked = contains(ticked, name)};
     try {
       item.spec = name;
       item.obstacle = obstacle(item.spec, phase, has_draft);
@@ -144,7 +142,7 @@ std::vector<MethodGroup> method_groups(std::string_view typed,
             fmt::format("{} {} {} {} {}", name, line.title, line.idea, line.paper, group.heading));
         if (!holds_all(about, words)) continue;
         group.methods.push_back(line);
-        const auto before = std::find(recent.begin(), recent.end(), name);
+        const auto before = std::ranges::find(recent, name);
         if (words.empty() && before != recent.end())
           known.methods[static_cast<std::size_t>(before - recent.begin())] = line;
       }

@@ -1,6 +1,7 @@
 #include "gui/model/session/selection.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace kvscope::gui {
 
@@ -9,16 +10,13 @@ namespace {
 constexpr auto kOneGesture = std::chrono::milliseconds(700);
 constexpr std::size_t kMostSteps = 500;
 
-/// The recorded index nearest to the wanted one.
-Index nearest(const std::vector<Index>& recorded, Index wanted) {
-  if (recorded.empty()) return wanted;
-  const auto at = std::lower_bound(recorded.begin(), recorded.end(), wanted);
-  if (at == recorded.end()) return recorded.back();
-  if (at == recorded.begin() || *at == wanted) return *at;
-  return *at - wanted < wanted - *(at - 1) ? *at : *(at - 1);
-}
-
 }  // namespace
+
+Index nearest(const std::vector<Index>& recorded, Index wanted) {
+  const auto best =
+      std::ranges::min_element(recorded, {}, [&](Index index) { return std::abs(index - wanted); });
+  return best == recorded.end() ? wanted : *best;
+}
 
 void History::note(const Snapshot& before, std::string_view origin, Clock::time_point now) {
   future_.clear();

@@ -68,6 +68,9 @@ class History {
 /// tokens, no more dense layers than it has.
 Field within(const Field& field, const TraceInfo& info);
 
+/// The recorded index nearest to the wanted one, which is left alone without any.
+Index nearest(const std::vector<Index>& recorded, Index wanted);
+
 /// The selection with every index inside `info`: recorded layer and head, query and key that exist.
 Selection clamped(Selection selection, const TraceInfo& info);
 

@@ -46,7 +46,7 @@ fs::path final_name(const fs::path& path) {
 
 template <class T>
 T stepped(const std::vector<T>& values, T current, int by) {
-  const auto at = std::find(values.begin(), values.end(), current);
+  const auto at = std::ranges::find(values, current);
   if (at == values.end() || values.empty()) return current;
   const auto index = std::clamp<std::ptrdiff_t>((at - values.begin()) + by, 0,
                                                 static_cast<std::ptrdiff_t>(values.size()) - 1);
@@ -96,8 +96,8 @@ void Session::open(const fs::path& path) {
 }
 
 bool Session::is_opening() const {
-  return std::any_of(opening_.begin(), opening_.end(),
-                     [](const auto& opening) { return !opening->is_cancelled(); });
+  return std::ranges::any_of(opening_,
+                             [](const auto& opening) { return !opening->is_cancelled(); });
 }
 
 void Session::load(const fs::path& path, const fs::path& replaces) {
@@ -186,7 +186,7 @@ void Session::add(const Opened& opened) {
   }
   if (opened.stamp) result_stamps_[opened.path] = *opened.stamp;
   withdraw_offer(opened.path);
-  const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
+  const auto known = std::ranges::find(result_paths_, opened.path);
   if (known != result_paths_.end()) {
     results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
   } else {
@@ -197,9 +197,7 @@ void Session::add(const Opened& opened) {
 
 /// A file that was changed on disk, or a recording that grew; it may have been closed meanwhile.
 void Session::exchange(const Opened& opened, const fs::path& replaces) {
-  const auto place = std::find_if(documents_.begin(), documents_.end(), [&](const auto& document) {
-    return document->path() == replaces;
-  });
+  const auto place = std::ranges::find(documents_, replaces, &Document::path);
   if (place == documents_.end()) return;
   if (!opened.trace) {
     notify(fmt::format("{} was replaced by something that is no trace; what was open stays.",
@@ -347,8 +345,8 @@ void Session::say_gone(const fs::path& path) {
 
 void Session::reload(fs::path path) {
   withdraw_offer(path);
-  const bool is_trace = std::any_of(documents_.begin(), documents_.end(),
-                                    [&](const auto& open) { return open->path() == path; });
+  const bool is_trace =
+      std::ranges::any_of(documents_, [&](const auto& open) { return open->path() == path; });
   load(path, is_trace ? path : fs::path());
 }
 
@@ -450,7 +448,7 @@ void Session::step_query(Index by) {
 }
 
 bool Session::is_ticked(const std::string& selector) const {
-  return std::find(ticked_.begin(), ticked_.end(), selector) != ticked_.end();
+  return std::ranges::find(ticked_, selector) != ticked_.end();
 }
 
 void Session::set_ticked(const std::string& selector, bool on) {

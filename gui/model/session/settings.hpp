@@ -15,17 +15,6 @@ namespace kvscope::gui {
 /// What a trace is opened on: the head that does most, or the first one.
 enum class Opening { interesting, first };
 
-}  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::Opening> {
-  static constexpr std::array<std::string_view, 2> value = {"interesting", "first"};
-};
-}  // namespace kvscope
-
-namespace kvscope::gui {
-
 struct Settings {
   plot::Ground theme = option(theme, "theme", plot::Ground::light, "light or dark ground");
   double ui_scale =

@@ -165,7 +165,7 @@ TokenRange TokenLines::line(Index i) const {
 }
 
 Index TokenLines::line_of(Index pos) const {
-  const auto after = std::upper_bound(first.begin(), first.end(), pos);
+  const auto after = std::ranges::upper_bound(first, pos);
   return std::max<Index>(0, after - first.begin() - 1);
 }
 

@@ -20,7 +20,6 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr Index kMostMeasuredSteps = 1024;
 constexpr Index kLongestSection = 128;
 constexpr std::size_t kMostLossPoints = 600;
 
@@ -56,7 +55,7 @@ void TokenLosses::add(Index position, double loss) {
 }
 
 std::optional<double> TokenLosses::at(Index position) const {
-  const auto after = std::upper_bound(pos.begin(), pos.end(), position);
+  const auto after = std::ranges::upper_bound(pos, position);
   if (after == pos.begin()) return std::nullopt;
   return lost[static_cast<std::size_t>(after - pos.begin() - 1)];
 }
@@ -102,12 +101,7 @@ double error_of_output(const MeasuredRow& row, TensorView<const float> values,
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job) {
   const TraceInfo& info = trace.info();
-  ReplayOptions options;
-  options.calls.phase = request.of.phase;
-  options.calls.chunk = request.of.chunk;
-  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostMeasuredSteps);
-  options.rows_per_chunk = request.of.rows_per_chunk;
-  options.dense_layers = request.of.dense_layers;
+  ReplayOptions options = request.of.replay(info);
   if (request.heads == LossHeads::head) options.q_heads = {request.of.q_head};
   const std::vector<Index> layers =
       request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.of.layer};
@@ -238,10 +232,10 @@ std::string difference_words(const TokenLosses& difference, const LossRequest& r
 namespace {
 
 plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
-  plot::Line line;
-  line.label = label_of(request.of);
-  line.tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)};
-  line.markers = false;
+  plot::Line line{
+      .label = label_of(request.of),
+      .tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)},
+      .markers = false};
   const std::size_t width =
       std::max<std::size_t>(1, (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints);
   for (std::size_t begin = 0; begin < losses.pos.size(); begin += width) {
@@ -249,8 +243,7 @@ plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
     for (std::size_t i = begin; i < std::min(losses.pos.size(), begin + width); ++i) {
       if (losses.lost[i] > losses.lost[most]) most = i;
     }
-    line.x.push_back(static_cast<double>(losses.pos[most]));
-    line.y.push_back(losses.lost[most]);
+    line.add(static_cast<double>(losses.pos[most]), losses.lost[most]);
   }
   return line;
 }

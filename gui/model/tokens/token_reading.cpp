@@ -14,7 +14,6 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr Index kMostAnsweredSteps = 1024;
 constexpr float kTinyWeight = 1e-30f;  // weights that are 0 in f32 are still kept or dropped
 
 std::size_t list_bytes(const kvscope::Selection& selection) {
@@ -128,11 +127,7 @@ MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
   MethodAnswers out;
   out.is_one_head = request.heads == LossHeads::head;
   std::size_t bytes = 0;
-  ReplayOptions options;
-  options.calls.phase = request.of.phase;
-  options.calls.chunk = request.of.chunk;
-  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostAnsweredSteps);
-  options.dense_layers = request.of.dense_layers;
+  ReplayOptions options = request.of.replay(info);
   options.rows_per_chunk = 1;
   options.only_costs = true;
   options.on_answer = [&](const AnsweredCall& answer) {
@@ -219,12 +214,10 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
     }
     mean.max_key = begin + (std::ranges::max_element(mean.probs) - mean.probs.begin());
   }
-  Reading reading;
-  reading.heads = request.heads;
-  reading.fates = kept[0].fates(mean.visible, weights, n_heads);
-  reading.other_fates = kept[1].fates(mean.visible, weights, n_heads);
-  reading.row = rank_keys(request.layer, request.q_head, std::move(mean));
-  return reading;
+  return {.heads = request.heads,
+          .row = rank_keys(request.layer, request.q_head, std::move(mean)),
+          .fates = kept[0].fates(mean.visible, weights, n_heads),
+          .other_fates = kept[1].fates(mean.visible, weights, n_heads)};
 }
 
 KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,

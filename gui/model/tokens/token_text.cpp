@@ -100,8 +100,8 @@ std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
     at = std::search(at, text.cend(), needle.begin(), needle.end(), same);
     if (at == text.cend()) return found;
     const auto offset = static_cast<std::size_t>(at - text.cbegin());
-    const auto token = static_cast<std::size_t>(
-        std::upper_bound(begin.begin(), begin.end(), offset) - begin.begin() - 1);
+    const auto token =
+        static_cast<std::size_t>(std::ranges::upper_bound(begin, offset) - begin.begin() - 1);
     if (found.empty() || found.back() != token) found.push_back(token);
   }
 }

@@ -28,10 +28,7 @@ std::string method_words(const KeptKeys& kept) {
 
 /// Largest weight of each bin of neighbouring keys; every key of its own where there are few.
 plot::Line weight_line(const AttentionRow& row, Index first, double lowest) {
-  plot::Line line;
-  line.label = "attention weight";
-  line.tone = {plot::Role::neutral, 0};
-  line.markers = false;
+  plot::Line line{.label = "attention weight", .tone = {plot::Role::neutral, 0}, .markers = false};
   const Index n = row.visible.end - first;
   const Index width = std::max<Index>(1, (n + kMostPoints - 1) / kMostPoints);
   for (Index begin = first; begin < row.visible.end; begin += width) {
@@ -39,8 +36,7 @@ plot::Line weight_line(const AttentionRow& row, Index first, double lowest) {
     for (Index pos = begin; pos < std::min(begin + width, row.visible.end); ++pos) {
       if (row.prob(pos) > row.prob(best)) best = pos;
     }
-    line.x.push_back(static_cast<double>(best));
-    line.y.push_back(std::max(row.prob(best), lowest));
+    line.add(static_cast<double>(best), std::max(row.prob(best), lowest));
   }
   return line;
 }
@@ -48,10 +44,7 @@ plot::Line weight_line(const AttentionRow& row, Index first, double lowest) {
 /// The kept keys that are shown: the largest one of each bin of the curve's width.
 plot::Scatter kept_points(const AttentionRow& row, const KeptKeys& kept, Index first, double lowest,
                           plot::Tone tone) {
-  plot::Scatter points;
-  points.label = "kept by " + method_words(kept);
-  points.tone = tone;
-  points.size = 0.8;
+  plot::Scatter points{.label = "kept by " + method_words(kept), .tone = tone, .size = 0.8};
   const Index n = row.visible.end - first;
   const Index width = std::max<Index>(1, (n + kMostPoints - 1) / kMostPoints);
   Index bin = -1;
@@ -65,8 +58,7 @@ plot::Scatter kept_points(const AttentionRow& row, const KeptKeys& kept, Index f
       continue;
     }
     bin = (key - first) / width;
-    points.x.push_back(static_cast<double>(key));
-    points.y.push_back(weight);
+    points.add(static_cast<double>(key), weight);
   }
   return points;
 }
@@ -90,14 +82,11 @@ std::string ranked_row_key(Index layer, Index q_head, Index query) {
 }
 
 RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
-  RankedRow ranked;
-  ranked.layer = layer;
-  ranked.q_head = q_head;
-  ranked.row = std::move(row);
+  RankedRow ranked{.layer = layer, .q_head = q_head, .row = std::move(row)};
   const auto& probs = ranked.row.probs;
   std::vector<std::int32_t> order(probs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
     return probs[static_cast<std::size_t>(a)] > probs[static_cast<std::size_t>(b)];
   });
   ranked.rank.resize(probs.size());
@@ -146,7 +135,7 @@ double Shading::shade(Index pos) const {
 // ---- kept keys ----
 
 bool KeptKeys::holds(Index pos) const {
-  return row && std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
+  return row && std::ranges::binary_search(row->keys, static_cast<KeyPos>(pos));
 }
 
 std::string budget_words(const std::optional<Budget>& budget) {
@@ -182,16 +171,16 @@ std::optional<Index> next_match(const std::vector<std::size_t>& found, Index fro
   if (found.empty()) return std::nullopt;
   const auto at = static_cast<std::size_t>(std::max<Index>(0, from));
   if (forward) {
-    const auto next = std::upper_bound(found.begin(), found.end(), at);
+    const auto next = std::ranges::upper_bound(found, at);
     return static_cast<Index>(next == found.end() ? found.front() : *next);
   }
-  const auto after = std::lower_bound(found.begin(), found.end(), at);
+  const auto after = std::ranges::lower_bound(found, at);
   return static_cast<Index>(after == found.begin() ? found.back() : *(after - 1));
 }
 
 std::string match_words(const std::vector<std::size_t>& found, Index at) {
-  const auto place = std::lower_bound(found.begin(), found.end(),
-                                      static_cast<std::size_t>(std::max<Index>(0, at)));
+  const auto place =
+      std::ranges::lower_bound(found, static_cast<std::size_t>(std::max<Index>(0, at)));
   if (place == found.end() || static_cast<Index>(*place) != at) {
     return fmt::format("{}", found.size());
   }
@@ -228,12 +217,11 @@ plot::Figure token_figure(const TokenFigureInput& input) {
     if (!points.x.empty()) panel.marks.push_back(std::move(points));
   }
 
-  plot::Figure figure;
-  figure.name = "attention-row";
-  figure.title = fmt::format("Attention of position {} in layer {}, head {}", row.query,
-                             input.row.layer, input.row.q_head);
-  figure.span = plot::Span::full;
-  figure.legend = plot::LegendPlace::above;
+  plot::Figure figure{.name = "attention-row",
+                      .title = fmt::format("Attention of position {} in layer {}, head {}",
+                                           row.query, input.row.layer, input.row.q_head),
+                      .legend = plot::LegendPlace::above,
+                      .span = plot::Span::full};
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(fmt::format(
       "Attention weights of the query at position {} over its {} visible keys in layer {}, query "

@@ -107,9 +107,7 @@ class NormSums {
 /// Reads all positions of one head; norms of what is finite, the first problem of what is not.
 HeadNorms check_head(GroupCheck& check, Index layer, std::string_view array, Index head,
                      TokenRange positions, const Read& read, const JobContext& job) {
-  HeadNorms norms;
-  norms.head = head;
-  norms.positions = positions;
+  HeadNorms norms{.head = head, .positions = positions};
   NormSums sums(positions);
   bool has_problem = false;
   for (Index begin = positions.begin; begin < positions.end; begin += kRowsPerRead) {
@@ -194,22 +192,18 @@ GroupCheck check_group(const Document& document, Index layer, Index kv_head, Job
 
 std::optional<plot::Figure> norms_figure(const Document& document, Index layer, Index q_head,
                                          const GroupCheck& check) {
-  const auto found = std::find_if(check.q.begin(), check.q.end(),
-                                  [&](const HeadNorms& norms) { return norms.head == q_head; });
+  const auto found = std::ranges::find(check.q, q_head, &HeadNorms::head);
   if (found == check.q.end() || found->bins.empty() || check.k.bins.empty()) return std::nullopt;
   Index widest = 1;
   const auto line_of = [&](const HeadNorms& norms, std::string label, int slot) {
-    plot::Line line;
-    line.label = std::move(label);
-    line.tone = {plot::Role::series, slot};
-    line.markers = false;
+    plot::Line line{
+        .label = std::move(label), .tone = {plot::Role::series, slot}, .markers = false};
     const Index width = norm_bin_width(norms.positions);
     widest = std::max(widest, width);
     for (std::size_t i = 0; i < norms.bins.size(); ++i) {
       const Index begin = norms.positions.begin + static_cast<Index>(i) * width;
       const Index end = std::min(begin + width, norms.positions.end);
-      line.x.push_back(0.5 * static_cast<double>(begin + end - 1));
-      line.y.push_back(static_cast<double>(norms.bins[i]));
+      line.add(0.5 * static_cast<double>(begin + end - 1), static_cast<double>(norms.bins[i]));
     }
     return line;
   };
@@ -221,9 +215,8 @@ std::optional<plot::Figure> norms_figure(const Document& document, Index layer, 
   panel.legend = plot::LegendPlace::above;
   panel.marks.push_back(line_of(*found, fmt::format("query head {}", q_head), 0));
   panel.marks.push_back(line_of(check.k, fmt::format("keys of head {}", check.k.head), 1));
-  plot::Figure figure;
-  figure.name = "norms";
-  figure.title = fmt::format("Norms of layer {}, query head {}", layer, q_head);
+  plot::Figure figure{.name = "norms",
+                      .title = fmt::format("Norms of layer {}, query head {}", layer, q_head)};
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(
       fmt::format("Norms of the queries of head {} and of the keys they read, layer {} of {} ({}).",

@@ -119,11 +119,10 @@ std::optional<FileCard> read_card(const fs::path& place, const fs::path& file,
         object.integer("written", -kAll, kAll) != stamp.written.time_since_epoch().count() ||
         object.integer("size", 0, kAll) != static_cast<std::int64_t>(stamp.size))
       return std::nullopt;
-    FileCard card;
-    card.words = object.string("words");
-    card.text = object.string("text");
-    card.width = static_cast<int>(object.integer("width", 0, 1024));
-    card.height = static_cast<int>(object.integer("height", 0, 1024));
+    FileCard card{.words = object.string("words"),
+                  .text = object.string("text"),
+                  .width = static_cast<int>(object.integer("width", 0, 1024)),
+                  .height = static_cast<int>(object.integer("height", 0, 1024))};
     const auto n = static_cast<std::size_t>(card.width * card.height);
     const auto bytes = bytes_from_text(object.string("shades"), n);
     if (!bytes) return std::nullopt;
@@ -146,7 +145,7 @@ void shrink(const fs::path& folder) {
       cards.emplace_back(written, entry->path());
   }
   if (cards.size() <= kMostKeptCards) return;
-  std::sort(cards.begin(), cards.end());
+  std::ranges::sort(cards);
   for (std::size_t i = 0; i + kMostKeptCards < cards.size(); ++i) remove_quietly(cards[i].second);
 }
 

@@ -28,8 +28,8 @@ FolderListing list_folder(const fs::path& folder, const std::vector<std::string>
     std::error_code ignored;
     entry.is_folder = entries->is_directory(ignored);
     const auto extension = entries->path().extension().string();
-    const bool listed = extensions.empty() || std::find(extensions.begin(), extensions.end(),
-                                                        extension) != extensions.end();
+    const bool listed =
+        extensions.empty() || std::ranges::find(extensions, extension) != extensions.end();
     if (!entry.is_folder && !listed) continue;
     if (!entry.is_folder) {
       const auto size = entries->file_size(ignored);
@@ -39,7 +39,7 @@ FolderListing list_folder(const fs::path& folder, const std::vector<std::string>
     if (!ignored) entry.written = written;
     listing.entries.push_back(std::move(entry));
   }
-  std::sort(listing.entries.begin(), listing.entries.end(), [&](const auto& a, const auto& b) {
+  std::ranges::sort(listing.entries, [&](const auto& a, const auto& b) {
     if (a.is_folder != b.is_folder) return a.is_folder;
     if (order == FolderOrder::newest_first && a.written != b.written) return a.written > b.written;
     return a.name < b.name;

@@ -19,7 +19,7 @@ namespace kvscope::gui {
 namespace {
 
 std::size_t slot_in(const std::vector<Index>& axis, Index wanted) {
-  return static_cast<std::size_t>(std::find(axis.begin(), axis.end(), wanted) - axis.begin());
+  return static_cast<std::size_t>(std::ranges::find(axis, wanted) - axis.begin());
 }
 
 /// A head's loss under one of the atlas's methods; NaN without any.
@@ -81,9 +81,7 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
 }
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {
-  HeadAtlas atlas;
-  atlas.options = options;
-  atlas.trace = file_name_of(trace);
+  HeadAtlas atlas{.options = options, .trace = file_name_of(trace)};
   analyze_heads(trace, options, {atlas.result, job.pool, job.progress, job.stop});
   for (const auto layer : atlas.result.values<std::int64_t>("layer")) atlas.layers.push_back(layer);
   for (const auto head : atlas.result.values<std::int64_t>("q_head")) atlas.q_heads.push_back(head);
@@ -91,14 +89,14 @@ HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, J
 }
 
 const AtlasPlace* AtlasPicture::at(double x, double y) const {
-  const auto found = std::find_if(places.begin(), places.end(), [&](const AtlasPlace& place) {
+  const auto found = std::ranges::find_if(places, [&](const AtlasPlace& place) {
     return std::floor(x) == place.x && std::floor(y) == place.y;
   });
   return found == places.end() ? nullptr : &*found;
 }
 
 const AtlasPlace* AtlasPicture::of(Index layer, Index q_head) const {
-  const auto found = std::find_if(places.begin(), places.end(), [&](const AtlasPlace& place) {
+  const auto found = std::ranges::find_if(places, [&](const AtlasPlace& place) {
     return place.layer == layer && place.q_head == q_head;
   });
   return found == places.end() ? nullptr : &*found;
@@ -108,9 +106,9 @@ AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   const bool is_sorted = choice.sort == AtlasSort::largest;
   const AtlasInput asked(atlas, choice);
   const FigureInput& input = asked.input;
-  AtlasPicture picture;
-  picture.difference = figures::head_difference(input);
-  picture.figure = make_figure(find_figure_kind(is_sorted ? "heads-sorted" : "heads"), input);
+  AtlasPicture picture{
+      .figure = make_figure(find_figure_kind(is_sorted ? "heads-sorted" : "heads"), input),
+      .difference = figures::head_difference(input)};
   picture.figure.caption.push_back(
       fmt::format("Trace: {}; {} query rows.", atlas.trace,
                   atlas.result.values<std::int64_t>("row_pos").size()));

@@ -69,9 +69,8 @@ AtlasOpening opening_of(const HeadAtlas& atlas) {
 
 TourFacts tour_facts_of(const TraceSource& trace, JobContext& job) {
   const HeadAtlas atlas = head_atlas_of(trace, plain_atlas_options(), job);
-  TourFacts facts;
-  facts.retrieving = largest(atlas, "retrieval", 0.0);
-  facts.sink = largest(atlas, "sink_share", SinkShare::kLeast);
+  TourFacts facts{.retrieving = largest(atlas, "retrieval", 0.0),
+                  .sink = largest(atlas, "sink_share", SinkShare::kLeast)};
   if (facts.retrieving) facts.pair = heaviest_pair(trace, atlas, *facts.retrieving, job.stop);
   return facts;
 }

@@ -27,8 +27,7 @@ std::string rope_words(const TraceInfo& info) {
   if (info.rope_kind.empty()) return {};
   std::string words = fmt::format("{}, theta {}", info.rope_kind, info.rope_theta);
   if (info.rope_factor != 1.0) words += fmt::format(", stretched {} times", info.rope_factor);
-  const auto without = std::count_if(info.layer_kinds.begin(), info.layer_kinds.end(),
-                                     [](const LayerKind& kind) { return !kind.has_rope; });
+  const auto without = std::ranges::count(info.layer_kinds, false, &LayerKind::has_rope);
   if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));
   return words;
 }
@@ -39,10 +38,10 @@ std::string window_words(const TraceInfo& info) {
   for (const auto& window : info.window) {
     if (!window) continue;
     ++n_layers;
-    if (std::find(sizes.begin(), sizes.end(), *window) == sizes.end()) sizes.push_back(*window);
+    if (std::ranges::find(sizes, *window) == sizes.end()) sizes.push_back(*window);
   }
   if (sizes.empty()) return "none: every key before a query is visible";
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   return fmt::format("{} tokens in {} of {} layers", fmt::join(sizes, ", "), n_layers,
                      info.n_layers);
 }
@@ -229,9 +228,7 @@ HeadGrid head_grid(const TraceInfo& info) {
   bool any_without_rope = false;
   for (Index i = 0; i < info.n_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    GridLayer layer;
-    layer.layer = i;
-    layer.is_recorded = info.has_layer(i);
+    GridLayer layer{.layer = i, .is_recorded = info.has_layer(i)};
     const auto window = at < info.window.size() ? info.window[at] : std::nullopt;
     layer.words.push_back(window ? fmt::format("sliding window of {} tokens", *window)
                                  : "full attention");
