@@ -18,7 +18,6 @@
 #include "tests/support/places.hpp"
 
 namespace kvscope::test::rules_test {
-namespace {
 
 bool is_library(const std::string& path) {
   const std::string part = part_of(path);
@@ -331,5 +330,4 @@ TEST_CASE("commands in the pages can be pasted") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::rules_test

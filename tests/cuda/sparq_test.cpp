@@ -4,7 +4,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::sparq_test {
-namespace {
 
 TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
@@ -45,5 +44,4 @@ TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::sparq_test

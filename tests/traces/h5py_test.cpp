@@ -9,7 +9,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::h5py_test {
-namespace {
 
 TEST_CASE("h5py reads every element where we say it is, in every storage type") {
   Plan plan;
@@ -132,5 +131,4 @@ TEST_CASE("a trace that h5py wrote reads and verifies") {
   CHECK(report.notes.size() == 1);
 }
 
-}  // namespace
 }  // namespace kvscope::test::h5py_test

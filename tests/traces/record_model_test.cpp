@@ -14,7 +14,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::record_model_test {
-namespace {
 
 /// One head of a golden array [heads, n, m] as [n, m].
 TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
@@ -109,12 +108,10 @@ TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupte
   const bool compressed = GENERATE(false, true);
   const bool interrupted = GENERATE(false, true);
   const TempFolder folder;
-  RecordOptions options;
-  options.capture.routing = true;
-  options.capture.qkv = false;
-  options.chunk = 7;
-  options.layers = {0, 1, 2};
-  options.rows = TokenRange{5, 20};
+  RecordOptions options{.capture = {.qkv = false, .routing = true},
+                        .chunk = 7,
+                        .layers = {0, 1, 2},
+                        .rows = TokenRange{5, 20}};
   WriterOptions writer;
   if (compressed) writer.gzip_level = 1;
   auto receiver = create_trace(folder / "t.h5", writer);
@@ -154,10 +151,7 @@ TEST_CASE(
   const std::span<const TokenId> prompt = std::span(tokens).first(10);
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.n_decode = 5;
-  options.chunk = 4;
-  options.capture.logits = true;
+  RecordOptions options{.capture = {.logits = true}, .chunk = 4, .n_decode = 5};
   auto receiver = create_trace(folder / "t.h5", {});
   const RecordReport report = record_trace(model, nullptr, prompt, options, *receiver, pool, {});
   CHECK(report.n_prompt == 10);
@@ -184,8 +178,7 @@ TEST_CASE("a stop request between units leaves a valid interrupted trace") {
   const auto tokens = read_golden_tokens(dir / "golden.h5");
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.chunk = 5;
+  RecordOptions options{.chunk = 5};
   std::stop_source stop;
   auto receiver = create_trace(folder / "t.h5", {});
   const RecordReport report = record_trace(
@@ -215,24 +208,21 @@ TEST_CASE("an error in the middle keeps the units before, and says how to save t
   const auto tokens = read_golden_tokens(dir / "golden.h5");
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.chunk = 5;
+  RecordOptions options{.chunk = 5};
   {
     auto receiver = create_trace(folder / "t.h5", {});
     const auto fail_later = [](const Progress& progress) {
       if (progress.done >= 15) throw IoError("the screen is full");
     };
-    REQUIRE_THROWS_WITH(
-        record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
-        ContainsSubstring("the screen is full") && ContainsSubstring("kvscope recover"));
+    REQUIRE_THROWS_WITH(record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
+                        has("the screen is full") && has("kvscope recover"));
   }
   CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
   std::vector<TokenId> wrong = tokens;
   wrong[3] = static_cast<TokenId>(model.config().n_vocab);
   auto receiver = create_trace(folder / "u.h5", {});
   REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *receiver, pool, {}),
-                      ContainsSubstring("prompt token 3"));
+                      has("prompt token 3"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::record_model_test
