@@ -171,9 +171,7 @@ TEST_CASE("quoka: every array equals the three-loop reference") {
               if (t >= begin || kept) mass += share;
               if (t > 0) largest = std::max(largest, p);
               entropy -= share * std::log(share);
-              if (t < begin) {
-                best_weight[t] = std::max(best_weight[t], p);
-              }
+              if (t < begin) best_weight[t] = std::max(best_weight[t], p);
             }
             REQUIRE(at<float>(result, "mass", {layer, head, pos}) == Approx(mass).margin(1e-6));
             REQUIRE(at<float>(result, "breadth", {layer, head, pos}) ==

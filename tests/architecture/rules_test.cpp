@@ -159,9 +159,8 @@ std::vector<std::string> case_names(const std::string& text) {
   static const std::regex pattern(
       R"re(\b(?:[A-Z_]*TEST_CASE(?:_[A-Z]+)*|SCENARIO)\s*\(\s*(?:\w+\s*,\s*)?"([^"]*))re");
   std::vector<std::string> names;
-  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
     names.push_back((*it)[1]);
-  }
   return names;
 }
 
@@ -259,9 +258,8 @@ std::vector<std::string> named_files(const std::string& text) {
 std::vector<std::string> linked_files(const std::string& text) {
   static const std::regex pattern(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
   std::vector<std::string> paths;
-  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
     paths.push_back((*it)[1]);
-  }
   return paths;
 }
 

@@ -118,9 +118,8 @@ ListDifference compare_list(const std::vector<int>& found, const std::vector<dou
   std::set_symmetric_difference(found.begin(), found.end(), expected.begin(), expected.end(),
                                 std::back_inserter(swapped));
   difference.n_swapped = static_cast<int>(swapped.size());
-  for (const int key : swapped) {
+  for (const int key : swapped)
     difference.farthest = std::max(difference.farthest, std::abs(scores[key] - cut));
-  }
   difference.is_right = difference.farthest <= rounding;
   return difference;
 }

@@ -274,9 +274,8 @@ TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
   std::int64_t last = 0;
   const auto look = [&](const Progress& p) {
     const fs::path part = folder / "q.h5.part";
-    if (fs::exists(part)) {
+    if (fs::exists(part))
       CHECK(TraceFile::open(part, {.allow_partial = true}).info().n_tokens >= p.done);
-    }
     last = p.done;
   };
   const RecordReport report = record(folder / "q.h5", with_queue(), look, {});

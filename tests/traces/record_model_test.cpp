@@ -159,9 +159,8 @@ TEST_CASE(
   const TraceFile file = TraceFile::open(folder / "t.h5");
   REQUIRE(file.info().n_tokens == 15);
   const auto logits = file.read_logits({0, 15});
-  for (Index t = 9; t + 1 < 15; ++t) {
+  for (Index t = 9; t + 1 < 15; ++t)
     CHECK(file.tokens()[static_cast<std::size_t>(t) + 1] == argmax(logits.view().row(t)));
-  }
   // Without recorded logits the same tokens come out.
   options.capture.logits = false;
   options.rows = TokenRange{2, 5};

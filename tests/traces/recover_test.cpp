@@ -28,16 +28,12 @@ void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
     for (Index h = 0; h < info.n_kv; ++h) {
       const auto k = file.read_k(i, h, all);
       for (Index t = 0; t < all.end; ++t) {
-        for (Index c = 0; c < info.d_head; ++c) {
-          REQUIRE(k(t, c) == truth.layers[i].k(h, t, c));
-        }
+        for (Index c = 0; c < info.d_head; ++c) REQUIRE(k(t, c) == truth.layers[i].k(h, t, c));
       }
     }
     for (Index h = 0; h < info.n_q; ++h) {
       const auto lse = file.read_lse(i, h, all);
-      for (Index t = 0; t < all.end; ++t) {
-        REQUIRE(lse(t) == truth.layers[i].lse(h, t));
-      }
+      for (Index t = 0; t < all.end; ++t) REQUIRE(lse(t) == truth.layers[i].lse(h, t));
     }
   }
 }

@@ -62,9 +62,8 @@ TraceInfo make_info(const Plan& plan) {
                  .n_tokens = plan.n_prompt + plan.n_decode,
                  .n_prompt = plan.n_prompt,
                  .chunk = plan.chunk};
-  for (Index t = 0; t < plan.n_prompt; t += plan.chunk) {
+  for (Index t = 0; t < plan.n_prompt; t += plan.chunk)
     info.units.push_back({{t, std::min(t + plan.chunk, plan.n_prompt)}, false});
-  }
   for (Index t = plan.n_prompt; t < info.n_tokens; ++t) info.units.push_back({{t, t + 1}, true});
   info.token_text_capacity = plan.with_text ? info.n_tokens * 8 : 0;
   info.created = "2026-01-02T03:04:05Z";
@@ -108,9 +107,8 @@ void attend(SyntheticTrace& trace, Index index) {
         sum += std::exp(score[j]);
       }
       layer.lse(h, t) = static_cast<float>(std::log(sum));
-      for (Index j = 0; j <= t; ++j) {
+      for (Index j = 0; j <= t; ++j)
         layer.attn(h, t, j) = static_cast<float>(std::exp(score[j]) / sum);
-      }
     }
   }
 }
@@ -254,13 +252,11 @@ void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
                      .page_min = low.view(),
                      .page_max = high.view()};
       receiver.write_layer(rows);
-      if (info.capture.attn_dense || info.capture.attn_topk > 0) {
+      if (info.capture.attn_dense || info.capture.attn_topk > 0)
         write_attention(trace, receiver, i, row_begin, row_end, end);
-      }
     }
-    if (info.capture.logits && row_end > row_begin) {
+    if (info.capture.logits && row_end > row_begin)
       receiver.write_logits(trace.logits.view().range(0, row_begin, row_end));
-    }
     const auto b = static_cast<std::size_t>(begin);
     const auto n = static_cast<std::size_t>(end - begin);
     receiver.write_tokens(std::span(trace.tokens).subspan(b, n),

@@ -143,9 +143,8 @@ TEST_CASE("attention sinks are part of what is recomputed") {
         const double with_sink =
             std::max(lse, sink_logit) + std::log1p(std::exp(-std::abs(lse - sink_logit)));
         layer.lse(h, t) = static_cast<float>(with_sink);
-        for (Index j = 0; j < trace.info.n_tokens; ++j) {
+        for (Index j = 0; j < trace.info.n_tokens; ++j)
           layer.attn(h, t, j) *= static_cast<float>(std::exp(lse - with_sink));
-        }
       }
     }
   }

@@ -67,9 +67,8 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
       if (info.capture.qkv) {
         const auto q = file.read_q(i, h, rows);
         for (Index t = 0; t < rows.size(); ++t) {
-          for (Index c = 0; c < info.d_head; ++c) {
+          for (Index c = 0; c < info.d_head; ++c)
             REQUIRE(q(t, c) == stored(dtype, layer.q(h, rows.begin + t, c)));
-          }
         }
       }
       if (info.capture.lse) {
@@ -79,9 +78,8 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
       if (info.capture.attn_dense) {
         const auto attn = file.read_attn(i, h, rows);
         for (Index t = 0; t < rows.size(); ++t) {
-          for (Index j = 0; j < info.n_tokens; ++j) {
+          for (Index j = 0; j < info.n_tokens; ++j)
             REQUIRE(attn(t, j) == stored(dtype, layer.attn(h, rows.begin + t, j)));
-          }
         }
       }
       if (info.capture.attn_topk > 0) {

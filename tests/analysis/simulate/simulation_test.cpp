@@ -58,9 +58,8 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   const Tensor<float> logits = world.verifier.forward(std::span(world.text).subspan(100, 200),
                                                       cache, world.pool, {Logits::all});
   double loss = 0.0;
-  for (Index t = 20; t < 199; ++t) {
+  for (Index t = 20; t < 199; ++t)
     loss += negative_log_likelihood(logits.view().row(t), world.text[100 + t + 1]);
-  }
   CHECK_THAT(number(result, "full", "perplexity"), WithinRel(std::exp(loss / 179.0), 1e-12));
   CHECK(number(result, "full", "kv_reduction") == 0.0);
   CHECK(number(result, "full", "scored_tokens") == 179.0);

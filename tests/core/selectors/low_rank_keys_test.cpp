@@ -72,9 +72,8 @@ TEST_CASE("a rotation is read off keys before and after it") {
       REQUIRE(static_cast<Index>(found.frequencies.size()) == how.width / 2);
       CHECK(found.is_interleaved == how.is_interleaved);
       CHECK_THAT(found.amplitude, WithinAbs(how.amplitude, in_bf16 ? 1e-3 : 1e-6));
-      for (Index i = 0; i < how.width / 2; ++i) {
+      for (Index i = 0; i < how.width / 2; ++i)
         CHECK_THAT(found.frequencies[i], WithinAbs(how.angle(i), in_bf16 ? 1e-5 : 1e-8));
-      }
       std::vector<double> key(kHead);
       for (std::size_t c = 0; c < key.size(); ++c) key[c] = std::sin(1.0 + static_cast<double>(c));
       std::vector<double> turned = key;
