@@ -182,8 +182,7 @@ TEST_CASE("quest: steps are the decoded positions if there are any") {
   REQUIRE(std::vector<std::int64_t>(steps.begin(), steps.end()) ==
           std::vector<std::int64_t>{0, 12, 24, 36, 49});
   options.step_source = StepSource::decode;
-  REQUIRE_THROWS_WITH(run(test::planted_trace({}), options, result),
-                      has("64 prompt and 0 decoded"));
+  CHECK_SAYS(run(test::planted_trace({}), options, result), "64 prompt and 0 decoded");
 }
 
 TEST_CASE("quest: totals leave out the dense layers") {

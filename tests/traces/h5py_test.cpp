@@ -123,8 +123,7 @@ TEST_CASE("a trace that h5py wrote reads and verifies") {
     }
   }
   CHECK(ours == said);
-  ThreadPool pool(2);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   INFO((report.problems.empty() ? "" : report.problems.front()));
   CHECK(report.ok);
   CHECK(report.n_rows_checked == 2 * 4 * 10);

@@ -168,8 +168,7 @@ TEST_CASE("damage to what is recorded about the model is found") {
   REQUIRE(at != std::string::npos);
   bytes[at + 3] ^= 1;
   spill(folder / "t.h5", bytes);
-  ThreadPool pool(1);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   REQUIRE(report.problems.size() == 1);
   CHECK_HAS(report.problems[0], "/model/config_json");
 }
@@ -180,8 +179,7 @@ TEST_CASE("a trace without its progress does not verify") {
   const hid_t file = H5Fopen((folder / "t.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   H5Ldelete(file, "/progress", H5P_DEFAULT);
   H5Fclose(file);
-  ThreadPool pool(1);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   REQUIRE(report.problems.size() == 1);
   CHECK_HAS(report.problems[0], "/progress is missing");
 }

@@ -63,9 +63,7 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
       CHECK(max_abs_difference(file.read_v(i, h, all).view(), head_of(v, h)) < 2e-4);
     }
   }
-  const VerifyReport verified = verify_trace(folder / "t.h5", {}, pool);
-  INFO((verified.problems.empty() ? "" : verified.problems.front()));
-  CHECK(verified.ok);
+  check_verifies(folder / "t.h5");
 
   // What is particular about the layers comes back as the model has it.
   const TraceInfo& info = file.info();
@@ -137,7 +135,7 @@ TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupte
     CHECK(std::equal(routed.weight.flat().begin(), routed.weight.flat().end(),
                      log.weight[layer].begin() + rows.begin * 2));
   }
-  CHECK(verify_trace(folder / "t.h5", {}, pool).ok);
+  check_verifies(folder / "t.h5");
   CHECK_THROWS_AS(plan_recording(Transformer::load(golden_dir() / "qwen3").config(), 8, options),
                   ConfigError);
 }
@@ -213,15 +211,14 @@ TEST_CASE("an error in the middle keeps the units before, and says how to save t
     const auto fail_later = [](const Progress& progress) {
       if (progress.done >= 15) throw IoError("the screen is full");
     };
-    REQUIRE_THROWS_WITH(record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
-                        has("the screen is full") && has("kvscope recover"));
+    CHECK_SAYS(record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
+               "the screen is full", "kvscope recover");
   }
   CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
   std::vector<TokenId> wrong = tokens;
   wrong[3] = static_cast<TokenId>(model.config().n_vocab);
   auto receiver = create_trace(folder / "u.h5", {});
-  REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *receiver, pool, {}),
-                      has("prompt token 3"));
+  CHECK_SAYS(record_trace(model, nullptr, wrong, options, *receiver, pool, {}), "prompt token 3");
 }
 
 }  // namespace kvscope::test::record_model_test

@@ -156,9 +156,7 @@ TEST_CASE(
       REQUIRE(file.read_page_min(i, h)(4, 6) == low);
     }
   }
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
-  INFO((report.problems.empty() ? "" : report.problems.front()));
-  CHECK(report.ok);
+  check_verifies(folder / "t.h5");
 }
 
 TEST_CASE("the N largest, ties to the lower position, short rows padded") {

@@ -38,8 +38,7 @@ void record_whole(const SyntheticTrace& text, const fs::path& out, Index per_par
 }
 
 bool holds(const fs::path& file, const SyntheticTrace& text, Index n_tokens) {
-  ThreadPool pool(1);
-  if (!verify_trace(file, {}, pool).ok) return false;
+  if (!verified(file).ok) return false;
   const TraceFile trace = TraceFile::open(file);
   return trace.info().n_tokens == n_tokens &&
          std::equal(trace.tokens().begin(), trace.tokens().end(), text.tokens.begin());

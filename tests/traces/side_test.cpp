@@ -44,17 +44,17 @@ SyntheticTrace side_trace(TokenRange rows = {0, kSideTokens}) {
 }
 
 /// Hands everything on, and side tensors after each layer.
-class WithSide final : public TraceReceiver {
+class WithSide final : public PassingOn {
  public:
-  explicit WithSide(TraceReceiver& receiver) : receiver_(receiver) {}
+  using PassingOn::PassingOn;
   std::int32_t first_block = 0;  // of list 0, row 0
 
   void begin(const TraceInfo& info) override {
     info_ = info;
-    receiver_.begin(info);
+    to_.begin(info);
   }
   void write_layer(const LayerRows& rows) override {
-    receiver_.write_layer(rows);
+    to_.write_layer(rows);
     const TokenRange tokens = info_.units[unit_].tokens;
     const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
                           std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
@@ -88,20 +88,14 @@ class WithSide final : public TraceReceiver {
       side.index_w = {w.data(), Shape{index.n_heads, kept.size()}};
       side.index_selected = blocks.view();
     }
-    receiver_.write_side(side);
-  }
-  void write_logits(TensorView<const float> logits) override { receiver_.write_logits(logits); }
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
-    receiver_.write_tokens(ids, bytes);
+    to_.write_side(side);
   }
   void commit_unit() override {
-    receiver_.commit_unit();
+    to_.commit_unit();
     ++unit_;
   }
-  void finish(TraceStatus status) override { receiver_.finish(status); }
 
  private:
-  TraceReceiver& receiver_;
   TraceInfo info_;
   std::size_t unit_ = 0;
 };
@@ -153,11 +147,6 @@ void write_side_file(const SyntheticTrace& trace, const std::filesystem::path& f
   write_all(trace, receiver);
 }
 
-VerifyReport verified(const std::filesystem::path& file) {
-  ThreadPool pool(1);
-  return verify_trace(file, {}, pool);
-}
-
 TEST_CASE("a trace set keeps side tensors in the parts whose layers have them", "[side]") {
   const TempFolder folder;
   const SyntheticTrace trace = side_trace();
@@ -169,7 +158,7 @@ TEST_CASE("a trace set keeps side tensors in the parts whose layers have them", 
   CHECK(file.info().index == trace.info.index);
   CHECK(file.info().content_hash == TraceFile::open(folder / "t.h5").info().content_hash);
   check_side_of(file);
-  CHECK(verified(folder / "t.kvset").ok);
+  check_verifies(folder / "t.kvset");
 }
 
 TEST_CASE("side tensors are read back as they were written, from files and memory", "[side]") {
@@ -206,7 +195,7 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   CHECK(cut.info().n_tokens == 16);
   CHECK(cut.read_side(SideTensor::index_k, 2, 1, {15, 16})(0, 2) ==
         side_value(SideTensor::index_k, 2, 1, 15, 2));
-  CHECK(verified(folder / "cut.h5").ok);
+  check_verifies(folder / "cut.h5");
   {
     const auto writer = create_trace(folder / "killed.h5", {});
     WithSide receiver(*writer);
@@ -214,7 +203,7 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   }
   recover_trace(folder / "killed.h5.part", folder / "saved.h5", /*overwrite=*/false, {});
   CHECK(TraceFile::open(folder / "saved.h5").info().index == trace.info.index);
-  CHECK(verified(folder / "saved.h5").ok);
+  check_verifies(folder / "saved.h5");
   WriterOptions small{.gzip_level = 6};
   {
     const auto writer = create_trace(folder / "small.h5", small);

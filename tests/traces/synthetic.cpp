@@ -1,31 +1,12 @@
 #include "tests/traces/synthetic.hpp"
 #include "tests/support/test.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <random>
 
 namespace kvscope::test {
-
-TempFolder::TempFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "kvscope-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  path_ = pattern;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::size_t TempFolder::n_files() const {
-  namespace fs = std::filesystem;
-  return static_cast<std::size_t>(
-      std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-}
 
 Plan plan_of_many_units() {
   Plan plan;
@@ -274,6 +255,17 @@ void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
   write_begun(trace, receiver, trace.info.units.size());
   receiver.finish(TraceStatus::complete);
+}
+
+VerifyReport verified(const std::filesystem::path& file) {
+  ThreadPool pool(2);
+  return verify_trace(file, {}, pool);
+}
+
+void check_verifies(const std::filesystem::path& file) {
+  const VerifyReport report = verified(file);
+  INFO((report.problems.empty() ? "" : report.problems.front()));
+  CHECK(report.ok);
 }
 
 float stored(DType dtype, float value) {

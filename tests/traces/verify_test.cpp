@@ -46,12 +46,11 @@ TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") 
 }
 
 /// Adds `error` to the last element of one statistic of every layer on its way to a trace.
-class StatsChanger final : public TraceReceiver {
+class StatsChanger final : public PassingOn {
  public:
   StatsChanger(std::unique_ptr<TraceReceiver> to, TensorView<const float> LayerRows::*which,
                float error)
-      : to_(std::move(to)), which_(which), error_(error) {}
-  void begin(const TraceInfo& info) override { to_->begin(info); }
+      : PassingOn(*to), owned_(std::move(to)), which_(which), error_(error) {}
   void write_layer(const LayerRows& rows) override {
     LayerRows changed = rows;
     const TensorView<const float> view = rows.*which_;
@@ -59,17 +58,11 @@ class StatsChanger final : public TraceReceiver {
     std::copy_n(view.data(), copy.count(), copy.data());
     if (copy.count() > 0) copy.data()[copy.count() - 1] += error_;
     changed.*which_ = copy.view();
-    to_->write_layer(changed);
+    to_.write_layer(changed);
   }
-  void write_logits(TensorView<const float> logits) override { to_->write_logits(logits); }
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
-    to_->write_tokens(ids, bytes);
-  }
-  void commit_unit() override { to_->commit_unit(); }
-  void finish(TraceStatus status) override { to_->finish(status); }
 
  private:
-  std::unique_ptr<TraceReceiver> to_;
+  std::unique_ptr<TraceReceiver> owned_;
   TensorView<const float> LayerRows::*which_;
   float error_;
 };
@@ -166,8 +159,7 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   const SyntheticTrace trace = make_trace(plan);
   write_all(trace, *create_trace(folder / "t.h5", {}));
   damage(folder / "t.h5", trace.layers[1].v(1, 13, 4));
-  ThreadPool pool(1);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   CHECK(!report.ok);
   CHECK_HAS(joined(report), "/layers/1/v: unit 1 (tokens 8 to 16), head slot 1");
 }
@@ -244,8 +236,7 @@ TEST_CASE("sampled visits take each thing once, in an order of the seed") {
 }
 
 TEST_CASE("a missing file is an IoError") {
-  ThreadPool pool(1);
-  REQUIRE_THROWS_AS(verify_trace("/nonexistent/t.h5", {}, pool), IoError);
+  REQUIRE_THROWS_AS(verified("/nonexistent/t.h5"), IoError);
 }
 
 }  // namespace kvscope::test::verify_test
