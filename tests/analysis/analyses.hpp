@@ -51,17 +51,13 @@ inline std::vector<Analysis> analyses() {
   const auto map_to_itself = [](const TraceSource& trace, auto&&... rest) {
     return analyze_layer_map(trace, trace, rest...);
   };
-  CoverageOptions coverage;
-  coverage.selectors = {"quoka", "quest", "lessismore", "snapkv"};
-  coverage.budgets = {Budget::parse("16")};
+  CoverageOptions coverage{.selectors = {"quoka", "quest", "lessismore", "snapkv"},
+                           .budgets = {Budget::parse("16")}};
   const auto coverage_of_itself = [](const TraceSource& trace, auto&&... rest) {
     return analyze_coverage(trace, &trace, rest...);
   };
-  LadderOptions ladder;
-  ladder.selector = "quest:page-size=4";
-  ladder.budget = Budget::parse("12");
-  TiesOptions ties;
-  ties.budget = Budget::parse("16");
+  LadderOptions ladder{.selector = "quest:page-size=4", .budget = Budget::parse("12")};
+  TiesOptions ties{.budget = Budget::parse("16")};
   OverlapOptions overlap;
   overlap.selector = "quest:page-size=4,quoka";
   overlap.budget = "32";

@@ -25,7 +25,7 @@ TEST_CASE("a bootstrap interval holds 95 % of the means of what was drawn") {
     double sum = 0.0;
     for (std::size_t k = 0; k < values.size(); ++k) {
       const double place = rng.uniform(counter++) * static_cast<double>(values.size());
-      sum += values[static_cast<std::size_t>(place)];
+      sum += values[place];
     }
     means.push_back(sum / static_cast<double>(values.size()));
   }

@@ -11,25 +11,19 @@ constexpr Index kChunk = 16;
 constexpr Index kTokens = 64;
 
 MemoryTrace planted(bool has_sinks = false) {
-  test::PlantOptions plant;
-  plant.n_tokens = kTokens;
-  plant.chunk = kChunk;
-  plant.sink = 0.5;
-  plant.band = 0.3;
-  plant.has_sink_logits = has_sinks;
+  test::PlantOptions plant{
+      .n_tokens = kTokens, .chunk = kChunk, .sink = 0.5, .band = 0.3, .has_sink_logits = has_sinks};
   return test::planted_trace(plant);
 }
 
 KeyQuestion question_of(const std::string& method, Index query, Index budget = 12) {
-  KeyQuestion question;
-  question.layer = 1;
-  question.q_head = 3;
-  question.query = query;
-  question.selector = method;
-  question.budget = Budget{Budget::Kind::tokens, static_cast<double>(budget)};
-  question.chunk = kChunk;
-  question.dense_layers = 0;
-  return question;
+  return KeyQuestion{.layer = 1,
+                     .q_head = 3,
+                     .query = query,
+                     .selector = method,
+                     .budget = Budget{Budget::Kind::tokens, static_cast<double>(budget)},
+                     .chunk = kChunk,
+                     .dense_layers = 0};
 }
 
 QueryLook look(const TraceSource& trace, const KeyQuestion& question) {
@@ -39,9 +33,8 @@ QueryLook look(const TraceSource& trace, const KeyQuestion& question) {
 
 /// The attended keys of the query, as a replay of the same call measures them.
 std::vector<KeyPos> replayed(const TraceSource& trace, const KeyQuestion& question) {
-  ReplayOptions options;
-  options.calls.phase = question.as_step ? Phase::decode : Phase::prefill;
-  options.calls.chunk = question.chunk;
+  ReplayOptions options{.calls = {.phase = question.as_step ? Phase::decode : Phase::prefill,
+                                  .chunk = question.chunk}};
   if (question.as_step) options.calls.at = {{question.query, question.query + 1}};
   options.rows_per_chunk = std::nullopt;
   options.dense_layers = question.dense_layers;
@@ -202,19 +195,18 @@ TEST_CASE("explain key: sentences say what became of a key, and problems what to
     const std::string words = fate_sentence(found, fate);
     if (fate.end != KeyEnd::dropped) continue;
     ++n_dropped;
-    CHECK_THAT(words, ContainsSubstring("number " + std::to_string(fate.rank) + " of 32"));
-    CHECK_THAT(budget_sentence(fate, {Index{40}, true, true}),
-               ContainsSubstring("40 tokens would have kept it"));
+    CHECK_HAS(words, "number " + std::to_string(fate.rank) + " of 32");
+    CHECK_HAS(budget_sentence(fate, {Index{40}, true, true}), "40 tokens would have kept it");
   }
   CHECK(n_dropped == 20);
-  CHECK_THAT(fate_sentence(found, fate_of(found, 46)), ContainsSubstring("comes after"));
-  CHECK_THAT(fate_sentence(found, fate_of(found, 40)), ContainsSubstring("own chunk"));
+  CHECK_HAS(fate_sentence(found, fate_of(found, 46)), "comes after");
+  CHECK_HAS(fate_sentence(found, fate_of(found, 40)), "own chunk");
 
   KeyQuestion dense = question_of("quoka", 45);
   dense.dense_layers = 2;
   const QueryLook all = look(trace, dense);
   CHECK(all.is_dense);
-  CHECK_THAT(fate_sentence(all, fate_of(all, 3)), ContainsSubstring("first 2 layers"));
+  CHECK_HAS(fate_sentence(all, fate_of(all, 3)), "first 2 layers");
   CHECK_FALSE(heaviest_dropped(all).has_value());
 
   CHECK_THROWS_AS(look(trace, question_of("quoka", kTokens)), ConfigError);

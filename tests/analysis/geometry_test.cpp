@@ -70,13 +70,12 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops") {
       double total = 0.0;
       for (Index c = 0; c < d; ++c) {
         const auto channel = static_cast<std::size_t>(c);
-        CHECK(center[static_cast<std::size_t>(slot * d + c)] ==
-              Approx(mean[channel]).margin(1e-12));
+        CHECK(center[slot * d + c] == Approx(mean[channel]).margin(1e-12));
         for (const auto& row : fitted)
           total += std::pow(row[channel] - mean[channel], 2) / static_cast<double>(fitted.size());
       }
       double sum = 0.0;
-      for (Index c = 0; c < d; ++c) sum += variance[static_cast<std::size_t>(slot * d + c)];
+      for (Index c = 0; c < d; ++c) sum += variance[slot * d + c];
       CHECK(sum == Approx(total));
 
       for (Index axis = 0; axis < 3; ++axis) {
@@ -92,18 +91,16 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops") {
         CHECK(variance[component] == Approx(along));
         CHECK(explained[component] == Approx(along / total));
         for (Index i = 0; i < n; ++i) {
-          const double expected =
-              dot(keys[static_cast<std::size_t>(i)], direction) - dot(mean, direction);
-          CHECK(k_projection[static_cast<std::size_t>((slot * n + i) * 3 + axis)] ==
-                Approx(expected).margin(1e-5));
+          const double expected = dot(keys[i], direction) - dot(mean, direction);
+          CHECK(k_projection[(slot * n + i) * 3 + axis] == Approx(expected).margin(1e-5));
         }
         for (Index head = 0; head < plant.n_q; ++head) {
           if (of_head ? head != basis : head / 2 != kv_head) continue;
           const Tensor<float> q = trace.read_q(layer, head, {0, n});
           for (Index i = 0; i < n; ++i) {
             const double expected = dot(at(q.view(), i), direction) - dot(mean, direction);
-            CHECK(q_projection[static_cast<std::size_t>(((layer * plant.n_q + head) * n + i) * 3 +
-                                                        axis)] == Approx(expected).margin(1e-5));
+            CHECK(q_projection[((layer * plant.n_q + head) * n + i) * 3 + axis] ==
+                  Approx(expected).margin(1e-5));
           }
         }
       }
@@ -127,8 +124,8 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops") {
       const Index kv_slot = layer * plant.n_kv + head / 2;
       double sum_q = 0.0, sum_k = 0.0;
       for (Index i = 0; i < n; ++i) {
-        const auto& query = queries[static_cast<std::size_t>(i)];
-        const auto& key = keys[static_cast<std::size_t>(i)];
+        const auto& query = queries[i];
+        const auto& key = keys[i];
         const auto q_at = static_cast<std::size_t>(slot * n + i);
         const auto k_at = static_cast<std::size_t>(kv_slot * n + i);
         CHECK(q_cos[q_at] == Approx(cosine(query, mean_q)).margin(1e-6));
@@ -139,9 +136,9 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops") {
         sum_q += cosine(query, mean_q) / static_cast<double>(n);
         sum_k += cosine(key, mean_k) / static_cast<double>(n);
       }
-      CHECK(clustering[static_cast<std::size_t>(slot)] == Approx(sum_q));
-      CHECK(k_clustering[static_cast<std::size_t>(kv_slot)] == Approx(sum_k));
-      CHECK(means[static_cast<std::size_t>(slot)] == Approx(cosine(mean_q, mean_k)));
+      CHECK(clustering[slot] == Approx(sum_q));
+      CHECK(k_clustering[kv_slot] == Approx(sum_k));
+      CHECK(means[slot] == Approx(cosine(mean_q, mean_k)));
     }
   }
 }
@@ -274,19 +271,19 @@ TEST_CASE("geometry: bad input gets a sentence") {
   const MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
   GeometryOptions options{.max_points = 0};
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("max-points"));
+  CHECK_SAYS(run(trace, options, result), "max-points");
   options = {};
   options.selection.layers = {7};
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("layer 7 was not recorded"));
+  CHECK_SAYS(run(trace, options, result), "layer 7 was not recorded");
   options = {};
   options.selection.q_heads = {1, 9};
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("9 was not recorded"));
+  CHECK_SAYS(run(trace, options, result), "9 was not recorded");
   MemoryTrace bad = test::planted_trace({});
   bad.v(1)(0, 5, 2) = std::nanf("");
   CHECK_THROWS_AS(run(bad, {}, result), FormatError);
   TraceInfo info = trace.info();
   info.rows = {8, 64};
-  CHECK_THROWS_WITH(run(MemoryTrace(info), {}, result), ContainsSubstring("needs q of all"));
+  CHECK_SAYS(run(MemoryTrace(info), {}, result), "needs q of all");
 }
 
 }  // namespace kvscope::geometry_test

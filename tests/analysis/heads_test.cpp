@@ -34,16 +34,14 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
     double found = 0.0;
     double n_found = 0.0;
     for (Index key = first; key <= pos; ++key) {
-      const double a = row[static_cast<std::size_t>(key - first)];
+      const double a = row[key - first];
       sums[0] += a / total * static_cast<double>(pos - key);
       sums[1] -= a > 0.0 ? a / total * std::log(a / total) : 0.0;
       if (key < options.sink_tokens) sums[2] += a;
       if (pos - key < options.local_tokens) sums[3] += a;
       bool wanted = false;
       if (needle.empty()) {
-        wanted = key >= 1 && key < pos &&
-                 trace.tokens()[static_cast<std::size_t>(key - 1)] ==
-                     trace.tokens()[static_cast<std::size_t>(pos)];
+        wanted = key >= 1 && key < pos && trace.tokens()[key - 1] == trace.tokens()[pos];
       } else {
         wanted = pos > needle.back() && std::ranges::find(needle, key) != needle.end();
       }
@@ -63,11 +61,8 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
 }
 
 TEST_CASE("heads: every number equals the three-loop reference") {
-  test::PlantOptions plant;
-  plant.n_tokens = 61;
-  plant.sink = 1.5;
-  plant.band = 1.0;
-  plant.has_sink_logits = GENERATE(false, true);
+  test::PlantOptions plant{
+      .n_tokens = 61, .sink = 1.5, .band = 1.0, .has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = windowed_trace(plant, 7);
   HeadsOptions options;
@@ -125,11 +120,10 @@ TEST_CASE("heads: every number equals the three-loop reference") {
 }
 
 TEST_CASE("heads: a planted needle and a planted sink are found where they are") {
-  test::PlantOptions plant;
-  plant.n_tokens = 96;
-  plant.d_head = 16;
-  plant.aim = 40.0;
-  plant.needles = {{.key = 40, .first_query = 60, .last_query = 96}};
+  test::PlantOptions plant{.d_head = 16,
+                           .n_tokens = 96,
+                           .aim = 40.0,
+                           .needles = {{.key = 40, .first_query = 60, .last_query = 96}}};
   const MemoryTrace trace = test::planted_trace(plant);
   HeadsOptions options;
   options.selector.clear();
@@ -159,9 +153,7 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1") {
   MemoryResult result;
   const auto summary = run(trace, options, result);
 
-  ReplayOptions replay;
-  replay.calls.chunk = 32;
-  replay.dense_layers = 0;
+  ReplayOptions replay{.calls = {.chunk = 32}, .dense_layers = 0};
   ThreadPool pool(1);
   const std::vector<ReplayPair> pairs = {{"quoka", Budget{Budget::Kind::tokens, 16.0}},
                                          {"quest:page-size=4", Budget{Budget::Kind::tokens, 16.0}}};
@@ -195,7 +187,7 @@ TEST_CASE("heads: what cannot be measured is refused in a sentence") {
   HeadsOptions options;
   MemoryResult result;
   const auto refused = [&](const std::string& sentence) {
-    CHECK_THROWS_WITH(run(trace, options, result), Catch::Matchers::ContainsSubstring(sentence));
+    CHECK_SAYS(run(trace, options, result), sentence);
   };
   options.budget = "16,32";
   refused("expected one, found 2");

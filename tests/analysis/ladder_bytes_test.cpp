@@ -10,11 +10,10 @@ TEST_CASE("ladder: the bytes of a chunk are divided among its queries") {
   PlantOptions plant;
   plant.n_tokens = 160;  // every measured chunk lies far behind the sinks
   const MemoryTrace trace = planted_trace(plant);
-  LadderOptions options;
-  options.selector = "streamingllm";
-  options.budget = Budget{Budget::Kind::tokens, static_cast<double>(kBudget)};
-  options.rows = 5;
-  options.chunk = kChunk;
+  LadderOptions options{.selector = "streamingllm",
+                        .budget = Budget{Budget::Kind::tokens, static_cast<double>(kBudget)},
+                        .rows = 5,
+                        .chunk = kChunk};
   MemoryResult result;
   ThreadPool pool(1);
   const auto summary = analyze_ladder(trace, options, {result, pool});

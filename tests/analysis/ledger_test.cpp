@@ -75,8 +75,8 @@ TEST_CASE("ledger: a row in a group that is not its own is refused") {
   CHECK(said("own", "kvscope, core/cuda/README.md", "") == "");
   CHECK(said("stated", "X's table", "") ==
         "my.json: row a is of group \"stated\": expected calibration");
-  CHECK_THAT(said("stated", "Y", "assumed: 8k tokens"), ContainsSubstring("expected assumed"));
-  CHECK_THAT(said("own", "Y", ""), ContainsSubstring("expected stated"));
+  CHECK_HAS(said("stated", "Y", "assumed: 8k tokens"), "expected assumed");
+  CHECK_HAS(said("own", "Y", ""), "expected stated");
 }
 
 TEST_CASE("ledger: a row of InfLLMv2's table by hand") {
@@ -93,11 +93,9 @@ TEST_CASE("ledger: a row of InfLLMv2's table by hand") {
 }
 
 TEST_CASE("ledger: what would have to be true is solved for") {
-  LedgerRow row;
-  row.quantity = "attention_speedup";
-  row.setting.share = 0.5;
-  row.setting.context = 131072;
-  row.published = 4.0;
+  LedgerRow row{.quantity = "attention_speedup",
+                .published = 4.0,
+                .setting = {.context = 131072, .share = 0.5}};
   const HardwareProfile card = find_hardware("h100-sxm");
   const auto share = needed_value(row, "share", card);
   REQUIRE(share);

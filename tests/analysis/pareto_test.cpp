@@ -8,13 +8,8 @@
 namespace kvscope::pareto_test {
 
 ParetoPoint point(const std::string& name, double us, double low, double loss, double high) {
-  ParetoPoint made;
-  made.selector = name;
-  made.us = us;
-  made.dense_us = 10.0;
-  made.low = low;
-  made.loss = loss;
-  made.high = high;
+  ParetoPoint made{
+      .selector = name, .us = us, .dense_us = 10.0, .loss = loss, .low = low, .high = high};
   return made;
 }
 

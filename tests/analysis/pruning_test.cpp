@@ -18,8 +18,7 @@ Searched search(TensorView<const float> k, std::span<const float> q, Index budge
   std::vector<double> scores(static_cast<std::size_t>(n), 0.0);
   for (Index i = 0; i < n; ++i) {
     for (std::size_t c = 0; c < q.size(); ++c)
-      scores[static_cast<std::size_t>(i)] +=
-          static_cast<double>(q[c]) * static_cast<double>(k.row(i)[c]);
+      scores[i] += static_cast<double>(q[c]) * static_cast<double>(k.row(i)[c]);
   }
   std::vector<std::pair<double, Index>> pages;  // by bound
   for (Index begin = 0; begin < n; begin += page) {
@@ -35,12 +34,8 @@ Searched search(TensorView<const float> k, std::span<const float> q, Index budge
   std::ranges::sort(pages, std::greater<>());
   std::vector<Index> seen;
   const auto worst_of_best = [&] {
-    std::ranges::sort(seen, [&](Index a, Index b) {
-      return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-    });
-    return static_cast<Index>(seen.size()) < budget
-               ? -1e300
-               : scores[static_cast<std::size_t>(seen[static_cast<std::size_t>(budget - 1)])];
+    std::ranges::sort(seen, [&](Index a, Index b) { return scores[a] > scores[b]; });
+    return static_cast<Index>(seen.size()) < budget ? -1e300 : scores[seen[budget - 1]];
   };
   Index n_read = 0;
   for (const auto& [bound, begin] : pages) {
@@ -109,10 +104,8 @@ TEST_CASE("pruning: a sequence that the budget takes is refused in a sentence") 
   test::PlantOptions plant{.n_tokens = 40};
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
-  CHECK_THROWS_WITH(run(trace, {.budget = 32}, result),
-                    Catch::Matchers::ContainsSubstring("found a recording of 40 tokens"));
-  CHECK_THROWS_WITH(run(trace, {.budget = 4, .page_sizes = "0", .chunk = 8}, result),
-                    Catch::Matchers::ContainsSubstring("page-sizes"));
+  CHECK_SAYS(run(trace, {.budget = 32}, result), "found a recording of 40 tokens");
+  CHECK_SAYS(run(trace, {.budget = 4, .page_sizes = "0", .chunk = 8}, result), "page-sizes");
 }
 
 }  // namespace kvscope::pruning_test

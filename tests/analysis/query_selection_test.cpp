@@ -49,7 +49,7 @@ TEST_CASE("query-selection: every row equals the loops") {
           entropy -= share * std::log(share);
           const Index key = first + static_cast<Index>(t);
           if (key < options.skip || key > pos - options.skip_recent) continue;
-          if (best < 0 || scores[t] > scores[static_cast<std::size_t>(best - first)]) best = key;
+          if (best < 0 || scores[t] > scores[best - first]) best = key;
         }
         CHECK(lse[at] == Approx(std::log(total)));
         CHECK(breadth[at] == Approx(std::exp(entropy)));
@@ -59,7 +59,7 @@ TEST_CASE("query-selection: every row equals the loops") {
           CHECK(std::isnan(max_weight[at]));
           continue;
         }
-        const double weight = row[static_cast<std::size_t>(best - first)];
+        const double weight = row[best - first];
         CHECK(max_weight[at] == Approx(weight));
         CHECK(log_max[at] == Approx(std::log(weight)).margin(1e-6));
       }
@@ -68,9 +68,7 @@ TEST_CASE("query-selection: every row equals the loops") {
 }
 
 TEST_CASE("query-selection: correlations are those of the arrays it writes") {
-  test::PlantOptions plant;
-  plant.n_tokens = 80;
-  plant.band = 1.0;
+  test::PlantOptions plant{.n_tokens = 80, .band = 1.0};
   const MemoryTrace trace = windowed_trace(plant, 9, 72);
   QuerySelectionOptions options;
   options.chunk = 16;  // 4 whole chunks and one of 8
@@ -247,16 +245,16 @@ TEST_CASE("query-selection: bad input gets a sentence") {
   const MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
   QuerySelectionOptions options{.queries = 0};
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("queries"));
+  CHECK_SAYS(run(trace, options, result), "queries");
   options = {};
   options.chunk = 1;
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("chunk: expected at least 2"));
+  CHECK_SAYS(run(trace, options, result), "chunk: expected at least 2");
   options = {};
   options.skip = -1;
   CHECK_THROWS_AS(run(trace, options, result), ConfigError);
   options = {};
   options.selection.layers = {2};
-  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("layer 2 was not recorded"));
+  CHECK_SAYS(run(trace, options, result), "layer 2 was not recorded");
 }
 
 }  // namespace kvscope::query_selection_test

@@ -13,9 +13,7 @@ constexpr test::OnPool run{analyze_quest};
 std::vector<Index> naive_top(const std::vector<double>& scores, Index k) {
   std::vector<Index> order(scores.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-  std::ranges::stable_sort(order, [&](Index a, Index b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
+  std::ranges::stable_sort(order, [&](Index a, Index b) { return scores[a] > scores[b]; });
   order.resize(std::min(order.size(), static_cast<std::size_t>(std::max<Index>(k, 0))));
   return order;
 }
@@ -106,7 +104,7 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops") {
             has_best = has_best || page == best_page;
             for (Index t = 0; t < visible; ++t) {
               if ((first + t) / 4 - first_page != page) continue;
-              mass += probs[static_cast<std::size_t>(t)];
+              mass += probs[t];
               ++loaded;
               hits += std::ranges::count(heaviest, t);
             }
@@ -184,8 +182,7 @@ TEST_CASE("quest: steps are the decoded positions if there are any") {
   REQUIRE(std::vector<std::int64_t>(steps.begin(), steps.end()) ==
           std::vector<std::int64_t>{0, 12, 24, 36, 49});
   options.step_source = StepSource::decode;
-  REQUIRE_THROWS_WITH(run(test::planted_trace({}), options, result),
-                      Catch::Matchers::ContainsSubstring("64 prompt and 0 decoded"));
+  CHECK_SAYS(run(test::planted_trace({}), options, result), "64 prompt and 0 decoded");
 }
 
 TEST_CASE("quest: totals leave out the dense layers") {

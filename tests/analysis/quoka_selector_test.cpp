@@ -75,8 +75,8 @@ std::vector<KeyPos> kept_by_analysis(const MemoryResult& result, const QuokaOpti
                             .subspan(place * static_cast<std::size_t>(n_kept));
   std::vector<bool> is_kept(static_cast<std::size_t>(pos) + 1, false);
   for (auto i = offsets[chunk]; i < offsets[chunk + 1]; ++i) {
-    const std::int32_t key = selected[static_cast<std::size_t>(i)];
-    if (key >= 0 && key <= pos) is_kept[static_cast<std::size_t>(key)] = true;
+    const std::int32_t key = selected[i];
+    if (key >= 0 && key <= pos) is_kept[key] = true;
   }
   if (options.scope == QuokaScope::past_plus_chunk) {
     std::fill(is_kept.begin() + begin, is_kept.end(), true);
@@ -85,19 +85,18 @@ std::vector<KeyPos> kept_by_analysis(const MemoryResult& result, const QuokaOpti
   }
   std::vector<KeyPos> kept;
   for (Index key = 0; key <= pos; ++key) {
-    if (is_kept[static_cast<std::size_t>(key)]) kept.push_back(static_cast<KeyPos>(key));
+    if (is_kept[key]) kept.push_back(static_cast<KeyPos>(key));
   }
   return kept;
 }
 
 TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key") {
-  test::PlantOptions plant;
-  plant.n_q = GENERATE(2, 8);
-  plant.n_tokens = 64;
-  plant.sink = 1.0;
-  plant.duplicates = {{3, 20}, {5, 40}};
-  plant.zero_keys = {7};
-  plant.has_sink_logits = GENERATE(false, true);
+  test::PlantOptions plant{.n_q = GENERATE(2, 8),
+                           .n_tokens = 64,
+                           .sink = 1.0,
+                           .duplicates = {{3, 20}, {5, 40}},
+                           .zero_keys = {7},
+                           .has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   // and seven decoded tokens
   MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.n_prompt = 57; });

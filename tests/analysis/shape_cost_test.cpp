@@ -44,7 +44,7 @@ TEST_CASE("shape: lists have the sizes of the method's own rule") {
       CHECK(call.score_flops > 0.0);
     }
   }
-  CHECK_THAT(quoka.source, ContainsSubstring("rule") && ContainsSubstring("96 loaded"));
+  CHECK_HAS(quoka.source, "rule", "96 loaded");
   // Lists per query head: from one list for all heads of a group to one for each.
   const ShapeLists quest = lists_of("quest:page-size=4", kKeys, Phase::decode, 0).methods.front();
   const double alike = quest.alike.at_length.front().calls.front().attend.keys;
@@ -73,10 +73,10 @@ TEST_CASE("shape: methods whose rule gives no size are named with the way out") 
     }
     return std::string("nothing");
   };
-  check_has(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode),
-            {"twilight p=0.9", "depends on the text", "--like FILE"});
-  CHECK_THAT(why("kascade", kKeys, Phase::decode), ContainsSubstring("links layers"));
-  CHECK_THAT(why("recent", kKeys, Phase::decode), ContainsSubstring("nothing"));
+  CHECK_HAS(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode), "twilight p=0.9",
+            "depends on the text", "--like FILE");
+  CHECK_HAS(why("kascade", kKeys, Phase::decode), "links layers");
+  CHECK_HAS(why("recent", kKeys, Phase::decode), "nothing");
 }
 
 TEST_CASE("shape: a made-up text says the same however it is read") {
@@ -180,20 +180,19 @@ TEST_CASE("shape: a call reads the experts that its tokens pick") {
 TEST_CASE("shape: answers are one sentence with ends, room and the model's limit") {
   const ModelConfig config = parse_model_config(kConfig, "config.json");
   CostModel model = cost_model(config, "tiny", 16.0);
-  ShapeOptions options;
-  options.hardware = {find_hardware("h200")};
-  options.contexts = {4096.0, 8192.0, 16384.0};
-  options.batches = {1.0, 64.0};
-  options.max_context = 8192.0;
+  ShapeOptions options{.hardware = {find_hardware("h200")},
+                       .contexts = {4096.0, 8192.0, 16384.0},
+                       .batches = {1.0, 64.0},
+                       .max_context = 8192.0};
   const std::vector<ShapeLists> methods = lists_of("quoka", kKeys).methods;
   const auto report = shape_cost_report(model, methods, options);
   REQUIRE(report.at("rows").size() == 6);
   REQUIRE(report.at("answers").size() == 1);
   const std::string answer = report.at("answers")[0].get<std::string>();
-  CHECK_THAT(answer, ContainsSubstring("For tiny on NVIDIA H200 SXM 141 GB in bf16, batch 1, quoka "
-                                       "with 64 keys in prefill in chunks of 32") &&
-                         ContainsSubstring("by the ledger's error") &&
-                         ContainsSubstring(" x at 8192."));
+  CHECK_HAS(answer,
+            "For tiny on NVIDIA H200 SXM 141 GB in bf16, batch 1, quoka "
+            "with 64 keys in prefill in chunks of 32",
+            "by the ledger's error", " x at 8192.");
   for (const auto& row : report.at("rows")) {
     CHECK(row.at("beyond_limit") == (row.at("context").get<double>() > 8192.0 ? 1 : 0));
     CHECK(row.at("fits") == 1);
@@ -209,8 +208,8 @@ TEST_CASE("shape: answers are one sentence with ends, room and the model's limit
   model.weight_bytes = 1e12;
   const auto full = shape_cost_report(model, methods, options);
   CHECK(full.at("rows")[0].at("fits") == 0);
-  CHECK_THAT(full.at("answers")[0].get<std::string>(),
-             ContainsSubstring("weights and cache take 7.1 x the card's memory."));
+  CHECK_HAS(full.at("answers")[0].get<std::string>(),
+            "weights and cache take 7.1 x the card's memory.");
   CHECK(tokens_text(3426.0) == "3426");
   CHECK(tokens_text(18432.0) == "18k");
   CHECK(tokens_text(131072.0) == "128k");

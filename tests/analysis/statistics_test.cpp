@@ -83,8 +83,8 @@ TEST_CASE("partial correlations: against residuals, by ranks, and where z explai
   const auto residuals = [&](const Vector& v) {
     double mean_v = 0, mean_z = 0, vz = 0, zz = 0;
     for (int i = 0; i < 200; ++i) {
-      mean_v += v[static_cast<std::size_t>(i)] / 200;
-      mean_z += z[static_cast<std::size_t>(i)] / 200;
+      mean_v += v[i] / 200;
+      mean_z += z[i] / 200;
     }
     for (std::size_t i = 0; i < 200; ++i) {
       vz += (v[i] - mean_v) * (z[i] - mean_z);

@@ -53,8 +53,7 @@ TEST_CASE("columns are asked for by type, and refused by name") {
   CHECK(table.has("a"));
   CHECK_FALSE(table.has("b,c"));
   CHECK_FALSE(table.has_text("a"));
-  CHECK_THROWS_MATCHES(table.numbers("x"), ConfigError,
-                       MessageMatches(ContainsSubstring("it has a, b,c, d")));
+  CHECK_SAYS_AS(ConfigError, table.numbers("x"), "it has a, b,c, d");
   CHECK_THROWS_AS(table.text("a"), ConfigError);
   CHECK_THROWS_AS(table.add_numbers("a", {1.0, 2.0}), ConfigError);
   CHECK_THROWS_AS(table.add_numbers("e", {1.0}), ShapeError);
@@ -63,8 +62,7 @@ TEST_CASE("columns are asked for by type, and refused by name") {
 TEST_CASE("broken CSV is refused with its line") {
   const auto refuses = [](const char* text, const char* words) {
     INFO(text);
-    CHECK_THROWS_MATCHES(table_from_csv(text, "x.csv"), FormatError,
-                         MessageMatches(ContainsSubstring(words)));
+    CHECK_SAYS_AS(FormatError, table_from_csv(text, "x.csv"), words);
   };
   refuses("", "x.csv: empty");
   refuses("a,b\n1,2\n3\n", "line 3: expected 2 fields as in the header, found 1");
@@ -86,7 +84,7 @@ TEST_CASE(
     FAIL("expected an error");
   } catch (const ConfigError& error) {
     CHECK(std::string(error.what()).size() < 400);
-    CHECK_THAT(error.what(), ContainsSubstring("and 199988 more"));
+    CHECK_HAS(error.what(), "and 199988 more");
   }
   CHECK_THROWS_AS(table_from_csv(csv + ",k7\n", "x.csv"), FormatError);
 
@@ -95,8 +93,7 @@ TEST_CASE(
   CHECK(table_from_json(nlohmann::json::array({row}), "x.json").columns().size() == 60000);
   nlohmann::json sparse = nlohmann::json::array();
   for (int c = 0; c < 20000; ++c) sparse.push_back({{fmt::format("k{}", c), 1}});
-  CHECK_THROWS_MATCHES(table_from_json(sparse, "x.json"), FormatError,
-                       MessageMatches(ContainsSubstring("no rows of one table")));
+  CHECK_SAYS_AS(FormatError, table_from_json(sparse, "x.json"), "no rows of one table");
 }
 
 TEST_CASE("names and words from files become clean text; marked formulas read as they were") {
@@ -134,7 +131,7 @@ TEST_CASE("tables of different columns stand below each other") {
   CHECK(words_of(one, "b") == Texts{"2", "x"});
   CHECK(std::isnan(one.at("c").numbers[0]));
   CHECK(one.at("c").numbers[1] == 3.0);
-  CHECK_THROWS_MATCHES(one.at("d"), ConfigError, MessageMatches(ContainsSubstring("a, b, c")));
+  CHECK_SAYS_AS(ConfigError, one.at("d"), "a, b, c");
   Table none("none");
   none.append(one);
   none.add_text("file", std::string("one"));

@@ -25,10 +25,7 @@ TEST_CASE("two measurements make a line, or a factor where no line can be") {
 }
 
 TEST_CASE("a unit's memory holds a call's scores for every key") {
-  TraceInfo info;
-  info.n_tokens = 16384;
-  info.rows = {0, 16384};
-  info.d_head = 64;
+  TraceInfo info{.d_head = 64, .rows = {0, 16384}, .n_tokens = 16384};
   for (Index h = 0; h < 8; ++h) info.q_heads.push_back(h);
   info.kv_heads = {0, 1};
   info.n_kv = 2;

@@ -6,19 +6,16 @@
 #include "core/base/lists.hpp"
 
 namespace kvscope::test::unit_cost_test {
-namespace {
 
 TraceInfo info_of() {
-  TraceInfo info;
-  info.n_q = 4;
-  info.n_kv = 2;
-  info.d_head = 32;
-  info.n_tokens = 4096;
-  info.rows = {0, 4096};
-  info.q_heads = {0, 1, 2, 3};
-  info.kv_heads = {0, 1};
-  info.dtype = DType::bf16;
-  return info;
+  return TraceInfo{.n_q = 4,
+                   .n_kv = 2,
+                   .d_head = 32,
+                   .dtype = DType::bf16,
+                   .q_heads = {0, 1, 2, 3},
+                   .kv_heads = {0, 1},
+                   .rows = {0, 4096},
+                   .n_tokens = 4096};
 }
 
 TEST_CASE("a replayed layer holds k and v in f32, k in f64, and its queries") {
@@ -34,5 +31,4 @@ TEST_CASE("a unit of layers reads q, k and v as they are stored") {
   CHECK(cost.inputs == std::vector<std::string>{"t.h5, layers 2 to 3"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::unit_cost_test

@@ -110,10 +110,7 @@ TEST_CASE(
 
 TEST_CASE("who is second at a unit stops, and its result is the first one's") {
   const TempDir dir;
-  UnitWork work;
-  work.command = "test";
-  work.header = {{"kind", "test"}};
-  work.n_units = 1;
+  UnitWork work{.command = "test", .header = {{"kind", "test"}}, .n_units = 1};
   bool is_asked = false;
   work.run = [&](std::size_t, const ProgressFn&, const std::stop_token& stop) -> Json {
     // Meanwhile the other worker writes it.

@@ -10,7 +10,6 @@
 #include "tests/architecture/source_tree.hpp"
 
 namespace kvscope::test::includes_test {
-namespace {
 
 using Parts = std::set<std::string>;
 
@@ -195,5 +194,4 @@ TEST_CASE("project headers are named from the root (tests also from theirs) and 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::includes_test

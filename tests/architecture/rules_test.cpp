@@ -18,7 +18,6 @@
 #include "tests/support/places.hpp"
 
 namespace kvscope::test::rules_test {
-namespace {
 
 bool is_library(const std::string& path) {
   const std::string part = part_of(path);
@@ -160,9 +159,8 @@ std::vector<std::string> case_names(const std::string& text) {
   static const std::regex pattern(
       R"re(\b(?:[A-Z_]*TEST_CASE(?:_[A-Z]+)*|SCENARIO)\s*\(\s*(?:\w+\s*,\s*)?"([^"]*))re");
   std::vector<std::string> names;
-  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
     names.push_back((*it)[1]);
-  }
   return names;
 }
 
@@ -260,9 +258,8 @@ std::vector<std::string> named_files(const std::string& text) {
 std::vector<std::string> linked_files(const std::string& text) {
   static const std::regex pattern(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
   std::vector<std::string> paths;
-  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
     paths.push_back((*it)[1]);
-  }
   return paths;
 }
 
@@ -331,5 +328,4 @@ TEST_CASE("commands in the pages can be pasted") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::rules_test

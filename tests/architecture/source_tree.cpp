@@ -32,9 +32,7 @@ const std::vector<SourceFile>& source_files() {
         const auto extension = entry.path().extension();
         const bool is_source =
             extension == ".hpp" || extension == ".cpp" || extension == ".cu" || extension == ".cuh";
-        if (entry.is_regular_file() && is_source) {
-          found.push_back(read_source(root, entry.path()));
-        }
+        if (entry.is_regular_file() && is_source) found.push_back(read_source(root, entry.path()));
       }
     }
     std::sort(found.begin(), found.end(),

@@ -10,7 +10,6 @@
 #include "tests/architecture/source_tree.hpp"
 
 namespace kvscope::test::test_files_test {
-namespace {
 
 /// "core" of tests/core/model/rope_test.cpp; empty for what no test program is made of.
 std::string area_of(const std::string& path) {
@@ -54,5 +53,4 @@ TEST_CASE("no two files of an area have one name, by which CTest selects their c
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::test_files_test

@@ -52,7 +52,7 @@ TEST_CASE("bench select measures what it is told, at the budget it is told") {
   CHECK(rows.at(1).at("budget") == "tokens=32");
   CHECK(rows.at(1).at("kept") == 48.0);  // the budget and the chunk
   const auto table = ran(bench({"--selector", "quoka", "--phase", "decode"}));
-  check_has(table.out, {"decode, 64 keys, 1 queries", "quoka"});
+  CHECK_HAS(table.out, "decode, 64 keys, 1 queries", "quoka");
   CHECK(table.err.empty());
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("a recording says that its text stood in a template") {
   const std::string trace = model.dir.file("t.h5");
   ran({"record", "--model", model.path, "--prompt", "Who was it?", "--chat", "--out", trace});
   const auto info = kvscope_run({"info", trace, "--json"});
-  CHECK_THAT(info.out, ContainsSubstring("command line (chat: template of model)"));
+  CHECK_HAS(info.out, "command line (chat: template of model)");
 }
 
 TEST_CASE("a simulation in chat says so in its table, configuration and rows") {
@@ -85,11 +85,11 @@ TEST_CASE("a simulation in chat says so in its table, configuration and rows") {
   CHECK(chat.at("rows").at(0).at("wording") == "chat");
   CHECK(chat.at("config_hash") != plain.at("config_hash"));
   const auto shown = ran(with(ask, {"--chat=always", "--show-prompts", "1"}));
-  CHECK_THAT(shown.out, ContainsSubstring("\n{user}"));
-  CHECK_THAT(shown.out, ContainsSubstring("? {assistant} The magic number of the") ||
-                            ContainsSubstring("? {assistant}The magic number of the"));
-  CHECK_THAT(shown.out, ContainsSubstring("{user} What is the magic number of the"));
-  CHECK_THAT(shown.out, ContainsSubstring("chat: template of model (multi_key)"));
+  CHECK_HAS(shown.out, "\n{user}");
+  CHECK_THAT(shown.out, has("? {assistant} The magic number of the") ||
+                            has("? {assistant}The magic number of the"));
+  CHECK_HAS(shown.out, "{user} What is the magic number of the",
+            "chat: template of model (multi_key)");
   CHECK(kvscope_run(with(ask, {"--chat=often"})).code == 2);
 }
 
@@ -103,9 +103,10 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers") {
   const auto result = run.json();
   CHECK(result.at("config").at("wordings").at("passkey") == "plain");
   CHECK(result.at("config").at("wordings").at("math_find") == "plain");
-  CHECK_THAT(run.err, ContainsSubstring("passkey is asked plainly: of 5 other prompts the dense "
-                                        "model answers 100"));
-  CHECK_THAT(run.err, ContainsSubstring("in its template"));
+  CHECK_HAS(run.err,
+            "passkey is asked plainly: of 5 other prompts the dense "
+            "model answers 100",
+            "in its template");
   // Without a template there is no second try, and nothing is said.
   const auto none = ran({"simulate", "passkey", "--selector", "streamingllm", "--budget", "64",
                          "--lengths", "512", "--depths", "1", "--chat=auto", "--json"});
@@ -150,9 +151,9 @@ TEST_CASE("auto chooses the template for what the dense model answers only there
   CHECK(accuracy("always", "chat") == 1.0);
   CHECK(accuracy("auto", "chat") == 1.0);
   const auto said = kvscope_run(with(ask, {"--chat=auto"}));
-  CHECK_THAT(said.err, ContainsSubstring("local is asked in the template of model") &&
-                           ContainsSubstring("answers 0.0 % in plain words and 100.0 % in its"));
-  CHECK_THAT(said.out, ContainsSubstring("chat: template of model (local)"));
+  CHECK_HAS(said.err, "local is asked in the template of model",
+            "answers 0.0 % in plain words and 100.0 % in its");
+  CHECK_HAS(said.out, "chat: template of model (local)");
 }
 
 TEST_CASE("explain asks in chat") {

@@ -90,12 +90,13 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
     CHECK(read_file(file(figure + ".h5.figures/" + figure + ".svg")) ==
           read_file(file(figure + ".json.figures/" + figure + ".svg")));
     const std::string manifest = read_file(file(figure + ".h5.figures/" + figure + ".json"));
-    CHECK_THAT(manifest, ContainsSubstring("--selector full") && !ContainsSubstring("--threads"));
+    CHECK_THAT(manifest, has("--selector full") && !has("--threads"));
   }
   const auto manifest = read_file(file("needle.json.figures/needle.json"));
-  CHECK_THAT(manifest, ContainsSubstring("kvscope simulate needle --selector full,quoka --budget "
-                                         "ratio=0.5 --lengths 96,128 --depths 2 --trials 1"));
-  check_has(manifest, {"Kind of prompt: passkey.", "Each cell: 1 prompt."});
+  CHECK_HAS(manifest,
+            "kvscope simulate needle --selector full,quoka --budget "
+            "ratio=0.5 --lengths 96,128 --depths 2 --trials 1",
+            "Kind of prompt: passkey.", "Each cell: 1 prompt.");
 }
 
 TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
@@ -116,16 +117,15 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
   REQUIRE(now.code == 0);
   CHECK(before.code == 0);
   CHECK(before.out == now.out);
-  CHECK_THAT(before.err, ContainsSubstring("--n-tokens is called --max-tokens now"));
-  CHECK_THAT(kvscope_run({"simulate", "perplexity", "--help"}).out,
-             !ContainsSubstring("--n-tokens"));
+  CHECK_HAS(before.err, "--n-tokens is called --max-tokens now");
+  CHECK_THAT(kvscope_run({"simulate", "perplexity", "--help"}).out, !has("--n-tokens"));
 
   const testing::TempDir dir;
   const std::string out = dir.file("s.csv");
   for (int i = 0; i < 2; ++i) {
     const RunResult run = ran({"simulate", "perplexity", "--selector", "full", "--max-tokens", "48",
                                "--out", out, "--force"});
-    CHECK_THAT(run.err, ContainsSubstring("--force is called --overwrite now"));
+    CHECK_HAS(run.err, "--force is called --overwrite now");
   }
 }
 
@@ -140,7 +140,7 @@ TEST_CASE(
   CHECK(map("now.h5", {"--layers", "2", "--heads", "3"}).code == 0);
   const auto before = map("before.h5", {"--layer", "2", "--head=3"});
   CHECK(before.code == 0);
-  check_has(before.err, {"--layer is called --layers now", "--head is called --heads now"});
+  CHECK_HAS(before.err, "--layer is called --layers now", "--head is called --heads now");
   const auto config = [&](const std::string& name) {
     return kvscope_run({"info", file(name), "--json"}).json().at("config");
   };
@@ -152,8 +152,7 @@ TEST_CASE(
         of_words({"--layer", "1", "--head", "0"}).out);
 
   for (const Words& command : {Words{"fit", "draft"}, {"explain"}, {"analyze", "attention-map"}})
-    CHECK_THAT(kvscope_run(with(command, {"--help"})).out,
-               !ContainsSubstring("--layer ") && !ContainsSubstring("--head "));
+    CHECK_THAT(kvscope_run(with(command, {"--help"})).out, !has("--layer ") && !has("--head "));
 }
 
 }  // namespace kvscope::test::columns_test

@@ -159,9 +159,8 @@ TEST_CASE("a failing disk at every place", "[heavy]") {
 TEST_CASE("a trace is read where the file system has no locks") {
   if (test::kAddressSanitizer) SKIP("AddressSanitizer wants no library loaded before its own");
   const Workshop shop;
-  for (const int reason : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+  for (const int reason : {ENOLCK, ENOSYS, EOPNOTSUPP})
     ran({"info", shop.trace}, failing("lock", 1, reason, 1000, shop.file("count")));
-  }
   refused({"info", shop.trace}, 3, {"another program has the file open"},
           failing("lock", 1, EWOULDBLOCK, 1000, shop.file("count")));
 }

@@ -34,7 +34,7 @@ TEST_CASE(
     CHECK(run.json()["use"] == name + ":" + options[i] + "=" + out);
     const auto again = ran({"fit", methods[i], texts.text, "--out", texts.file("again.json"),
                             "--overwrite", "--threads", "1"});
-    CHECK_THAT(again.out, ContainsSubstring("use it as --selector"));
+    CHECK_HAS(again.out, "use it as --selector");
     CHECK(read_file(out) == read_file(texts.file("again.json")));
   }
   const auto sweep = [&](const std::string& trace) {
@@ -49,8 +49,7 @@ TEST_CASE(
   const auto same = sweep(texts.text);
   REQUIRE(same.code == 0);
   CHECK(same.json()["warnings"].size() == 5);
-  CHECK_THAT(same.err,
-             ContainsSubstring("learned from text.h5, the recording that it is tested on"));
+  CHECK_HAS(same.err, "learned from text.h5, the recording that it is tested on");
 }
 
 TEST_CASE("fit and runs refuse with one sentence") {

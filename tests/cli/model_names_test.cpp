@@ -50,7 +50,7 @@ void check_refused(const std::string& model, const TempDir& dir, const std::stri
   INFO(run.err);
   CHECK(run.code == 3);
   CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring(expected));
+  CHECK_HAS(run.err, expected);
 }
 
 TEST_CASE("a GGUF file and a folder with one record, tokenize and tell what they hold") {
@@ -82,7 +82,7 @@ TEST_CASE("info describes GGUF files that are not computed, with the reason") {
       dir.write("other.gguf", GgufBuilder().string("general.architecture", "rwkv7").bytes());
   const auto info = kvscope_run({"info", file.string(), "--json"}).json();
   CHECK(info.at("metadata").at("general.architecture") == "rwkv7");
-  CHECK_THAT(info.at("runs_here").get<std::string>(), ContainsSubstring("expected one of llama"));
+  CHECK_HAS(info.at("runs_here").get<std::string>(), "expected one of llama");
 }
 
 TEST_CASE("ORG/NAME is looked for in the hub's cache") {
@@ -149,7 +149,7 @@ TEST_CASE("models lists what the machine has, and why something does not run") {
   };
   const auto none = list({});
   CHECK(none.code == 0);
-  CHECK_THAT(none.err, ContainsSubstring("hf download ORG/NAME"));
+  CHECK_HAS(none.err, "hf download ORG/NAME");
 
   write(dir.path() / "hub/models--kv--tiny/refs/main", "c0");
   fs::create_directories(dir.path() / "hub/models--kv--tiny/snapshots");
@@ -165,10 +165,10 @@ TEST_CASE("models lists what the machine has, and why something does not run") {
   CHECK(json[0].at("runs_here") == true);
   CHECK(json[0].at("max_positions") == 512);
   CHECK(json[1].at("runs_here") == true);
-  CHECK_THAT(json[2].at("why_not").get<std::string>(), ContainsSubstring("found \"mamba\""));
-  CHECK_THAT(json[3].at("why_not").get<std::string>(), ContainsSubstring("truncated"));
+  CHECK_HAS(json[2].at("why_not").get<std::string>(), "found \"mamba\"");
+  CHECK_HAS(json[3].at("why_not").get<std::string>(), "truncated");
   const auto table = list({root + "/files"});
-  CHECK_THAT(table.out, ContainsSubstring("kv/tiny"));
+  CHECK_HAS(table.out, "kv/tiny");
   CHECK(list({root + "/nowhere"}).code == 3);
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("a tokenizer that is not needed blocks nothing") {
   const auto run = record(model.string(), dir);
   INFO(run.err);
   CHECK(run.code == 0);
-  check_has(run.err, {"no token texts in the trace", "found vocab.json"});
+  CHECK_HAS(run.err, "no token texts in the trace", "found vocab.json");
   refused({"record", "--model", model.string(), "--out", dir.file("u.h5")}, 3,
           {"AutoTokenizer.from_pretrained"});
   write(model / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
@@ -228,13 +228,12 @@ TEST_CASE("tensors that no layer reads are named or refused") {
   };
   const auto run = record(with("extra.weight").string(), dir);
   CHECK(run.code == 0);
-  CHECK_THAT(run.err, ContainsSubstring(
-                          "tensors that no layer of a llama model reads: extra.weight (1 in all)"));
+  CHECK_HAS(run.err, "tensors that no layer of a llama model reads: extra.weight (1 in all)");
   for (const char* name : {"blk.0.attn_gate.bias", "base.lora_A.weight"}) {
     const auto refused = record(with(name).string(), dir);
     INFO(refused.err);
     CHECK(refused.code == 3);
-    CHECK_THAT(refused.err, ContainsSubstring("expected none"));
+    CHECK_HAS(refused.err, "expected none");
   }
 }
 

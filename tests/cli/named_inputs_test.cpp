@@ -44,7 +44,7 @@ TEST_CASE("no command writes over what one of its options names") {
     const std::string before = read_file(input);
     const RunResult run = kvscope_run(with(command, {"--out", input}));
     CHECK(run.code == 2);
-    CHECK_THAT(run.err, ContainsSubstring("it is the input"));
+    CHECK_HAS(run.err, "it is the input");
     CHECK(read_file(input) == before);
   }
   const std::string before = read_file(file("a.csv"));

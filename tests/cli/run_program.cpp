@@ -144,8 +144,7 @@ RunResult refused(const Words& args, int code, const Words& says, const RunSetup
   CAPTURE(args, run.err);
   CHECK(run.code == code);
   CHECK(run.err_is_one_line());
-  for (const std::string& words : says)
-    CHECK_THAT(run.err, Catch::Matchers::ContainsSubstring(words));
+  for (const std::string& words : says) CHECK_HAS(run.err, words);
   return run;
 }
 

@@ -70,18 +70,18 @@ TEST_CASE("a study computes each item once, whoever asks, and in any process") {
   const RunResult first = bench.run({"--engine", "local", "--workers", "2"});
   INFO(first.err);
   REQUIRE(first.code == 0);
-  CHECK_THAT(first.out, ContainsSubstring("26 known (26 new in the store), 0 failed"));
+  CHECK_HAS(first.out, "26 known (26 new in the store), 0 failed");
   CHECK(bench.n_lines() == 1 + 26);
   const std::string table = bench.table();
   CHECK(std::ranges::count(table, '\n') == 1 + 24);
 
-  CHECK_THAT(bench.run().out, ContainsSubstring("(0 new in the store)"));
+  CHECK_HAS(bench.run().out, "(0 new in the store)");
   CHECK(bench.n_lines() == 1 + 26);
 
   // A method more: its own items alone, and recordings that nobody deleted.
   bench.write(replaced(kSmall, "\"recent\"", "\"recent\", \"h2o\""));
   CHECK(bench.plan("to_do") == 8);
-  CHECK_THAT(bench.run().out, ContainsSubstring("34 known (8 new in the store)"));
+  CHECK_HAS(bench.run().out, "34 known (8 new in the store)");
 
   // Other names of the same: another file, list and model.
   fs::create_directory(bench.file("other"));
@@ -122,7 +122,7 @@ TEST_CASE("a study that is killed goes on where it was, and one run at a time wr
       const RunResult second = bench.run();
       if (run.is_running() && second.code != 0) {
         CHECK(second.code == 3);
-        CHECK_THAT(second.err, ContainsSubstring("is in use by process"));
+        CHECK_HAS(second.err, "is in use by process");
       }
     }
     run.send(signal);
@@ -155,14 +155,13 @@ chunk = 32
   const RunResult run = bench.run({"--engine", "local", "--workers", "2"});
   INFO(run.err);
   CHECK(run.code == 4);
-  check_has(run.err, {"4 of 8 items failed", "--retry-failed"});
+  CHECK_HAS(run.err, "4 of 8 items failed", "--retry-failed");
   const auto status = kvscope_run({"study", "status", bench.study, "--json"}).json();
   CHECK(status.at("known") == 4);
   REQUIRE(status.at("failed_items").size() == 4);
   CHECK(status.at("failed_items")[0].at("text") == "bad.h5");
-  CHECK_THAT(status.at("failed_items")[0].at("failure").get<std::string>(),
-             ContainsSubstring("bad.h5"));
-  CHECK_THAT(bench.table(), ContainsSubstring("failed: "));
+  CHECK_HAS(status.at("failed_items")[0].at("failure").get<std::string>(), "bad.h5");
+  CHECK_HAS(bench.table(), "failed: ");
 
   const std::size_t n_lines = bench.n_lines();
   CHECK(bench.run().code == 4);
@@ -171,7 +170,7 @@ chunk = 32
   const RunResult retried = bench.run({"--retry-failed"});
   INFO(retried.err);
   CHECK(retried.code == 0);
-  CHECK_THAT(retried.out, ContainsSubstring("8 known (4 new in the store)"));
+  CHECK_HAS(retried.out, "8 known (4 new in the store)");
 }
 
 TEST_CASE("a damaged recording of the store is made again when its items are tried again") {
@@ -184,7 +183,7 @@ TEST_CASE("a damaged recording of the store is made again when its items are tri
   for (const auto& entry : fs::directory_iterator(bench.store + "/recordings")) flip(entry.path());
   const RunResult run = bench.run();
   CHECK(run.code == 4);
-  CHECK_THAT(run.err, ContainsSubstring("3 of 10 items failed"));
+  CHECK_HAS(run.err, "3 of 10 items failed");
   const RunResult retried = bench.run({"--retry-failed"});
   INFO(retried.err);
   CHECK(retried.code == 0);
@@ -203,15 +202,15 @@ TEST_CASE("a plan tells time, memory and disk once two jobs of each kind were do
   CHECK(probed.at("wall_seconds").get<double>() <= probed.at("seconds").get<double>());
   CHECK(probed.at("memory").get<double>() > 1e7);
   const RunResult run = bench.run();
-  CHECK_THAT(run.out, ContainsSubstring("(8 new in the store)"));
+  CHECK_HAS(run.out, "(8 new in the store)");
 }
 
 TEST_CASE("a study's figures, tables and page come from its store, and say how they were made") {
   const Bench bench("question = \"Does <Quest> pay?\"\n" + std::string(kSmall));
-  CHECK_THAT(refused({"study", "figures", bench.study, "--out", bench.file("none")}, 2,
-                     {"nothing can be drawn", "kvscope study run"})
-                 .err,
-             ContainsSubstring("small.toml"));
+  CHECK_HAS(refused({"study", "figures", bench.study, "--out", bench.file("none")}, 2,
+                    {"nothing can be drawn", "kvscope study run"})
+                .err,
+            "small.toml");
   REQUIRE(bench.run().code == 0);
   const std::string out = bench.file("report");
   const RunResult run = kvscope_run({"study", "report", bench.study, "--out", out});
@@ -222,9 +221,8 @@ TEST_CASE("a study's figures, tables and page come from its store, and say how t
        {"Does &lt;Quest&gt; pay?", "id=\"t0-0-", "<td>Quest</td>", "kvscope study run",
         "kvscope figure budget sweep.csv --metric mass --panels model,text",
         "Zero is quest, of the same budget.", "on the same tokens", "max-tokens = 48"})
-    CHECK_THAT(html, ContainsSubstring(words));
-  CHECK_THAT(read_file(out + "/report.tex"), ContainsSubstring("sweep-mass/budget.pdf") &&
-                                                 ContainsSubstring("sweep-mass_mean.tex"));
+    CHECK_HAS(html, words);
+  CHECK_HAS(read_file(out + "/report.tex"), "sweep-mass/budget.pdf", "sweep-mass_mean.tex");
   refused({"study", "report", bench.study, "--out", out}, 3, {"report.html", "--overwrite"});
 
   // A panel for each model, and what one method loses to another is the mean over heads.
@@ -232,7 +230,7 @@ TEST_CASE("a study's figures, tables and page come from its store, and say how t
                                  "recent", "--format", "svg", "--out", bench.file("f")});
   CHECK(std::ranges::count(figures.out, '\n') == 6);
   const std::string svg = read_file(bench.file("f/sweep-mass/budget.svg"));
-  CHECK_THAT(svg, ContainsSubstring("verifier, book") && ContainsSubstring("draft, book"));
+  CHECK_HAS(svg, "verifier, book", "draft, book");
   const auto rows = kvscope_run({"study", "table", bench.study, "--format", "json"}).json();
   const auto mass_of = [&](const std::string& method) {
     const auto found = std::ranges::find_if(rows, [&](const auto& row) {
@@ -289,8 +287,7 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
     INFO(run.err);
     CHECK(run.code == wrong.code);
     CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring("small.toml"));
-    CHECK_THAT(run.err, ContainsSubstring(wrong.says));
+    CHECK_HAS(run.err, "small.toml", wrong.says);
     CHECK_FALSE(fs::exists(bench.store));
   }
   const Bench bench;

@@ -46,17 +46,17 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
   // Of 96 tokens the first chunk is whole: what comes on top of the budget is more than the budget.
   const Words short_text = {"sweep", recording(96), "--phase", "prefill", "--budget", "64"};
   const auto above = ran(with(short_text, {"--selector", "oracle-topk,quest,streamingllm"}));
-  check_has(above.out, {"quest keeps more of the attention than oracle-topk", "--match keys=N"});
+  CHECK_HAS(above.out, "quest keeps more of the attention than oracle-topk", "--match keys=N");
   const auto below = kvscope_run(with(short_text, {"--selector", "oracle-topk,streamingllm"}));
-  CHECK_THAT(below.out, !ContainsSubstring("more of the attention than"));
-  CHECK_THAT(below.out, !ContainsSubstring("nothing to measure"));
+  CHECK_THAT(below.out, !has("more of the attention than"));
+  CHECK_THAT(below.out, !has("nothing to measure"));
 
   // Who missed the cost is not compared.
   const auto missed = kvscope_run({"sweep", recording(200, 4), "--phase", "decode", "--match",
                                    "density=0.05", "--selector", "oracle-topk,vattention"});
   INFO(missed.err);
-  CHECK_THAT(missed.out, ContainsSubstring("* vattention"));
-  CHECK_THAT(missed.out, !ContainsSubstring("more of the attention than"));
+  CHECK_HAS(missed.out, "* vattention");
+  CHECK_THAT(missed.out, !has("more of the attention than"));
 
   const TempDir dir;
   const std::string trace = dir.file("windows.h5");
@@ -67,7 +67,7 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
   const auto windows = kvscope_run({"sweep", trace, "--selector", "recent", "--budget", "4"});
   INFO(windows.out << windows.err);
   CHECK(windows.code == 0);
-  CHECK_THAT(windows.out, ContainsSubstring("there is nothing to measure"));
+  CHECK_HAS(windows.out, "there is nothing to measure");
 }
 
 TEST_CASE("decode and verification sweeps run on real traces") {
@@ -167,10 +167,10 @@ TEST_CASE("selectors lists every method with its options") {
     at = found;
   }
   CHECK(text.find("eviction for good") == text.rfind("eviction for good"));
-  CHECK_THAT(kvscope_run({"selectors", "quoka"}).out, ContainsSubstring("n-queries"));
+  CHECK_HAS(kvscope_run({"selectors", "quoka"}).out, "n-queries");
   // every word that a sweep takes: presets and wrappers too
   const auto moba = ran({"selectors", "moba"});
-  CHECK_THAT(moba.out, ContainsSubstring("moba: a preset of blockmean with"));
+  CHECK_HAS(moba.out, "moba: a preset of blockmean with");
   CHECK(kvscope_run({"selectors", "moba", "--json"}).json().at("preset_of") == "blockmean");
   for (const auto& method : all) {
     for (const auto& [preset, sets] : method.at("presets").items()) {
@@ -179,8 +179,8 @@ TEST_CASE("selectors lists every method with its options") {
     }
   }
   CHECK(kvscope_run({"selectors", "coarsen", "--json"}).json().at("is_wrapper") == true);
-  CHECK_THAT(kvscope_run({"selectors", "coarsen"}).out, ContainsSubstring("a wrapper"));
-  CHECK_THAT(kvscope_run({"selectors", "qoka"}).err, ContainsSubstring("did you mean quoka"));
+  CHECK_HAS(kvscope_run({"selectors", "coarsen"}).out, "a wrapper");
+  CHECK_HAS(kvscope_run({"selectors", "qoka"}).err, "did you mean quoka");
   CHECK(kvscope_run({"selectors", "qoka"}).code == 2);
 }
 

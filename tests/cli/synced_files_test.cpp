@@ -35,7 +35,7 @@ std::ptrdiff_t first_after(const Words& calls, std::ptrdiff_t begin, const std::
 std::string written_before(const Words& calls, std::ptrdiff_t named) {
   constexpr std::string_view kWrite = "write ";
   for (std::ptrdiff_t i = named; i-- > 0;) {
-    const std::string& call = calls[static_cast<std::size_t>(i)];
+    const std::string& call = calls[i];
     if (call.starts_with(kWrite)) return call.substr(kWrite.size());
   }
   return {};

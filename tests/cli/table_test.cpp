@@ -9,18 +9,17 @@ const std::string kPasskey = (testing::source_dir() / "tests/golden/results/pass
 TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
   const TempDir dir;
   const auto markdown = ran({"table", "quest-passkey", kPasskey, "--where", "length=512"});
-  CHECK_THAT(markdown.out, ContainsSubstring("| Method / Budget |         64 |        128 |"));
-  CHECK_THAT(markdown.out, ContainsSubstring("| Full attention  |       100% |       100% |"));
-  CHECK_THAT(markdown.out, ContainsSubstring("| Quest           |   **100%** |   **100%** |"));
+  CHECK_HAS(markdown.out, "| Method / Budget |         64 |        128 |",
+            "| Full attention  |       100% |       100% |",
+            "| Quest           |   **100%** |   **100%** |");
   const std::string tex = dir.file("t.tex");
   REQUIRE(
       kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex, "--label", "tab:x"}).code ==
       0);
-  check_has(read_file(tex),
-            {"\\label{tab:x}", "Length & \\multicolumn{2}{c}{512} & \\multicolumn{2}{c}{1024}"});
+  CHECK_HAS(read_file(tex), "\\label{tab:x}",
+            "Length & \\multicolumn{2}{c}{512} & \\multicolumn{2}{c}{1024}");
   const auto csv = kvscope_run({"table", "quest-passkey", kPasskey, "--format", "csv"});
-  CHECK_THAT(csv.out,
-             ContainsSubstring("Method / Budget,512 / 64,512 / 128,1024 / 64,1024 / 128\n"));
+  CHECK_HAS(csv.out, "Method / Budget,512 / 64,512 / 128,1024 / 64,1024 / 128\n");
   const auto exists = kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex});
   CHECK(exists.code == 3);
   ran({"table", "quest-passkey", kPasskey, "--out", tex, "--overwrite"});
@@ -42,12 +41,11 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
     if (first.empty()) first = table.out;
     CHECK(table.out == first);
   }
-  check_has(first, {"Oracle top-k", "Each cell is the mean of 8 rows"});
+  CHECK_HAS(first, "Oracle top-k", "Each cell is the mean of 8 rows");
   const std::string quest = file("quest.h5");
   ran({"analyze", "quest", trace, "--out", quest});
   const auto layers = ran({"table", "--rows", "layer", "--value", "eval_mass,kernel_mass", quest});
-  CHECK_THAT(layers.out,
-             ContainsSubstring("| Layer | Attention kept | Attention kept by the kernel's rule |"));
+  CHECK_HAS(layers.out, "| Layer | Attention kept | Attention kept by the kernel's rule |");
   refused({"table", "--rows", "layer", "--value", "mass", trace}, 3,
           {"expected a result, found a recording (a trace)"});
   refused({"analyze", "quest", quest}, 3, {"expected a recording (a trace), found a result"});

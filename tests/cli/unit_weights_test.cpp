@@ -31,7 +31,7 @@ void check_refused(const RunResult& run, const std::string& units) {
   INFO(run.err);
   CHECK(run.code == 2);
   CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring("other weights than those that " + units));
+  CHECK_HAS(run.err, "other weights than those that " + units);
 }
 
 TEST_CASE("units are continued with the weights that they were begun with, and no others") {

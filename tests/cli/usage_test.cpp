@@ -61,8 +61,7 @@ TEST_CASE("every command has a help with usage and options, by --help, -h and he
     by_option.push_back("--help");
     const auto run = ran(by_option);
     CHECK(run.err.empty());
-    CHECK_THAT(run.out, ContainsSubstring("usage: kvscope " + joined(command)));
-    CHECK_THAT(run.out, ContainsSubstring("options:"));
+    CHECK_HAS(run.out, "usage: kvscope " + joined(command), "options:");
     by_option.back() = "-h";
     CHECK(kvscope_run(by_option).out == run.out);
     auto by_word = command;
@@ -94,7 +93,7 @@ TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
       "<tr><td>Quest</td><td><u>0.609</u></td></tr>\n</table></div>\n<p>Of a text.</p>\n");
   const std::string demo = read_file(testing::source_dir() / "demo.sh");
   for (const char* part : {"name=\"viewport\"", "prefers-color-scheme:dark", "<figcaption>"})
-    CHECK_THAT(demo, ContainsSubstring(part));
+    CHECK_HAS(demo, part);
 }
 
 TEST_CASE("the manual in the tree is what the program says") {
@@ -163,16 +162,14 @@ TEST_CASE("version --json says what the program was made of") {
   CHECK(json.at("hdf5_version").get<std::string>().starts_with("1."));
   CHECK(json.at("hdf5_filters").dump().find("gzip") != std::string::npos);
   CHECK(json.at("vector_targets").size() >= 1);
-  CHECK_THAT(kvscope_run({"--version"}).out, ContainsSubstring("kvscope 0.1.0"));
+  CHECK_HAS(kvscope_run({"--version"}).out, "kvscope 0.1.0");
 }
 
 TEST_CASE("a closed standard output is an error, a broken pipe is not, and neither harms a file") {
-  RunSetup closed;
-  closed.close_stdout = true;
+  RunSetup closed{.close_stdout = true};
   refused({"--help"}, 3, {"standard output"}, closed);
 
-  RunSetup broken;
-  broken.break_stdout = true;
+  RunSetup broken{.break_stdout = true};
   const auto quiet = ran({"--help"}, broken);
   CHECK(quiet.err.empty());
 
@@ -225,7 +222,7 @@ TEST_CASE("completions are valid scripts that know every command and option") {
 TEST_CASE("the manual page is there and names the environment") {
   const auto run = ran({"help", "--man"});
   CHECK(run.out.starts_with(".TH KVSCOPE 1"));
-  CHECK_THAT(run.out, ContainsSubstring("KVSCOPE_DATA"));
+  CHECK_HAS(run.out, "KVSCOPE_DATA");
 }
 
 TEST_CASE("help --json tells every command's arguments and options, for programs") {
@@ -248,8 +245,7 @@ TEST_CASE("help --json tells every command's arguments and options, for programs
 }
 
 TEST_CASE("missing embedded models are explained") {
-  RunSetup setup;
-  setup.environment = {"KVSCOPE_DATA=/no/such/place"};
+  RunSetup setup{.environment = {"KVSCOPE_DATA=/no/such/place"}};
   refused({"record", "x.h5"}, 3, {"/no/such/place"}, setup);
 }
 

@@ -11,8 +11,6 @@
 
 namespace kvscope::test::dense_attention_test {
 
-namespace {
-
 void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
   std::normal_distribution<float> normal(0.0f, scale);
   for (float& x : tensor.flat()) x = normal(rng);
@@ -33,14 +31,13 @@ void check_attention(const Problem& p, float scale_of_q) {
   fill(k, rng);
   fill(v, rng);
   Tensor<float> out({p.n_q, p.n_tok, p.d}), lse({p.n_q, p.n_tok});
-  AttentionQuestion call;
-  call.pos_begin = p.pos_begin;
-  call.n_tok = p.n_tok;
-  call.score_scale = 1.0f / std::sqrt(static_cast<float>(p.d));
-  call.score_cap = p.score_cap;
-  call.q = q.view();
-  call.k = k.view();
-  call.v = v.view();
+  AttentionQuestion call{.pos_begin = p.pos_begin,
+                         .n_tok = p.n_tok,
+                         .score_scale = 1.0f / std::sqrt(static_cast<float>(p.d)),
+                         .score_cap = p.score_cap,
+                         .q = q.view(),
+                         .k = k.view(),
+                         .v = v.view()};
   Tensor<float> sink_logits({p.n_q});
   fill(sink_logits, rng, 3.0f);
   if (p.has_sink_logits) call.sink_logits = sink_logits.flat();
@@ -82,8 +79,6 @@ void check_attention(const Problem& p, float scale_of_q) {
   CHECK(worst_out < 2e-5);
   CHECK(worst_lse < 2e-6);
 }
-
-}  // namespace
 
 TEST_CASE("dense attention equals three loops in double") {
   for (const std::int64_t target : test::testable_targets()) {

@@ -21,7 +21,7 @@ TEST_CASE("every index runs exactly once, for any thread count") {
       std::vector<std::atomic<int>> count(static_cast<std::size_t>(n));
       pool.parallel_for(n, [&](std::int64_t i, int worker) {
         if (worker < 0 || worker >= n_threads) throw std::logic_error("worker out of range");
-        ++count[static_cast<std::size_t>(i)];
+        ++count[i];
       });
       for (const auto& c : count) REQUIRE(c == 1);
     }
@@ -95,10 +95,8 @@ TEST_CASE("loops that end while others still wake up run each index once") {
     std::this_thread::sleep_for(std::chrono::microseconds(round % 8 * 100));
     for (const int n : {2, 3, 40}) {
       std::vector<int> values(static_cast<std::size_t>(n), -1);
-      pool.parallel_for(n, [&](std::int64_t i, int) {
-        values[static_cast<std::size_t>(i)] += static_cast<int>(i) + 1;
-      });
-      for (int i = 0; i < n; ++i) REQUIRE(values[static_cast<std::size_t>(i)] == i);
+      pool.parallel_for(n, [&](std::int64_t i, int) { values[i] += static_cast<int>(i) + 1; });
+      for (int i = 0; i < n; ++i) REQUIRE(values[i] == i);
     }
   }
 }

@@ -10,7 +10,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::attend_test {
-namespace {
 
 using gpu::AttendBy;
 using gpu::Dtype;
@@ -70,9 +69,7 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
   const int n_owners = c.per_q_head ? c.batch.n_q : c.batch.n_kv;
   const RandomLists lists(batch, n_owners, c.share, 7);
   const bool is_dense = c.share > 1.0;
-  gpu::AttendOptions options;
-  options.by = by;
-  options.n_splits = n_splits;
+  gpu::AttendOptions options{.by = by, .n_splits = n_splits};
   gpu::attend(batch.shape, batch.rows(), is_dense ? gpu::DeviceLists{} : lists.lists,
               batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()), options,
               batch.stream);
@@ -80,12 +77,11 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
   const AnswerDifference answer = compare_answers(
       batch,
       [&](int b, int head, int row) {
-        const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+        const Sequence1& s = batch.sequences[b];
         std::vector<int> keys(static_cast<std::size_t>(s.n_past));
         std::iota(keys.begin(), keys.end(), 0);
         if (!is_dense)
-          keys = lists.of_owner[static_cast<std::size_t>(b * n_owners +
-                                                         (c.per_q_head ? head : head / s.group()))];
+          keys = lists.of_owner[b * n_owners + (c.per_q_head ? head : head / s.group())];
         for (int pos = s.n_past; pos <= s.n_past + row; ++pos) keys.push_back(pos);
         return keys;
       },
@@ -218,7 +214,7 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
       const AnswerDifference answer = compare_answers(
           batch,
           [&](int b, int, int row) {
-            const int pos = batch.sequences[static_cast<std::size_t>(b)].n_past + row;
+            const int pos = batch.sequences[b].n_past + row;
             std::vector<int> keys;
             for (int key = 0; key <= pos; ++key) {
               if (c.rule.window == 0 || key > pos - c.rule.window || key < c.rule.n_first)
@@ -276,5 +272,4 @@ TEST_CASE("gpu: the device says what it is", "[gpu]") {
   CHECK(info.n_multiprocessors > 0);
 }
 
-}  // namespace
 }  // namespace kvscope::test::attend_test

@@ -16,7 +16,6 @@
 #include "tests/support/model_capture.hpp"
 
 namespace kvscope::test::backend_test {
-namespace {
 
 constexpr const char* kFamilies[] = {"llama2_mha",     "llama3_gqa", "llama3_bf16_sharded",
                                      "mistral_window", "qwen2",      "qwen3",
@@ -260,9 +259,7 @@ class RandomPolicy final : public AttentionPolicy {
  public:
   RandomPolicy(const ModelConfig& config, ListOwner owner, int form)
       : config_(config), owner_(owner), form_(form) {}
-  bool takes(Index layer) const override {
-    return !config_.window[static_cast<std::size_t>(layer)];
-  }
+  bool takes(Index layer) const override { return !config_.window[layer]; }
   const Selection& choose(const AttentionQuestion& question) override {
     std::mt19937 rng(static_cast<unsigned>(question.layer * 1000 + question.pos_begin));
     std::uniform_real_distribution<float> uniform;
@@ -388,5 +385,4 @@ TEST_CASE("gpu: what does not do is said in one sentence", "[gpu][backend]") {
   CHECK(full.find("not enough memory for the keys and values of") != std::string::npos);
 }
 
-}  // namespace
 }  // namespace kvscope::test::backend_test

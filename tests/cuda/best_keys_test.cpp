@@ -4,7 +4,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::best_keys_test {
-namespace {
 
 using Owner = ListPlan::Owner;
 
@@ -137,5 +136,4 @@ TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu
   CHECK(sentence({}, 31).find("within the capacity, found 33") != std::string::npos);
 }
 
-}  // namespace
 }  // namespace kvscope::test::best_keys_test

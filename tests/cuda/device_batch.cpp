@@ -106,23 +106,20 @@ std::vector<int> list_of(const gpu::DeviceLists& lists, int batch, int owner) {
 ListDifference compare_list(const std::vector<int>& found, const std::vector<double>& scores,
                             int n_kept, double rounding) {
   const std::vector<int> expected = best_of(scores, n_kept);
-  ListDifference difference;
-  difference.is_right = found.size() == expected.size();
+  ListDifference difference{.is_right = found.size() == expected.size()};
   for (std::size_t i = 1; i < found.size(); ++i)
     difference.is_right = difference.is_right && found[i] > found[i - 1];
   for (const int key : found)
     difference.is_right = difference.is_right && key >= 0 && key < static_cast<int>(scores.size());
   if (!difference.is_right || expected.empty()) return difference;
   double cut = std::numeric_limits<double>::infinity();
-  for (const int key : expected) cut = std::min(cut, scores[static_cast<std::size_t>(key)]);
+  for (const int key : expected) cut = std::min(cut, scores[key]);
   std::vector<int> swapped;
   std::set_symmetric_difference(found.begin(), found.end(), expected.begin(), expected.end(),
                                 std::back_inserter(swapped));
   difference.n_swapped = static_cast<int>(swapped.size());
-  for (const int key : swapped) {
-    difference.farthest =
-        std::max(difference.farthest, std::abs(scores[static_cast<std::size_t>(key)] - cut));
-  }
+  for (const int key : swapped)
+    difference.farthest = std::max(difference.farthest, std::abs(scores[key] - cut));
   difference.is_right = difference.farthest <= rounding;
   return difference;
 }

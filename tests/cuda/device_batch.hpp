@@ -86,14 +86,14 @@ AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int
   AnswerDifference difference;
   double largest = 0.0;
   for (int b = 0; b < batch.n_batch(); ++b) {
-    const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+    const Sequence1& s = batch.sequences[b];
     for (int head = 0; head < s.n_q; ++head) {
       for (int row = 0; row < s.n_tok; row = row_after(row, row_step, s.n_tok)) {
         const RowAnswer expected = attend_row(s, head, row, keys(b, head, row), rule);
         const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * s.n_tok + row;
         for (int c = 0; c < s.d; ++c) {
           const double found = static_cast<double>(out[at * s.d + c]);
-          const double x = expected.out[static_cast<std::size_t>(c)];
+          const double x = expected.out[c];
           largest = std::max(largest, std::abs(x));
           difference.out = larger_gap(difference.out, std::abs(found - x));
         }

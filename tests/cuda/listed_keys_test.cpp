@@ -5,7 +5,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::listed_keys_test {
-namespace {
 
 constexpr double kRounding = 1e-5;  // of a sum of weights
 
@@ -76,10 +75,10 @@ TEST_CASE("gpu: votes for listed keys are the reference's", "[gpu][picks]") {
     const auto values = gpu::read_device(found, stride * static_cast<std::size_t>(s.n_kv));
     double worst = 0.0;
     for (int head = 0; head < s.n_kv; ++head) {
-      const auto& list = lists.all[static_cast<std::size_t>(head)];
+      const auto& list = lists.all[head];
       const auto expected = joined_weights(s, head, c.first_row, c.end_row, false, list);
       for (std::size_t i = 0; i < list.size(); ++i) {
-        const double x = expected[static_cast<std::size_t>(list[i])];
+        const double x = expected[list[i]];
         const double y = static_cast<double>(values[static_cast<std::size_t>(head) * stride + i]);
         worst = larger_gap(worst, std::abs(x - y) / std::max(x, 1e-12));
       }
@@ -118,7 +117,7 @@ TEST_CASE("gpu: cosines of listed keys with their mean are the reference's", "[g
     const auto values = gpu::read_device(found, stride * static_cast<std::size_t>(s.n_kv));
     double worst = 0.0;
     for (int head = 0; head < s.n_kv; ++head) {
-      const auto& list = lists.all[static_cast<std::size_t>(head)];
+      const auto& list = lists.all[head];
       const auto expected = mean_cosines(s, head, list, c.takes_unit, 1e-12);
       const double* const row = values.data() + static_cast<std::size_t>(head) * stride;
       for (std::size_t i = 0; i < list.size(); ++i) {
@@ -133,5 +132,4 @@ TEST_CASE("gpu: cosines of listed keys with their mean are the reference's", "[g
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::listed_keys_test

@@ -18,17 +18,15 @@
 #include "tests/support/model_capture.hpp"
 
 namespace kvscope::test::live_test {
-namespace {
 
 /// One layer's call as the reference takes it.
 Sequence1 sequence_of(const AttentionEvent& event) {
-  Sequence1 s;
-  s.n_q = static_cast<int>(event.q.dim(0));
-  s.n_kv = static_cast<int>(event.k_cache.dim(0));
-  s.d = static_cast<int>(event.q.dim(2));
-  s.n_past = static_cast<int>(event.pos_begin);
-  s.n_tok = static_cast<int>(event.n_tok);
-  s.scale = static_cast<double>(event.score_scale);
+  Sequence1 s{.n_q = static_cast<int>(event.q.dim(0)),
+              .n_kv = static_cast<int>(event.k_cache.dim(0)),
+              .d = static_cast<int>(event.q.dim(2)),
+              .n_past = static_cast<int>(event.pos_begin),
+              .n_tok = static_cast<int>(event.n_tok),
+              .scale = static_cast<double>(event.score_scale)};
   const auto add = [](std::vector<float>& to, TensorView<const float> rows) {
     for (Index head = 0; head < rows.dim(0); ++head) {
       for (Index t = 0; t < rows.dim(1); ++t) {
@@ -59,7 +57,7 @@ double distance_of(const ListPlan& plan, const Sequence1& s, Index list,
   if (plan.owner != ListPlan::Owner::q_head) {
     for (double& x : scores) x = std::log(x);
   }
-  const auto score = [&](KeyPos pos) { return scores[static_cast<std::size_t>(pos)]; };
+  const auto score = [&](KeyPos pos) { return scores[pos]; };
   double cut = std::numeric_limits<double>::infinity();
   for (const KeyPos pos : expected) {
     if (!plan.forces_own || pos < s.n_past) cut = std::min(cut, score(pos));
@@ -282,5 +280,4 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::live_test

@@ -17,7 +17,6 @@
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::not_finite_test {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -88,5 +87,4 @@ TEST_CASE("gpu: weights that overflow are reported as on the CPU", "[gpu][backen
   check_overflows(gpu::cuda_backend({0, false, dtype}), std::array{"full", "quoka", "snapkv"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::not_finite_test

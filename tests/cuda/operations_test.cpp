@@ -9,7 +9,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::operations_test {
-namespace {
 
 using gpu::Dtype;
 
@@ -44,7 +43,7 @@ TEST_CASE("gpu: sums of values are the loops'", "[gpu][picks]") {
           double expected = 0.0;
           for (int pos = begin; pos < end; ++pos)
             expected += static_cast<double>(s.v_row(head, pos)[c]);
-          REQUIRE(values[static_cast<std::size_t>(head * s.d + c)] == expected);
+          REQUIRE(values[head * s.d + c] == expected);
         }
       }
     }
@@ -120,10 +119,8 @@ TEST_CASE("gpu: counts of lists are those of sets of keys", "[gpu][picks]") {
         }
         for (int pos = kPast; c.adds_own && pos <= kPast + row; ++pos) keys.insert(pos);
         const int heads = kQ / c.n_owners;
-        for (int q = owner * heads; q < (owner + 1) * heads; ++q)
-          attended[static_cast<std::size_t>(q)] += keys.size();
-        of_group[static_cast<std::size_t>(owner * heads / (kQ / kKv))].insert(keys.begin(),
-                                                                              keys.end());
+        for (int q = owner * heads; q < (owner + 1) * heads; ++q) attended[q] += keys.size();
+        of_group[owner * heads / (kQ / kKv)].insert(keys.begin(), keys.end());
         list.resize(static_cast<std::size_t>(n_places), -1);
         items.insert(items.end(), list.begin(), list.end());
       }
@@ -177,9 +174,8 @@ TEST_CASE("gpu: norms of rows of any width are the loops'", "[gpu][picks]") {
           squares += std::pow(static_cast<double>(of_row[i]) - mean, 2) / n;
         for (int i = 0; i < n; ++i) {
           const double expected = (static_cast<double>(of_row[i]) - mean) /
-                                      std::sqrt(squares + 1e-5) *
-                                      static_cast<double>(weight[static_cast<std::size_t>(i)]) +
-                                  static_cast<double>(bias[static_cast<std::size_t>(i)]);
+                                      std::sqrt(squares + 1e-5) * static_cast<double>(weight[i]) +
+                                  static_cast<double>(bias[i]);
           const double found = static_cast<double>(
               y[row * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
           worst = larger_gap(worst, std::abs(found - expected));
@@ -190,5 +186,4 @@ TEST_CASE("gpu: norms of rows of any width are the loops'", "[gpu][picks]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::operations_test

@@ -11,7 +11,6 @@
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::program_test {
-namespace {
 
 using testing::TempDir;
 
@@ -147,5 +146,4 @@ TEST_CASE("gpu: recordings, the benchmark of live methods and the papers", "[gpu
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::program_test

@@ -4,7 +4,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::quest_test {
-namespace {
 
 struct Case {
   const char* name;
@@ -51,7 +50,7 @@ Left left_by(const gpu::Quest& quest, const DeviceBatch& batch, int page_size) {
   Left left;
   const auto stride = static_cast<std::size_t>((quest.max_pages() + 3) / 4 * 4);
   for (int b = 0; b < batch.n_batch(); ++b) {
-    const int n_keys = batch.sequences[static_cast<std::size_t>(b)].n_ctx();
+    const int n_keys = batch.sequences[b].n_ctx();
     const auto n_pages = static_cast<std::size_t>((n_keys + page_size - 1) / page_size);
     for (int owner = 0; owner < quest.n_owners(); ++owner) {
       left.lists.push_back(list_of(quest.lists(), b, owner));
@@ -102,8 +101,7 @@ void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
     // a wrong box of the newest page, which the step makes anew; not the first time: then the
     // kernel ahead makes many boxes
     if (n_blocks > 0) quest.append(batch.v.data(), batch.rows().n_past, 1, batch.stream);
-    gpu::StepOptions options;
-    options.n_blocks = n_blocks;
+    gpu::StepOptions options{.n_blocks = n_blocks};
     if (n_blocks == 4) options.n_stages = 4;  // rings that come round often, in the first phase too
     if (n_blocks == 2) options.n_stages = 5;
     quest.step(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
@@ -117,10 +115,10 @@ void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
       apart = larger_gap(apart, std::abs(double{found.out[i]} - double{expected.out[i]}));
     const int per_kv = quest.n_owners() / c.batch.n_kv;
     const AnswerDifference answer = compare_answers(batch, [&](int b, int head, int) {
-      const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+      const Sequence1& s = batch.sequences[b];
       const int owner = per_kv == 1 ? head / s.group() : head;
-      return keys_of_pages(expected.lists[static_cast<std::size_t>(b * quest.n_owners() + owner)],
-                           c.options.page_size, s.n_ctx());
+      return keys_of_pages(expected.lists[b * quest.n_owners() + owner], c.options.page_size,
+                           s.n_ctx());
     });
     worst.out = larger_gap(worst.out, answer.out);
     worst.lse = larger_gap(worst.lse, answer.lse);
@@ -148,7 +146,7 @@ void check_case(const Case& c) {
   std::vector<std::vector<int>> lists;
   const auto rule = static_cast<Rule>(c.options.pages);
   for (int b = 0; b < batch.n_batch(); ++b) {
-    const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+    const Sequence1& s = batch.sequences[b];
     for (int owner = 0; owner < quest.n_owners(); ++owner) {
       const std::vector<int> found = list_of(quest.lists(), b, owner);
       lists.push_back(found);
@@ -172,10 +170,9 @@ void check_case(const Case& c) {
   }
   const int per_kv = quest.n_owners() / c.batch.n_kv;
   const AnswerDifference answer = compare_answers(batch, [&](int b, int head, int) {
-    const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+    const Sequence1& s = batch.sequences[b];
     const int owner = per_kv == 1 ? head / s.group() : head;
-    return keys_of_pages(lists[static_cast<std::size_t>(b * quest.n_owners() + owner)],
-                         c.options.page_size, s.n_ctx());
+    return keys_of_pages(lists[b * quest.n_owners() + owner], c.options.page_size, s.n_ctx());
   });
   std::printf("  quest %-34s lists %d, unequal %d, farthest %.1e; out %.1e lse %.1e\n", c.name,
               n_lists, n_unequal, farthest, answer.out, answer.lse);
@@ -369,5 +366,4 @@ TEST_CASE("gpu: Quest's steps after each other are those of separate calls", "[g
   check_steps_in_a_row(some, {16, 128, QuestPages::frontier, QuestOwner::q_head});
 }
 
-}  // namespace
 }  // namespace kvscope::test::quest_test

@@ -4,7 +4,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::quoka_test {
-namespace {
 
 constexpr double kEps = 1e-12;
 constexpr double kRounding = 2e-6;  // of a cosine made of f32 products and norms
@@ -32,12 +31,12 @@ Findings compare(const Case& c, DeviceBatch& batch, const gpu::Quoka& quoka) {
   const auto picks = gpu::read_device<std::int32_t>(
       quoka.picks(), static_cast<std::size_t>(batch.n_batch()) * c.batch.n_q * 16);
   for (int b = 0; b < batch.n_batch(); ++b) {
-    const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+    const Sequence1& s = batch.sequences[b];
     const auto expected = quoka_picks(s, c.n_queries, kEps);
     for (int head = 0; head < s.n_q; ++head) {
       for (std::size_t slot = 0; slot < expected[0].size(); ++slot) {
         const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * 16 + slot;
-        if (picks[at] != expected[static_cast<std::size_t>(head)][slot]) ++findings.n_wrong_picks;
+        if (picks[at] != expected[head][slot]) ++findings.n_wrong_picks;
       }
     }
     for (int kv_head = 0; kv_head < s.n_kv; ++kv_head) {
@@ -57,10 +56,8 @@ Findings compare(const Case& c, DeviceBatch& batch, const gpu::Quoka& quoka) {
 void check_case(const Case& c) {
   INFO(c.name);
   DeviceBatch batch(c.batch);
-  gpu::QuokaOptions options;
-  options.n_queries = c.n_queries;
-  options.budget = c.budget;
-  options.most_tok = std::max(128, c.batch.n_tok);
+  gpu::QuokaOptions options{
+      .n_queries = c.n_queries, .budget = c.budget, .most_tok = std::max(128, c.batch.n_tok)};
   gpu::Quoka quoka(batch.shape, options);
   // norms of all keys, the past as one long chunk
   const std::vector<std::int32_t> zeros(c.batch.n_past.size(), 0);
@@ -80,8 +77,8 @@ void check_case(const Case& c) {
   const AnswerDifference answer = compare_answers(
       batch,
       [&](int b, int head, int row) {
-        const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
-        return keys_of_row(s, lists[static_cast<std::size_t>(b * s.n_kv + head / s.group())], row);
+        const Sequence1& s = batch.sequences[b];
+        return keys_of_row(s, lists[b * s.n_kv + head / s.group()], row);
       },
       row_step);
   std::printf(
@@ -167,8 +164,7 @@ TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory
   // the same memory at two lengths: one graph, started at each
   Case c{"graph", {.n_q = 6, .n_kv = 2, .n_past = {3000}, .n_tok = 40}, 16, 128};
   DeviceBatch batch(c.batch);
-  gpu::QuokaOptions options;
-  options.budget = c.budget;
+  gpu::QuokaOptions options{.budget = c.budget};
   gpu::Quoka quoka(batch.shape, options);
   gpu::DeviceBuffer from_zero(4, "positions");
   quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 3040,
@@ -240,5 +236,4 @@ TEST_CASE("gpu: QuoKA refuses shapes in sentences, and says when memory does not
         std::string::npos);
 }
 
-}  // namespace
 }  // namespace kvscope::test::quoka_test

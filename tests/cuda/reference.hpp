@@ -89,9 +89,7 @@ inline double dot(const float* a, const float* b, int d) {
 inline std::vector<int> best_of(const std::vector<double>& scores, int k) {
   std::vector<int> order(scores.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
   order.resize(static_cast<std::size_t>(std::clamp(k, 0, static_cast<int>(order.size()))));
   std::sort(order.begin(), order.end());
   return order;
@@ -102,12 +100,11 @@ inline std::vector<std::vector<int>> quoka_picks(const Sequence1& s, int n_queri
   std::vector<std::vector<int>> picks;
   for (int head = 0; head < s.n_q; ++head) {
     std::vector<int> order(static_cast<std::size_t>(s.n_tok));
-    for (int i = 0; i < s.n_tok; ++i) order[static_cast<std::size_t>(i)] = i;
+    for (int i = 0; i < s.n_tok; ++i) order[i] = i;
     if (s.n_tok > n_queries) {
       std::vector<double> mean(static_cast<std::size_t>(s.d), 0.0);
       for (int i = 0; i < s.n_tok; ++i) {
-        for (int c = 0; c < s.d; ++c)
-          mean[static_cast<std::size_t>(c)] += static_cast<double>(s.q_row(head, i)[c]);
+        for (int c = 0; c < s.d; ++c) mean[c] += static_cast<double>(s.q_row(head, i)[c]);
       }
       double square = 0.0;
       for (double& m : mean) m /= s.n_tok, square += m * m;
@@ -115,14 +112,12 @@ inline std::vector<std::vector<int>> quoka_picks(const Sequence1& s, int n_queri
       for (int i = 0; i < s.n_tok; ++i) {
         const float* row = s.q_row(head, i);
         double product = 0.0;
-        for (int c = 0; c < s.d; ++c)
-          product += static_cast<double>(row[c]) * mean[static_cast<std::size_t>(c)];
+        for (int c = 0; c < s.d; ++c) product += static_cast<double>(row[c]) * mean[c];
         cosine.push_back(product * (1.0 / std::max(std::sqrt(square), eps)) *
                          (1.0 / std::max(std::sqrt(dot(row, row, s.d)), eps)));
       }
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return cosine[static_cast<std::size_t>(a)] < cosine[static_cast<std::size_t>(b)];
-      });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int a, int b) { return cosine[a] < cosine[b]; });
       order.resize(static_cast<std::size_t>(n_queries));
     }
     picks.push_back(order);
@@ -139,7 +134,7 @@ inline std::vector<double> quoka_scores(const Sequence1& s,
   for (int h = 0; h < s.group(); ++h) {
     const int head = kv_head * s.group() + h;
     for (std::size_t j = 0; j < n_slots; ++j) {
-      const float* row = s.q_row(head, picks[static_cast<std::size_t>(head)][j]);
+      const float* row = s.q_row(head, picks[head][j]);
       const double factor = 1.0 / std::max(std::sqrt(dot(row, row, s.d)), eps) / s.group();
       for (int c = 0; c < s.d; ++c)
         slots[j * static_cast<std::size_t>(s.d) + static_cast<std::size_t>(c)] +=
@@ -205,13 +200,13 @@ inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int f
       for (const int pos : list) {
         if (pos > s.n_past + row) continue;
         seen.push_back(pos);
-        largest = std::max(largest, scores[static_cast<std::size_t>(pos)]);
+        largest = std::max(largest, scores[pos]);
       }
       double total = 0.0;
-      for (const int pos : seen) total += std::exp(scores[static_cast<std::size_t>(pos)] - largest);
+      for (const int pos : seen) total += std::exp(scores[pos] - largest);
       for (const int pos : seen) {
-        const double weight = std::exp(scores[static_cast<std::size_t>(pos)] - largest) / total;
-        double& to = joined[static_cast<std::size_t>(pos)];
+        const double weight = std::exp(scores[pos] - largest) / total;
+        double& to = joined[pos];
         to = takes_largest ? std::max(to, weight) : to + weight;
       }
     }
@@ -239,8 +234,7 @@ inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_c
     for (std::size_t c = 0; c < d; ++c) all += std::abs(static_cast<double>(row[c]));
     for (const int c : channels) kept += std::abs(static_cast<double>(row[c]));
     const double tau = std::sqrt(static_cast<double>(d) * (kept > 0.0 ? kept / all : 1.0));
-    for (const int c : channels)
-      query[static_cast<std::size_t>(c)] += static_cast<double>(row[c]) / tau;
+    for (const int c : channels) query[c] += static_cast<double>(row[c]) / tau;
   }
   std::vector<double> scores;
   for (int pos = 0; pos < (q_head < 0 ? s.n_past : s.n_ctx()); ++pos) {
@@ -262,8 +256,7 @@ inline std::vector<double> mean_cosines(const Sequence1& s, int kv_head,
   };
   for (const int pos : list) {
     const double weight = (takes_unit ? 1.0 / norm(pos) : 1.0) / static_cast<double>(list.size());
-    for (int c = 0; c < s.d; ++c)
-      mean[static_cast<std::size_t>(c)] += weight * static_cast<double>(s.k_row(kv_head, pos)[c]);
+    for (int c = 0; c < s.d; ++c) mean[c] += weight * static_cast<double>(s.k_row(kv_head, pos)[c]);
   }
   double square = 0.0;
   for (const double x : mean) square += x * x;
@@ -271,7 +264,7 @@ inline std::vector<double> mean_cosines(const Sequence1& s, int kv_head,
   for (const int pos : list) {
     double product = 0.0;
     for (int c = 0; c < s.d; ++c)
-      product += mean[static_cast<std::size_t>(c)] * static_cast<double>(s.k_row(kv_head, pos)[c]);
+      product += mean[c] * static_cast<double>(s.k_row(kv_head, pos)[c]);
     cosines.push_back(product / norm(pos) / std::max(std::sqrt(square), eps));
   }
   return cosines;
@@ -324,7 +317,7 @@ inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::
   if (keys.empty()) return answer;
   double total = 0.0;
   if (!rule.sinks.empty()) {
-    const auto sink = static_cast<double>(rule.sinks[static_cast<std::size_t>(q_head)]);
+    const auto sink = static_cast<double>(rule.sinks[q_head]);
     largest = std::max(largest, sink);
     total = std::exp(sink - largest);
   }
@@ -332,8 +325,7 @@ inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::
     const double weight = std::exp(score[i] - largest);
     total += weight;
     const float* value = s.v_row(kv_head, keys[i]);
-    for (int c = 0; c < s.d; ++c)
-      answer.out[static_cast<std::size_t>(c)] += weight * static_cast<double>(value[c]);
+    for (int c = 0; c < s.d; ++c) answer.out[c] += weight * static_cast<double>(value[c]);
   }
   for (double& x : answer.out) x /= total;
   answer.lse = largest + std::log(total);

@@ -15,7 +15,6 @@
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::side_by_side_test {
-namespace {
 
 /// Of all kinds: dense, choosing on the device, evicting by sums from there, choosing on the host.
 constexpr const char* kMethods[] = {
@@ -195,5 +194,4 @@ TEST_CASE("gpu: a model says what a sequence takes, about", "[gpu][backend][side
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::side_by_side_test

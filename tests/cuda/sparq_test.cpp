@@ -1,11 +1,10 @@
-// SparQ's choice for chunks on the GPU against the f64 reference.
+// SparQ's choice for chunks and steps on the GPU against the f64 reference.
 #include "core/cuda/sparq.hpp"
 
 #include "core/cuda/mean_values.hpp"
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::sparq_test {
-namespace {
 
 TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
@@ -134,5 +133,4 @@ TEST_CASE("gpu: SparQ's steps keep the latest keys, and mix in the mean value", 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::sparq_test

@@ -14,7 +14,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::figure_export_test {
-namespace {
 
 using testing::read_file;
 using testing::TempDir;
@@ -23,26 +22,22 @@ const std::vector<FigureFormat> kAll = {FigureFormat::svg, FigureFormat::pdf, Fi
                                         FigureFormat::tex};
 
 plot::Figure curve(std::string label = "quest") {
-  plot::Figure figure;
-  figure.name = "curve";
-  plot::Panel panel;
-  panel.x.label = "Budget, 50% & more";
-  panel.y.label = "Mass $S_q$";
-  panel.legend = plot::LegendPlace::above;
-  plot::Line line;
-  line.label = std::move(label);
-  line.x = {1, 2, 3};
-  line.y = {0.25, 0.5, 0.75};
-  line.low = {0.2, 0.4, 0.7};
-  line.high = {0.3, 0.6, 0.8};
+  plot::Figure figure{.name = "curve"};
+  plot::Panel panel{.x = {.label = "Budget, 50% & more"},
+                    .y = {.label = "Mass $S_q$"},
+                    .legend = plot::LegendPlace::above};
+  plot::Line line{.label = std::move(label),
+                  .x = {1, 2, 3},
+                  .y = {0.25, 0.5, 0.75},
+                  .low = {0.2, 0.4, 0.7},
+                  .high = {0.3, 0.6, 0.8}};
   panel.marks.emplace_back(line);
   figure.panels.push_back(panel);
   return figure;
 }
 
 plot::Figure large_map(Index side) {
-  plot::Figure figure;
-  figure.name = "map";
+  plot::Figure figure{.name = "map"};
   plot::Panel panel;
   plot::HeatMap map;
   map.n_rows = map.n_cols = side;
@@ -81,14 +76,14 @@ TEST_CASE("what no page or table program takes is said", "[figure]") {
   const plot::Figure map = large_map(600);
   for (const OutputFile& file : render_figure(map, {}, {FigureFormat::svg}, "m"))
     CHECK_FALSE(file.name.ends_with(".csv"));
-  CHECK_THAT(render_notes(map, {}).at(0), ContainsSubstring("360000 cells: no CSV"));
+  CHECK_HAS(render_notes(map, {}).at(0), "360000 cells: no CSV");
   plot::Figure tall = curve();
   tall.panels[0].aspect = 4.0;
-  CHECK_THAT(render_notes(tall, {}).at(0), ContainsSubstring("more than a page takes"));
+  CHECK_HAS(render_notes(tall, {}).at(0), "more than a page takes");
   RenderOptions slide;
   slide.venue = plot::Venue::slide;
   tall.panels[0].aspect = 0.7;
-  CHECK_THAT(render_notes(tall, slide).at(0), ContainsSubstring("more than a slide takes"));
+  CHECK_HAS(render_notes(tall, slide).at(0), "more than a slide takes");
   slide.height = 5.0;
   CHECK(render_notes(tall, slide).empty());
 }
@@ -107,14 +102,12 @@ TEST_CASE("a figure has the same bytes every time, in every format", "[figure]")
   CHECK(file_of(one, "c.svg").bytes.starts_with("<?xml"));
   CHECK(file_of(one, "c.pdf").bytes.starts_with("%PDF"));
   CHECK(file_of(one, "c.png").bytes.starts_with("\x89PNG"));
-  CHECK_THAT(file_of(one, "c.tex").bytes, ContainsSubstring("\\begin{tikzpicture}") &&
-                                              ContainsSubstring("50\\% \\& more") &&
-                                              ContainsSubstring("$S_q$"));
+  CHECK_HAS(file_of(one, "c.tex").bytes, "\\begin{tikzpicture}", "50\\% \\& more", "$S_q$");
 }
 
 TEST_CASE("text in SVG is text, escaped", "[figure]") {
   const auto files = render_figure(curve("a<b & \"c\""), {}, {FigureFormat::svg}, "c");
-  CHECK_THAT(files[0].bytes, ContainsSubstring(">a&lt;b &amp; &quot;c&quot;</text>"));
+  CHECK_HAS(files[0].bytes, ">a&lt;b &amp; &quot;c&quot;</text>");
 }
 
 TEST_CASE("PDF fonts are embedded subsets, none of them Type 3; text can be searched", "[figure]") {
@@ -123,10 +116,10 @@ TEST_CASE("PDF fonts are embedded subsets, none of them Type 3; text can be sear
   const auto path = dir.write("c.pdf", files[0].bytes).string();
   const std::string fonts = output_of("pdffonts '" + path + "' 2>/dev/null");
   if (fonts.empty()) SKIP("pdffonts is not installed");
-  CHECK_THAT(fonts, ContainsSubstring("DejaVuSans") && ContainsSubstring("yes yes"));
-  CHECK_THAT(fonts, !ContainsSubstring("Type 3"));
-  CHECK_THAT(output_of("pdftotext '" + path + "' - 2>/dev/null"), ContainsSubstring("quest"));
-  CHECK_THAT(output_of("pdfinfo '" + path + "' 2>/dev/null"), ContainsSubstring("2000"));
+  CHECK_HAS(fonts, "DejaVuSans", "yes yes");
+  CHECK_THAT(fonts, !has("Type 3"));
+  CHECK_HAS(output_of("pdftotext '" + path + "' - 2>/dev/null"), "quest");
+  CHECK_HAS(output_of("pdfinfo '" + path + "' 2>/dev/null"), "2000");
 }
 
 TEST_CASE("a large map becomes one image, pooled, in less than a mebibyte", "[figure]") {
@@ -194,30 +187,25 @@ TEST_CASE("panels stand below each other where they could not be read side by si
 }
 
 TEST_CASE("pgfplots has the numbers in the cells, the titles and the filled star", "[figure]") {
-  plot::Figure figure;
-  figure.name = "map";
-  plot::Panel panel;
-  panel.title = "first line\nsecond line";
+  plot::Figure figure{.name = "map"};
+  plot::Panel panel{.title = "first line\nsecond line"};
   plot::HeatMap map;
   map.n_rows = map.n_cols = 2;
   map.x = map.y = {0.0, 2.0};
   map.values = {0.25F, 0.5F, 0.75F, std::numeric_limits<float>::quiet_NaN()};
   map.print_values = true;
   panel.colour = plot::ColourAxis{};
-  plot::Scatter star;
-  star.tone = {plot::Role::highlight, 0};
+  plot::Scatter star{.tone = {plot::Role::highlight, 0}};
   star.x = star.y = {1.0};
   panel.marks.emplace_back(map);
   panel.marks.emplace_back(star);
   figure.panels.push_back(panel);
   const auto files = render_figure(figure, {}, {FigureFormat::tex}, "c");
   const std::string& tex = file_of(files, "c.tex").bytes;
-  for (const char* number : {"{0.25}", "{0.50}", "{0.75}"})
-    CHECK_THAT(tex, ContainsSubstring(number));
-  CHECK_THAT(tex, ContainsSubstring("{first line}") && ContainsSubstring("{second line}"));
-  CHECK_THAT(tex, !ContainsSubstring("title={"));
-  CHECK_THAT(tex, ContainsSubstring("\\pgfdeclareplotmark{kvscopestar}") &&
-                      ContainsSubstring("mark=kvscopestar"));
+  for (const char* number : {"{0.25}", "{0.50}", "{0.75}"}) CHECK_HAS(tex, number);
+  CHECK_HAS(tex, "{first line}", "{second line}");
+  CHECK_THAT(tex, !has("title={"));
+  CHECK_HAS(tex, "\\pgfdeclareplotmark{kvscopestar}", "mark=kvscopestar");
 }
 
 TEST_CASE("the CSV of a map names its cells", "[figure]") {
@@ -228,8 +216,7 @@ TEST_CASE("the CSV of a map names its cells", "[figure]") {
   panel.colour->axis.label = "Accuracy";
   panel.x.ticks = {{0.5, "1k"}, {1.5, "2k"}};
   const std::string csv = figure_csv(figure);
-  CHECK_THAT(csv, ContainsSubstring("\n1,\"quoka, 25%\",cell,,0.5,0.5,,,") &&
-                      ContainsSubstring(",Prompt length (tokens),,Accuracy,1k,\n"));
+  CHECK_HAS(csv, "\n1,\"quoka, 25%\",cell,,0.5,0.5,,,", ",Prompt length (tokens),,Accuracy,1k,\n");
 }
 
 TEST_CASE("files are written all or none", "[figure]") {
@@ -251,15 +238,14 @@ TEST_CASE("files are written all or none", "[figure]") {
 }
 
 TEST_CASE("a manifest comes back as it was; others are refused", "[figure]") {
-  FigureManifest manifest;
-  manifest.figure = "budget";
-  manifest.stem = "b";
-  manifest.options.metric = "mass";
-  manifest.options.band = BandKind::quartiles;
-  manifest.render.width = 2.5;
-  manifest.formats = {FigureFormat::tex};
-  manifest.inputs = {{"../sweep.h5", "xxh128:1", "sweep", "h", "kvscope sweep", {"u"}, {"t"}}};
-  manifest.files = {{"b.tex", 12, "xxh128:2"}};
+  FigureManifest manifest{
+      .figure = "budget",
+      .stem = "b",
+      .options = {.metric = "mass", .band = BandKind::quartiles},
+      .render = {.width = 2.5},
+      .formats = {FigureFormat::tex},
+      .inputs = {{"../sweep.h5", "xxh128:1", "sweep", "h", "kvscope sweep", {"u"}, {"t"}}},
+      .files = {{"b.tex", 12, "xxh128:2"}}};
   const std::string text = manifest_to_json(manifest).dump();
   const FigureManifest back = manifest_from_text(text, "m.json");
   CHECK(manifest_to_json(back) == manifest_to_json(manifest));
@@ -273,9 +259,7 @@ TEST_CASE("a manifest comes back as it was; others are refused", "[figure]") {
 }
 
 TEST_CASE("impossible sizes are refused", "[figure]") {
-  RenderOptions options;
-  options.width = 50.0;
-  options.dpi = 2400.0;
+  RenderOptions options{.width = 50.0, .dpi = 2400.0};
   CHECK_THROWS_AS(render_figure(curve(), options, {FigureFormat::png}, "c"), ConfigError);
   options.width = -1.0;
   CHECK_THROWS_AS(render_figure(curve(), options, {FigureFormat::svg}, "c"), ConfigError);
@@ -293,5 +277,4 @@ TEST_CASE("the font's widths are those of its tables", "[figure]") {
   CHECK_THROWS_AS(plot::FontMetrics(std::string("\0\1\0\0", 4), "x.ttf"), FormatError);
 }
 
-}  // namespace
 }  // namespace kvscope::figure_export_test

@@ -14,7 +14,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::hostile_text_test {
-namespace {
 
 const std::vector<std::string> kHostile = {
     "$\\^^69^^6e^^70ut{/etc/passwd}$",
@@ -140,19 +139,11 @@ std::string without_comments(const std::string& tex) {
 }
 
 plot::Figure figure_with(const std::string& name) {
-  plot::Figure figure;
-  figure.name = "hostile";
-  figure.title = name;
-  figure.caption = {name};
-  plot::Panel panel;
-  panel.title = name;
-  panel.x.label = name;
-  panel.y.label = name;
-  panel.x.ticks = {{1.0, name}, {2.0, name}};
-  plot::Line line;
-  line.label = name;
-  line.x = {1.0, 2.0};
-  line.y = {0.0, 1.0};
+  plot::Figure figure{.name = "hostile", .title = name, .caption = {name}};
+  plot::Panel panel{.title = name,
+                    .x = {.label = name, .ticks = {{1.0, name}, {2.0, name}}},
+                    .y = {.label = name}};
+  plot::Line line{.label = name, .x = {1.0, 2.0}, .y = {0.0, 1.0}};
   panel.marks = {line, plot::Note{name, 0.5, 0.5}};
   panel.legend = plot::LegendPlace::inside;
   figure.panels = {panel};
@@ -218,5 +209,4 @@ TEST_CASE("tables with hostile names are well-formed in every format") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::hostile_text_test

@@ -5,7 +5,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::png_size_test {
-namespace {
 
 /// Big-endian, as PNG's header has width and height.
 int word_at(const std::string& bytes, std::size_t at) {
@@ -35,5 +34,4 @@ TEST_CASE("a PNG has its resolution's dots to each inch of 72 points") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::png_size_test

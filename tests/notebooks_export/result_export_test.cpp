@@ -6,7 +6,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::result_export_test {
-namespace {
 
 TEST_CASE("layers of a summary become lines, null stays empty", "[export]") {
   const nlohmann::ordered_json summary = {
@@ -26,5 +25,4 @@ TEST_CASE("texts with commas and quotes are quoted", "[export]") {
   REQUIRE(out.str() == "name,list\n\"a,\"\"b\"\"\",\"[1,2]\"\n");
 }
 
-}  // namespace
 }  // namespace kvscope::result_export_test

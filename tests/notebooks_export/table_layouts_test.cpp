@@ -11,7 +11,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::table_layouts_test {
-namespace {
 
 PaperTable preset_table(const std::string& name, const std::string& csv) {
   const TablePreset* preset = find_table_preset(name);
@@ -63,25 +62,20 @@ void check_latex(const std::string& latex) {
     CHECK(n_cells(line) == width);
   }
   CHECK(n_rows >= 2);
-  for (const char* rule : {"\\toprule", "\\midrule", "\\bottomrule"})
-    CHECK_THAT(latex, ContainsSubstring(rule));
+  for (const char* rule : {"\\toprule", "\\midrule", "\\bottomrule"}) CHECK_HAS(latex, rule);
 }
 
 TEST_CASE("QuoKA's table 1: models above lengths, the best bold, the second underlined") {
   const PaperTable table = preset_table("quoka-1", kRuler);
   const std::string latex = latex_table(table);
   check_latex(latex);
-  CHECK_THAT(latex,
-             ContainsSubstring(
-                 "\\multicolumn{2}{c}{Llama-3.2-3B} & \\multicolumn{2}{c}{Qwen\\_3-4B} \\\\\n"
-                 "    \\cmidrule(lr){2-3} \\cmidrule(lr){4-5}\n"
-                 "    Method & 4k & 32k & 4k & 32k \\\\"));
-  CHECK_THAT(latex, ContainsSubstring("SnapKV & 29.15 & 6.21 & 27.29 & 10.07 \\\\"));
-  CHECK_THAT(
-      latex,
-      ContainsSubstring(
-          "QuoKA & \\textbf{86.71} & \\textbf{57.01} & \\textbf{93.73} & \\textbf{74.83} \\\\"));
-  CHECK_THAT(latex, ContainsSubstring("SparQ & \\underline{79.36}"));
+  CHECK_HAS(latex,
+            "\\multicolumn{2}{c}{Llama-3.2-3B} & \\multicolumn{2}{c}{Qwen\\_3-4B} \\\\\n"
+            "    \\cmidrule(lr){2-3} \\cmidrule(lr){4-5}\n"
+            "    Method & 4k & 32k & 4k & 32k \\\\",
+            "SnapKV & 29.15 & 6.21 & 27.29 & 10.07 \\\\",
+            "QuoKA & \\textbf{86.71} & \\textbf{57.01} & \\textbf{93.73} & \\textbf{74.83} \\\\",
+            "SparQ & \\underline{79.36}");
 }
 
 TEST_CASE("QuoKA's table 2: full attention and a share, model by model") {
@@ -92,13 +86,10 @@ TEST_CASE("QuoKA's table 2: full attention and a share, model by model") {
                                "A,full,none,,8192,0.8133\nA,quoka,ratio,0.25,8192,0.7972\nB,full,"
                                "none,,4096,0.8956\nB,quoka,ratio,0.25,4096,0.8607\n"));
   check_latex(latex);
-  CHECK_THAT(latex, ContainsSubstring("Model & Budget & 4096 & 8192 \\\\"));
-  CHECK_THAT(
-      latex,
-      ContainsSubstring(
-          "A & Full attention & 87.50 & 81.33 \\\\\n     & QuoKA (25\\%) & 86.94 & 79.72 \\\\\n"
-          "    \\midrule\n    B & Full attention & 89.56 & -- \\\\"));
-  CHECK_THAT(latex, !ContainsSubstring("textbf"));  // one method has no rival
+  CHECK_HAS(latex, "Model & Budget & 4096 & 8192 \\\\",
+            "A & Full attention & 87.50 & 81.33 \\\\\n     & QuoKA (25\\%) & 86.94 & 79.72 \\\\\n"
+            "    \\midrule\n    B & Full attention & 89.56 & -- \\\\");
+  CHECK_THAT(latex, !has("textbf"));  // one method has no rival
 }
 
 TEST_CASE("QuoKA's table 3: relative to full attention") {
@@ -134,28 +125,25 @@ TEST_CASE("SpecAttn's table 1: perplexity, its difference and increase, KV reduc
       "quest,tokens,464,7.823,0.774\nspecattn,p,0.95,7.419,0.784\nspecattn,p,0.99,6.471,0.443\n");
   const std::string latex = latex_table(table);
   check_latex(latex);
-  CHECK_THAT(latex, ContainsSubstring(
-                        "Method & Perplexity & Perp. Diff. & Rel. Increase & KV Reduction \\\\"));
-  CHECK_THAT(latex, ContainsSubstring("Full attention & 6.435 & -- & -- & 0.0\\% \\\\"));
-  CHECK_THAT(latex, ContainsSubstring("186.242 & $+$179.807 & $+$2794.20\\% & 77.4\\% \\\\"));
-  CHECK_THAT(latex, ContainsSubstring("SpecAttn (p = 0.99) & \\textbf{6.471} & \\textbf{$+$0.036} "
-                                      "& \\textbf{$+$0.56\\%} & 44.3\\%"));
+  CHECK_HAS(latex, "Method & Perplexity & Perp. Diff. & Rel. Increase & KV Reduction \\\\",
+            "Full attention & 6.435 & -- & -- & 0.0\\% \\\\",
+            "186.242 & $+$179.807 & $+$2794.20\\% & 77.4\\% \\\\",
+            "SpecAttn (p = 0.99) & \\textbf{6.471} & \\textbf{$+$0.036} "
+            "& \\textbf{$+$0.56\\%} & 44.3\\%");
 }
 
 TEST_CASE("hostile names and negative numbers survive every format") {
-  TableSpec spec;
-  spec.rows = {"selector"};
-  spec.values = {
-      {"x", Derive::none, "a|b_c", Better::higher, NumberFormat{1, false, false, false}}};
-  spec.spread = Spread::sd;
+  TableSpec spec{.rows = {"selector"},
+                 .values = {{"x", Derive::none, "a|b_c", Better::higher,
+                             NumberFormat{1, false, false, false}}},
+                 .spread = Spread::sd};
   const PaperTable table = make_paper_table(
       table_from_csv("selector,x\n\"a,|_%{\",-1\n\"a,|_%{\",-2\nb,3\n", "t"), spec);
   check_latex(latex_table(table));
   check_latex(latex_table(table, {.floating = false}));
-  CHECK_THAT(
-      latex_table(table),
-      ContainsSubstring("a,\\textbar{}\\_\\%\\{ & \\underline{$-$1.5} {\\scriptsize $\\pm$ 0.7}"));
-  CHECK_THAT(markdown_table(table), ContainsSubstring("| a,\\|\\_%{"));
+  CHECK_HAS(latex_table(table),
+            "a,\\textbar{}\\_\\%\\{ & \\underline{$-$1.5} {\\scriptsize $\\pm$ 0.7}");
+  CHECK_HAS(markdown_table(table), "| a,\\|\\_%{");
   CHECK(csv_table(table) == "Method,a|b_c\n\"a,|_%{\",-1.5\nb,3\n");
 }
 
@@ -170,5 +158,4 @@ TEST_CASE("pdflatex takes the tables, where there is one") {
   CHECK(std::system(command.c_str()) == 0);
 }
 
-}  // namespace
 }  // namespace kvscope::table_layouts_test

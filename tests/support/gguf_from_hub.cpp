@@ -230,7 +230,7 @@ class Converter {
         for (Index which = 0; which < 2; ++which)
           for (Index c = 0; c < width; ++c) {
             const Index row = head * 2 * half + which * half + i;
-            out.push_back(values.at[static_cast<std::size_t>(row * width + c)]);
+            out.push_back(values.at[row * width + c]);
           }
     return out;
   }
@@ -245,7 +245,7 @@ class Converter {
         for (Index i = 0; i < d_head_; ++i)
           for (Index c = 0; c < width; ++c) {
             const Index row = head * 3 * d_head_ + which * d_head_ + i;
-            out.push_back(values.at[static_cast<std::size_t>(row * width + c)]);
+            out.push_back(values.at[row * width + c]);
           }
     return out;
   }
@@ -281,8 +281,7 @@ class Converter {
     std::vector<float> out;
     for (Index e = 0; e < values.shape[0]; ++e)
       for (Index c = first; c < n_cols; c += step)
-        for (Index r = 0; r < n_rows; ++r)
-          out.push_back(values.at[static_cast<std::size_t>((e * n_rows + r) * n_cols + c)]);
+        for (Index r = 0; r < n_rows; ++r) out.push_back(values.at[(e * n_rows + r) * n_cols + c]);
     return out;
   }
 

@@ -21,8 +21,7 @@ Tensor<float> read_golden(const std::filesystem::path& h5_file, const std::strin
   hsize_t dims[Shape::kMaxRank] = {};
   Shape shape;
   shape.rank = H5Sget_simple_extent_dims(space, dims, nullptr);
-  for (int a = 0; a < shape.rank; ++a)
-    shape.dim[static_cast<std::size_t>(a)] = static_cast<Index>(dims[a]);
+  for (int a = 0; a < shape.rank; ++a) shape.dim[a] = static_cast<Index>(dims[a]);
   Tensor<float> out(shape);
   H5Dread(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data());
   H5Sclose(space);

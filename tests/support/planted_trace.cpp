@@ -93,7 +93,7 @@ MemoryTrace planted_trace(const PlantOptions& options,
 }
 
 Index naive_first_visible(const TraceSource& trace, Index layer, Index pos) {
-  const auto window = trace.info().window[static_cast<std::size_t>(layer)];
+  const auto window = trace.info().window[layer];
   return window && pos + 1 > *window ? pos + 1 - *window : 0;
 }
 

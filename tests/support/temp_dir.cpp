@@ -21,6 +21,12 @@ TempDir::~TempDir() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::size_t TempDir::n_files() const {
+  namespace fs = std::filesystem;
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+}
+
 std::filesystem::path TempDir::write(std::string_view name, std::string_view contents) const {
   const std::filesystem::path file = path_ / name;
   std::ofstream stream(file, std::ios::binary);

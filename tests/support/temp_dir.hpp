@@ -17,6 +17,8 @@ class TempDir {
   const std::filesystem::path& path() const { return path_; }
   /// The path of a file in the folder, whether it is there or not.
   std::string file(std::string_view name) const { return (path_ / name).string(); }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  std::size_t n_files() const;
 
   /// Writes a file into the folder and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view contents) const;

@@ -9,7 +9,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::h5py_test {
-namespace {
 
 TEST_CASE("h5py reads every element where we say it is, in every storage type") {
   Plan plan;
@@ -124,13 +123,11 @@ TEST_CASE("a trace that h5py wrote reads and verifies") {
     }
   }
   CHECK(ours == said);
-  ThreadPool pool(2);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   INFO((report.problems.empty() ? "" : report.problems.front()));
   CHECK(report.ok);
   CHECK(report.n_rows_checked == 2 * 4 * 10);
   CHECK(report.notes.size() == 1);
 }
 
-}  // namespace
 }  // namespace kvscope::test::h5py_test

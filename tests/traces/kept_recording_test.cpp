@@ -22,10 +22,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::kept_recording_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 /// Equal runs give equal bytes.
 class FixedTime {
@@ -58,10 +54,8 @@ struct Recording {
     const KeptRecording kept(out);
     RecordOptions with = options;
     with.kept = &kept;
-    WriterOptions writer;
-    writer.kept_units = kept.n_units();
-    writer.queue_bytes = queue_bytes;
-    writer.gzip_level = gzip_level;
+    WriterOptions writer{
+        .kept_units = kept.n_units(), .gzip_level = gzip_level, .queue_bytes = queue_bytes};
     const auto to = receiver(out, writer);
     ThreadPool pool(2);
     std::stop_source stop;
@@ -77,7 +71,7 @@ struct Recording {
   Index tokens_of(Index n_units) const {
     const TraceInfo plan =
         plan_recording(model.config(), static_cast<Index>(tokens.size()), options);
-    return n_units == 0 ? 0 : plan.units[static_cast<std::size_t>(n_units - 1)].tokens.end;
+    return n_units == 0 ? 0 : plan.units[n_units - 1].tokens.end;
   }
   Index n_units() const {
     return static_cast<Index>(
@@ -200,8 +194,7 @@ TEST_CASE("a set whose parts are at different places, or have their names alread
   spill(folder / "t.kvset.part", growing);
   fs::rename(second, part_path(second));
   fs::remove(first);
-  CHECK_THAT(message_of([&] { recording.run(folder / "t.kvset"); }),
-             ContainsSubstring("is missing"));
+  CHECK_HAS(message_of([&] { recording.run(folder / "t.kvset"); }), "is missing");
   CHECK(fs::exists(part_path(second)));
 }
 
@@ -227,7 +220,7 @@ TEST_CASE("what another model, text, option or program began is refused, and sta
     Recording other = recording;
     change(other);
     const std::string said = message_of<ConfigError>([&] { other.run(out); });
-    CHECK_THAT(said, ContainsSubstring(says));
+    CHECK_HAS(said, says);
     CHECK(said.find('\n') == std::string::npos);
     CHECK(is_same(part_path(out), before));
   };
@@ -254,8 +247,8 @@ TEST_CASE("a file that is being recorded is not gone on with") {
   recording.kill(folder / "cut.h5", 2);
   RawFile other = RawFile::open(folder / "cut.h5.part");
   other.lock_as_recorder();
-  CHECK_THAT(message_of([&] { recording.run(folder / "cut.h5"); }),
-             ContainsSubstring("is being recorded by another process"));
+  CHECK_HAS(message_of([&] { recording.run(folder / "cut.h5"); }),
+            "is being recorded by another process");
 }
 
 TEST_CASE("what a kill left of a layout goes with a later recording") {
@@ -268,5 +261,4 @@ TEST_CASE("what a kill left of a layout goes with a later recording") {
   CHECK(!fs::exists(left));
 }
 
-}  // namespace
 }  // namespace kvscope::test::kept_recording_test

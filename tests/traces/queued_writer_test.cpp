@@ -17,13 +17,9 @@
 #include "traces/verify.hpp"
 
 namespace kvscope::test::queued_writer_test {
-namespace {
 
 WriterOptions with_queue(std::size_t bytes = 1 << 20, int n_threads = 3) {
-  WriterOptions options;
-  options.queue_bytes = bytes;
-  options.n_threads = n_threads;
-  return options;
+  return WriterOptions{.queue_bytes = bytes, .n_threads = n_threads};
 }
 
 TEST_CASE("a file written by a thread of its own has the bytes of any other") {
@@ -63,10 +59,9 @@ TEST_CASE("several threads write the file of one") {
 }
 
 /// Rounds q, k and v to a storage dtype on their way, as a GPU does, in memory that stays.
-class Rounding final : public TraceReceiver {
+class Rounding final : public PassingOn {
  public:
-  Rounding(TraceReceiver& to, DType dtype) : to_(to), dtype_(dtype) {}
-  void begin(const TraceInfo& info) override { to_.begin(info); }
+  Rounding(TraceReceiver& to, DType dtype) : PassingOn(to), dtype_(dtype) {}
   void write_layer(const LayerRows& rows) override {
     using Memory = std::vector<Tensor<std::byte>>;
     auto memory = std::make_shared<Memory>();
@@ -102,16 +97,9 @@ class Rounding final : public TraceReceiver {
     out.memory = memory;
     to_.write_layer(out);
   }
-  void write_logits(TensorView<const float> logits) override { to_.write_logits(logits); }
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
-    to_.write_tokens(ids, bytes);
-  }
-  void commit_unit() override { to_.commit_unit(); }
-  void finish(TraceStatus status) override { to_.finish(status); }
   std::vector<std::weak_ptr<void>> held;
 
  private:
-  TraceReceiver& to_;
   DType dtype_;
   std::vector<std::shared_ptr<Tensor<float>>> lse_;
 };
@@ -149,10 +137,9 @@ TEST_CASE("a value that the storage type does not hold is refused when it comes 
   const TempFolder folder;
   const auto file = create_trace(folder / "t.h5", {});
   Rounding rounding(*file, DType::f16);
-  CHECK_THAT(
-      message_of([&] { write_all(truth, rounding); }),
-      ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3 is Inf, or a value "
-                        "which does not fit f16"));
+  CHECK_HAS(message_of([&] { write_all(truth, rounding); }),
+            "/layers/1/k: head slot 1, position 10, element 3 is Inf, or a value "
+            "which does not fit f16");
 }
 
 TEST_CASE("a number that bf16 rounds to infinity is refused") {
@@ -161,9 +148,9 @@ TEST_CASE("a number that bf16 rounds to infinity is refused") {
   SyntheticTrace truth = make_trace(plan);
   truth.layers[0].v(0, 2, 1) = std::numeric_limits<float>::max();
   const TempFolder folder;
-  CHECK_THAT(message_of([&] { write_all(truth, *create_trace(folder / "t.h5", {})); }),
-             ContainsSubstring("/layers/0/v: head slot 0, position 2, element 1 is 3.4") &&
-                 ContainsSubstring("does not fit bf16: record in f32"));
+  CHECK_HAS(message_of([&] { write_all(truth, *create_trace(folder / "t.h5", {})); }),
+            "/layers/0/v: head slot 0, position 2, element 1 is 3.4",
+            "does not fit bf16: record in f32");
 }
 
 TEST_CASE("an error while a thread writes is a later call's, with its sentence, and keeps units") {
@@ -176,10 +163,9 @@ TEST_CASE("an error while a thread writes is a later call's, with its sentence, 
     const auto receiver =
         is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
     const std::string said = message_of([&] { write_all(truth, *receiver); });
-    CHECK_THAT(said, ContainsSubstring("/layers/1/k: head slot 1, position 17, element 3 is NaN"));
+    CHECK_HAS(said, "/layers/1/k: head slot 1, position 17, element 3 is NaN");
     CHECK(message_of([&] { receiver->finish(TraceStatus::interrupted); }) == said);
-    CHECK_THAT(receiver->recovery_hint(),
-               ContainsSubstring("the 4 units recorded before are safe"));
+    CHECK_HAS(receiver->recovery_hint(), "the 4 units recorded before are safe");
   }
   CHECK_FALSE(fs::exists(out));
   if (is_set) CHECK_FALSE(fs::exists(folder / "t.layer-0.h5"));
@@ -261,7 +247,7 @@ TEST_CASE("calls wait in their order, within their bound; a unit counts when it 
   opener.join();
   receiver->settle();
   REQUIRE(gate.order.size() == 41);
-  for (Index i = 0; i < 40; ++i) CHECK(gate.order[static_cast<std::size_t>(i)] == i);
+  for (Index i = 0; i < 40; ++i) CHECK(gate.order[i] == i);
   CHECK(gate.order.back() == -1);
 }
 
@@ -271,9 +257,7 @@ TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
   for (TokenId t = 0; t < 60; ++t) prompt.push_back(t * 7 % 50);
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.chunk = 5;
-  options.n_decode = 4;
+  RecordOptions options{.chunk = 5, .n_decode = 4};
   const auto record = [&](const fs::path& out, const WriterOptions& writer,
                           const ProgressFn& progress, std::stop_token stop) {
     return record_trace(model, nullptr, prompt, options, *create_trace(out, writer), pool, progress,
@@ -282,9 +266,8 @@ TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
   std::int64_t last = 0;
   const auto look = [&](const Progress& p) {
     const fs::path part = folder / "q.h5.part";
-    if (fs::exists(part)) {
+    if (fs::exists(part))
       CHECK(TraceFile::open(part, {.allow_partial = true}).info().n_tokens >= p.done);
-    }
     last = p.done;
   };
   const RecordReport report = record(folder / "q.h5", with_queue(), look, {});
@@ -305,8 +288,7 @@ TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
   const TraceFile kept = TraceFile::open(folder / "i.h5");
   CHECK(kept.info().n_tokens == stopped.n_prompt + stopped.n_decoded);
   CHECK(kept.info().n_tokens >= 20);
-  CHECK(verify_trace(folder / "i.h5", {}, pool).ok);
+  check_verifies(folder / "i.h5");
 }
 
-}  // namespace
 }  // namespace kvscope::test::queued_writer_test

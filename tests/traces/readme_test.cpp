@@ -8,7 +8,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::readme_test {
-namespace {
 
 std::vector<std::string> python_blocks() {
   const std::string text = slurp(testing::source_dir() / "traces/README.md");
@@ -28,20 +27,18 @@ TEST_CASE("the examples of the format's documentation run") {
   const TempFolder folder;
   const std::string enter = "import os, sys; os.chdir(sys.argv[1])\n";
   write_all(make_trace(Plan{}), *create_trace(folder / "trace.h5", {}));
-  CHECK_THAT(run_python(enter + blocks[0], {(folder / "").string()}),
-             ContainsSubstring("complete 24 tokens") && ContainsSubstring("largest score"));
+  CHECK_HAS(run_python(enter + blocks[0], {(folder / "").string()}), "complete 24 tokens",
+            "largest score");
 
   auto output = create_result_file(folder / "result.h5", /*overwrite=*/false);
-  ResultInfo info;
-  info.kind = "quest";
+  ResultInfo info{.kind = "quest"};
   output->begin(info);
   output->declare({"bound", ResultType::f32, {2}, {"pos"}, "nat", ""});
   output->write<float>("bound", 0, std::vector<float>{1, 2});
   output->add_plot({"bound", "bound", {"."}, ""});
   output->finish({{"violations", 0}});
-  CHECK_THAT(run_python(enter + blocks[1], {(folder / "").string()}),
-             ContainsSubstring("\"violations\": 0") && ContainsSubstring("(2,) pos nat"));
+  CHECK_HAS(run_python(enter + blocks[1], {(folder / "").string()}), "\"violations\": 0",
+            "(2,) pos nat");
 }
 
-}  // namespace
 }  // namespace kvscope::test::readme_test

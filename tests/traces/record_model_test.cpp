@@ -14,7 +14,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::record_model_test {
-namespace {
 
 /// One head of a golden array [heads, n, m] as [n, m].
 TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
@@ -64,9 +63,7 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
       CHECK(max_abs_difference(file.read_v(i, h, all).view(), head_of(v, h)) < 2e-4);
     }
   }
-  const VerifyReport verified = verify_trace(folder / "t.h5", {}, pool);
-  INFO((verified.problems.empty() ? "" : verified.problems.front()));
-  CHECK(verified.ok);
+  check_verifies(folder / "t.h5");
 
   // What is particular about the layers comes back as the model has it.
   const TraceInfo& info = file.info();
@@ -109,12 +106,10 @@ TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupte
   const bool compressed = GENERATE(false, true);
   const bool interrupted = GENERATE(false, true);
   const TempFolder folder;
-  RecordOptions options;
-  options.capture.routing = true;
-  options.capture.qkv = false;
-  options.chunk = 7;
-  options.layers = {0, 1, 2};
-  options.rows = TokenRange{5, 20};
+  RecordOptions options{.capture = {.qkv = false, .routing = true},
+                        .chunk = 7,
+                        .layers = {0, 1, 2},
+                        .rows = TokenRange{5, 20}};
   WriterOptions writer;
   if (compressed) writer.gzip_level = 1;
   auto receiver = create_trace(folder / "t.h5", writer);
@@ -140,7 +135,7 @@ TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupte
     CHECK(std::equal(routed.weight.flat().begin(), routed.weight.flat().end(),
                      log.weight[layer].begin() + rows.begin * 2));
   }
-  CHECK(verify_trace(folder / "t.h5", {}, pool).ok);
+  check_verifies(folder / "t.h5");
   CHECK_THROWS_AS(plan_recording(Transformer::load(golden_dir() / "qwen3").config(), 8, options),
                   ConfigError);
 }
@@ -154,10 +149,7 @@ TEST_CASE(
   const std::span<const TokenId> prompt = std::span(tokens).first(10);
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.n_decode = 5;
-  options.chunk = 4;
-  options.capture.logits = true;
+  RecordOptions options{.capture = {.logits = true}, .chunk = 4, .n_decode = 5};
   auto receiver = create_trace(folder / "t.h5", {});
   const RecordReport report = record_trace(model, nullptr, prompt, options, *receiver, pool, {});
   CHECK(report.n_prompt == 10);
@@ -165,9 +157,8 @@ TEST_CASE(
   const TraceFile file = TraceFile::open(folder / "t.h5");
   REQUIRE(file.info().n_tokens == 15);
   const auto logits = file.read_logits({0, 15});
-  for (Index t = 9; t + 1 < 15; ++t) {
+  for (Index t = 9; t + 1 < 15; ++t)
     CHECK(file.tokens()[static_cast<std::size_t>(t) + 1] == argmax(logits.view().row(t)));
-  }
   // Without recorded logits the same tokens come out.
   options.capture.logits = false;
   options.rows = TokenRange{2, 5};
@@ -184,8 +175,7 @@ TEST_CASE("a stop request between units leaves a valid interrupted trace") {
   const auto tokens = read_golden_tokens(dir / "golden.h5");
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.chunk = 5;
+  RecordOptions options{.chunk = 5};
   std::stop_source stop;
   auto receiver = create_trace(folder / "t.h5", {});
   const RecordReport report = record_trace(
@@ -215,24 +205,20 @@ TEST_CASE("an error in the middle keeps the units before, and says how to save t
   const auto tokens = read_golden_tokens(dir / "golden.h5");
   const TempFolder folder;
   ThreadPool pool(1);
-  RecordOptions options;
-  options.chunk = 5;
+  RecordOptions options{.chunk = 5};
   {
     auto receiver = create_trace(folder / "t.h5", {});
     const auto fail_later = [](const Progress& progress) {
       if (progress.done >= 15) throw IoError("the screen is full");
     };
-    REQUIRE_THROWS_WITH(
-        record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
-        ContainsSubstring("the screen is full") && ContainsSubstring("kvscope recover"));
+    CHECK_SAYS(record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
+               "the screen is full", "kvscope recover");
   }
   CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
   std::vector<TokenId> wrong = tokens;
   wrong[3] = static_cast<TokenId>(model.config().n_vocab);
   auto receiver = create_trace(folder / "u.h5", {});
-  REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *receiver, pool, {}),
-                      ContainsSubstring("prompt token 3"));
+  CHECK_SAYS(record_trace(model, nullptr, wrong, options, *receiver, pool, {}), "prompt token 3");
 }
 
-}  // namespace
 }  // namespace kvscope::test::record_model_test

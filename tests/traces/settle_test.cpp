@@ -8,7 +8,6 @@
 #include "traces/queued_writer.hpp"
 
 namespace kvscope::test::settle_test {
-namespace {
 
 /// Takes long over a commit, and says when it begins and when it is over.
 class Slow final : public PartWriter {
@@ -56,5 +55,4 @@ TEST_CASE("what waits for a queue waits for the call that runs") {
   CHECK(writer->n_waiting_units() == 0);
 }
 
-}  // namespace
 }  // namespace kvscope::test::settle_test

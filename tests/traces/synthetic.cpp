@@ -1,31 +1,12 @@
 #include "tests/traces/synthetic.hpp"
 #include "tests/support/test.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <random>
 
 namespace kvscope::test {
-
-TempFolder::TempFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "kvscope-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  path_ = pattern;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::size_t TempFolder::n_files() const {
-  namespace fs = std::filesystem;
-  return static_cast<std::size_t>(
-      std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-}
 
 Plan plan_of_many_units() {
   Plan plan;
@@ -40,32 +21,30 @@ Plan plan_of_many_units() {
 }
 
 TraceInfo make_info(const Plan& plan) {
-  TraceInfo info;
-  info.model_name = "synthetic";
-  info.model_family = "llama";
-  info.model_config = "{\"model_type\": \"llama\"}";
-  info.n_layers = 3;
-  info.n_q = 4;
-  info.n_kv = 2;
-  info.d_head = 8;
-  info.d_model = 32;
-  info.n_vocab = 50;
-  info.score_scale = 0.35355338f;
-  info.window = {std::nullopt, 6, std::nullopt};
-  info.rope_kind = "default";
-  info.rope_theta = 10000.0;
-  info.capture = plan.capture;
-  info.dtype = plan.dtype;
-  info.layers = plan.layers;
-  info.q_heads = plan.q_heads;
-  info.kv_heads = plan.kv_heads;
-  info.n_tokens = plan.n_prompt + plan.n_decode;
-  info.n_prompt = plan.n_prompt;
-  info.rows = plan.rows;
-  info.chunk = plan.chunk;
-  for (Index t = 0; t < plan.n_prompt; t += plan.chunk) {
+  TraceInfo info{.model_name = "synthetic",
+                 .model_family = "llama",
+                 .model_config = "{\"model_type\": \"llama\"}",
+                 .n_layers = 3,
+                 .n_q = 4,
+                 .n_kv = 2,
+                 .d_head = 8,
+                 .d_model = 32,
+                 .n_vocab = 50,
+                 .score_scale = 0.35355338f,
+                 .window = {std::nullopt, 6, std::nullopt},
+                 .rope_kind = "default",
+                 .rope_theta = 10000.0,
+                 .capture = plan.capture,
+                 .dtype = plan.dtype,
+                 .layers = plan.layers,
+                 .q_heads = plan.q_heads,
+                 .kv_heads = plan.kv_heads,
+                 .rows = plan.rows,
+                 .n_tokens = plan.n_prompt + plan.n_decode,
+                 .n_prompt = plan.n_prompt,
+                 .chunk = plan.chunk};
+  for (Index t = 0; t < plan.n_prompt; t += plan.chunk)
     info.units.push_back({{t, std::min(t + plan.chunk, plan.n_prompt)}, false});
-  }
   for (Index t = plan.n_prompt; t < info.n_tokens; ++t) info.units.push_back({{t, t + 1}, true});
   info.token_text_capacity = plan.with_text ? info.n_tokens * 8 : 0;
   info.created = "2026-01-02T03:04:05Z";
@@ -89,9 +68,9 @@ Tensor<float> random_tensor(Shape shape, std::mt19937_64& rng) {
 
 /// Naive causal attention within the layer's window, on the values as they will be stored.
 void attend(SyntheticTrace& trace, Index index) {
-  auto& layer = trace.layers[static_cast<std::size_t>(index)];
+  auto& layer = trace.layers[index];
   const TraceInfo& info = trace.info;
-  const auto window = info.window[static_cast<std::size_t>(index)];
+  const auto window = info.window[index];
   layer.lse = Tensor<float>({info.n_q, info.n_tokens});
   layer.attn = Tensor<float>({info.n_q, info.n_tokens, info.n_tokens});
   for (Index h = 0; h < info.n_q; ++h) {
@@ -105,14 +84,12 @@ void attend(SyntheticTrace& trace, Index index) {
           s += static_cast<double>(stored(info.dtype, layer.q(h, t, c))) *
                stored(info.dtype, layer.k(h / info.group(), j, c));
         }
-        score[static_cast<std::size_t>(j)] = s * info.score_scale;
-        sum += std::exp(score[static_cast<std::size_t>(j)]);
+        score[j] = s * info.score_scale;
+        sum += std::exp(score[j]);
       }
       layer.lse(h, t) = static_cast<float>(std::log(sum));
-      for (Index j = 0; j <= t; ++j) {
-        layer.attn(h, t, j) =
-            static_cast<float>(std::exp(score[static_cast<std::size_t>(j)]) / sum);
-      }
+      for (Index j = 0; j <= t; ++j)
+        layer.attn(h, t, j) = static_cast<float>(std::exp(score[j]) / sum);
     }
   }
 }
@@ -127,7 +104,7 @@ Tensor<float> pick(TensorView<const float> from, const std::vector<Index>& heads
   Tensor<float> out(shape);
   for (Index h = 0; h < shape[0]; ++h) {
     for (Index t = 0; t < shape[1]; ++t) {
-      const Index head = heads[static_cast<std::size_t>(h)];
+      const Index head = heads[h];
       if (shape.rank == 2) {
         out(h, t) = from(head, begin + t);
       } else {
@@ -159,7 +136,7 @@ Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& head
       for (Index c = 0; c < out.dim(2); ++c) {
         float best = largest ? -INFINITY : INFINITY;
         for (Index i = 0; i < page_size; ++i) {
-          const float x = keys(heads[static_cast<std::size_t>(h)], (first + p) * page_size + i, c);
+          const float x = keys(heads[h], (first + p) * page_size + i, c);
           best = largest ? std::max(best, x) : std::min(best, x);
         }
         out(h, p, c) = best;
@@ -175,10 +152,8 @@ void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index
   const Index n_top = info.capture.attn_topk;
   // One row at a time, to see that blocks add up.
   for (Index t = begin; t < end; ++t) {
-    const auto attn = pick(trace.layers[static_cast<std::size_t>(layer)].attn.view(), info.q_heads,
-                           t, t + 1, unit_end);
-    AttnRows rows;
-    rows.layer = layer;
+    const auto attn = pick(trace.layers[layer].attn.view(), info.q_heads, t, t + 1, unit_end);
+    AttnRows rows{.layer = layer};
     if (info.capture.attn_dense) rows.attn = attn.view();
     Tensor<std::int32_t> pos;
     Tensor<float> prob;
@@ -193,9 +168,8 @@ void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index
         std::sort(sorted.begin(), sorted.end());
         for (Index i = 0; i < n_top; ++i) {
           const bool there = i < static_cast<Index>(sorted.size());
-          pos(h, 0, i) =
-              there ? static_cast<std::int32_t>(sorted[static_cast<std::size_t>(i)].second) : -1;
-          prob(h, 0, i) = there ? -sorted[static_cast<std::size_t>(i)].first : 0.0f;
+          pos(h, 0, i) = there ? static_cast<std::int32_t>(sorted[i].second) : -1;
+          prob(h, 0, i) = there ? -sorted[i].first : 0.0f;
         }
       }
       rows.topk_pos = pos.view();
@@ -209,8 +183,7 @@ void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index
 
 SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
-  SyntheticTrace trace;
-  trace.info = make_info(plan);
+  SyntheticTrace trace{.info = make_info(plan)};
   const TraceInfo& info = trace.info;
   for (Index t = 0; t < info.n_tokens; ++t) {
     trace.tokens.push_back(static_cast<TokenId>(rng() % 50));
@@ -239,7 +212,7 @@ void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
     const Index row_end = std::clamp(end, info.rows.begin, info.rows.end);
     const Index page = info.capture.page_size;
     for (const Index i : info.layers) {
-      const auto& layer = trace.layers[static_cast<std::size_t>(i)];
+      const auto& layer = trace.layers[i];
       const auto q = pick(layer.q.view(), info.q_heads, row_begin, row_end);
       const auto k = pick(layer.k.view(), info.kv_heads, begin, end);
       const auto v = pick(layer.v.view(), info.kv_heads, begin, end);
@@ -250,24 +223,21 @@ void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
           pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/false);
       const auto high =
           pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/true);
-      LayerRows rows;
-      rows.layer = i;
-      rows.q = q.view();
-      rows.k = k.view();
-      rows.v = v.view();
-      rows.lse = lse.view();
-      rows.q_norm = q_norm.view();
-      rows.k_norm = k_norm.view();
-      rows.page_min = low.view();
-      rows.page_max = high.view();
+      LayerRows rows{.layer = i,
+                     .q = q.view(),
+                     .k = k.view(),
+                     .v = v.view(),
+                     .lse = lse.view(),
+                     .q_norm = q_norm.view(),
+                     .k_norm = k_norm.view(),
+                     .page_min = low.view(),
+                     .page_max = high.view()};
       receiver.write_layer(rows);
-      if (info.capture.attn_dense || info.capture.attn_topk > 0) {
+      if (info.capture.attn_dense || info.capture.attn_topk > 0)
         write_attention(trace, receiver, i, row_begin, row_end, end);
-      }
     }
-    if (info.capture.logits && row_end > row_begin) {
+    if (info.capture.logits && row_end > row_begin)
       receiver.write_logits(trace.logits.view().range(0, row_begin, row_end));
-    }
     const auto b = static_cast<std::size_t>(begin);
     const auto n = static_cast<std::size_t>(end - begin);
     receiver.write_tokens(std::span(trace.tokens).subspan(b, n),
@@ -285,6 +255,17 @@ void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
   write_begun(trace, receiver, trace.info.units.size());
   receiver.finish(TraceStatus::complete);
+}
+
+VerifyReport verified(const std::filesystem::path& file) {
+  ThreadPool pool(2);
+  return verify_trace(file, {}, pool);
+}
+
+void check_verifies(const std::filesystem::path& file) {
+  const VerifyReport report = verified(file);
+  INFO((report.problems.empty() ? "" : report.problems.front()));
+  CHECK(report.ok);
 }
 
 float stored(DType dtype, float value) {

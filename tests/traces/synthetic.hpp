@@ -9,22 +9,12 @@
 
 #include "core/base/error.hpp"
 #include "core/trace/receiver.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "traces/verify.hpp"
 
 namespace kvscope::test {
 
-/// A folder that disappears with the object.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  std::size_t n_files() const;
-
- private:
-  std::filesystem::path path_;
-};
+using TempFolder = testing::TempDir;
 
 /// The shape of a small trace: 3 layers of 4 query and 2 KV heads, 8 channels, prompt in chunks,
 /// then decoding.
@@ -61,6 +51,23 @@ struct SyntheticTrace {
 };
 SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed = 1);
 
+/// Hands everything on to another one: what changes a call on its way derives from it.
+class PassingOn : public TraceReceiver {
+ public:
+  explicit PassingOn(TraceReceiver& to) : to_(to) {}
+  void begin(const TraceInfo& info) override { to_.begin(info); }
+  void write_layer(const LayerRows& rows) override { to_.write_layer(rows); }
+  void write_logits(TensorView<const float> logits) override { to_.write_logits(logits); }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    to_.write_tokens(ids, bytes);
+  }
+  void commit_unit() override { to_.commit_unit(); }
+  void finish(TraceStatus status) override { to_.finish(status); }
+
+ protected:
+  TraceReceiver& to_;
+};
+
 /// Feeds units [first, last) to a sink that has begun. `after_commit` may be empty.
 void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
                  std::size_t last, const std::function<void(std::size_t)>& after_commit = {});
@@ -70,6 +77,10 @@ void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
 
 /// begin, all units, finish(complete).
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver);
+
+/// What verify_trace says of a file, all of it looked at.
+VerifyReport verified(const std::filesystem::path& file);
+void check_verifies(const std::filesystem::path& file);
 
 /// The value after a round trip through the storage type.
 float stored(DType dtype, float value);

@@ -8,7 +8,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::verify_lse_test {
-namespace {
 
 VerifyReport written_and_verified(const SyntheticTrace& trace, VerifyOptions options = {}) {
   const TempFolder folder;
@@ -31,17 +30,14 @@ SyntheticTrace rounded_when_stored(DType dtype, std::uint64_t seed = 1) {
   return trace;
 }
 
-}  // namespace
-
 TEST_CASE("an lse of other keys is seen although it is within what rounding may do") {
   SyntheticTrace trace = of_the_models_own_bits(DType::bf16);
   trace.layers[2].lse(1, 22) += 0.01f;
   trace.layers[1].lse(3, 23) -= 0.004f;
   const VerifyReport report = written_and_verified(trace);
   REQUIRE(report.problems.size() == 2);
-  CHECK_THAT(report.problems[1], ContainsSubstring("/layers/2: query head 1, row 22: lse is"));
-  CHECK_THAT(report.problems[1], ContainsSubstring("no rounding"));
-  CHECK_THAT(report.problems[0], ContainsSubstring("/layers/1: query head 3, row 23: lse is"));
+  CHECK_HAS(report.problems[1], "/layers/2: query head 1, row 22: lse is", "no rounding");
+  CHECK_HAS(report.problems[0], "/layers/1: query head 3, row 23: lse is");
   CHECK(report.max_lse_error < 0.0101);
   // The same rows every time.
   CHECK(written_and_verified(trace).problems == report.problems);
@@ -53,7 +49,7 @@ TEST_CASE("sinks and windows belong to what the keys give") {
     for (Index h = 0; h < trace.info.n_q; ++h) {
       const double sink_logit = 0.5 * static_cast<double>(h);
       trace.info.sink_logits.push_back(static_cast<float>(sink_logit));
-      auto& layer = trace.layers[static_cast<std::size_t>(i)];
+      auto& layer = trace.layers[i];
       for (Index t = 0; t < trace.info.n_tokens; ++t) {
         const double lse = layer.lse(h, t);
         layer.lse(h, t) = static_cast<float>(std::log(std::exp(lse) + std::exp(sink_logit)));
@@ -94,7 +90,7 @@ TEST_CASE("the standard deviation of rounding is what many roundings give") {
     for (Index j = 2; j < kKeys; ++j) {
       double score = 0;
       for (Index c = 0; c < kDims; ++c) {
-        const float a = q[static_cast<std::size_t>(c)];
+        const float a = q[c];
         const float b = keys(j, c);
         score += is_stored ? static_cast<double>(stored(dtype, a)) * stored(dtype, b)
                            : static_cast<double>(a) * b;

@@ -8,7 +8,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::verify_test {
-namespace {
 
 CaptureSet with_attention() {
   CaptureSet capture;
@@ -47,12 +46,11 @@ TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") 
 }
 
 /// Adds `error` to the last element of one statistic of every layer on its way to a trace.
-class StatsChanger final : public TraceReceiver {
+class StatsChanger final : public PassingOn {
  public:
   StatsChanger(std::unique_ptr<TraceReceiver> to, TensorView<const float> LayerRows::*which,
                float error)
-      : to_(std::move(to)), which_(which), error_(error) {}
-  void begin(const TraceInfo& info) override { to_->begin(info); }
+      : PassingOn(*to), owned_(std::move(to)), which_(which), error_(error) {}
   void write_layer(const LayerRows& rows) override {
     LayerRows changed = rows;
     const TensorView<const float> view = rows.*which_;
@@ -60,17 +58,11 @@ class StatsChanger final : public TraceReceiver {
     std::copy_n(view.data(), copy.count(), copy.data());
     if (copy.count() > 0) copy.data()[copy.count() - 1] += error_;
     changed.*which_ = copy.view();
-    to_->write_layer(changed);
+    to_.write_layer(changed);
   }
-  void write_logits(TensorView<const float> logits) override { to_->write_logits(logits); }
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
-    to_->write_tokens(ids, bytes);
-  }
-  void commit_unit() override { to_->commit_unit(); }
-  void finish(TraceStatus status) override { to_->finish(status); }
 
  private:
-  std::unique_ptr<TraceReceiver> to_;
+  std::unique_ptr<TraceReceiver> owned_;
   TensorView<const float> LayerRows::*which_;
   float error_;
 };
@@ -91,7 +83,7 @@ TEST_CASE("norms and page bounds that are not those of the recorded rows are fou
   ThreadPool pool(2);
   const VerifyReport report = verify_trace(folder / "t.h5", {.n_rows = 4}, pool);
   CHECK(report.problems.size() == 3);
-  CHECK_THAT(joined(report), ContainsSubstring(sentence));
+  CHECK_HAS(joined(report), sentence);
 }
 
 TEST_CASE("filtered traces verify") {
@@ -112,21 +104,20 @@ TEST_CASE("numbers that contradict each other are found by recomputation") {
   SyntheticTrace trace = make_trace(plan);
   SECTION("lse") {
     trace.layers[2].lse(1, 17) += 0.01f;
-    CHECK_THAT(joined(record_and_verify(trace)),
-               ContainsSubstring("/layers/2: query head 1, row 17: lse is"));
+    CHECK_HAS(joined(record_and_verify(trace)), "/layers/2: query head 1, row 17: lse is");
   }
   SECTION("a key") {
     trace.layers[0].k(1, 3, 2) += 1.0f;
-    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/0: query head 2"));
+    CHECK_HAS(joined(record_and_verify(trace)), "/layers/0: query head 2");
   }
   SECTION("attention outside the window") {
     trace.layers[1].attn(0, 20, 2) = 0.25f;
-    CHECK_THAT(joined(record_and_verify(trace)),
-               ContainsSubstring("/layers/1: query head 0, row 20: attention to key 2"));
+    CHECK_HAS(joined(record_and_verify(trace)),
+              "/layers/1: query head 0, row 20: attention to key 2");
   }
   SECTION("a token outside the vocabulary") {
     trace.tokens[5] = 50;
-    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("token 5 has the id 50"));
+    CHECK_HAS(joined(record_and_verify(trace)), "token 5 has the id 50");
   }
 }
 
@@ -139,15 +130,14 @@ TEST_CASE("attention sinks are part of what is recomputed") {
     for (Index h = 0; h < trace.info.n_q; ++h) {
       const double sink_logit = 0.5 * static_cast<double>(h) - 0.25 * static_cast<double>(i);
       trace.info.sink_logits.push_back(static_cast<float>(sink_logit));
-      auto& layer = trace.layers[static_cast<std::size_t>(i)];
+      auto& layer = trace.layers[i];
       for (Index t = 0; t < trace.info.n_tokens; ++t) {
         const double lse = layer.lse(h, t);
         const double with_sink =
             std::max(lse, sink_logit) + std::log1p(std::exp(-std::abs(lse - sink_logit)));
         layer.lse(h, t) = static_cast<float>(with_sink);
-        for (Index j = 0; j < trace.info.n_tokens; ++j) {
+        for (Index j = 0; j < trace.info.n_tokens; ++j)
           layer.attn(h, t, j) *= static_cast<float>(std::exp(lse - with_sink));
-        }
       }
     }
   }
@@ -158,7 +148,7 @@ TEST_CASE("attention sinks are part of what is recomputed") {
   }
   SECTION("another sink than the one recorded with") {
     trace.info.sink_logits[1] += 0.1f;
-    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/0: query head 1"));
+    CHECK_HAS(joined(record_and_verify(trace)), "/layers/0: query head 1");
   }
 }
 
@@ -169,11 +159,9 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   const SyntheticTrace trace = make_trace(plan);
   write_all(trace, *create_trace(folder / "t.h5", {}));
   damage(folder / "t.h5", trace.layers[1].v(1, 13, 4));
-  ThreadPool pool(1);
-  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  const VerifyReport report = verified(folder / "t.h5");
   CHECK(!report.ok);
-  CHECK_THAT(joined(report),
-             ContainsSubstring("/layers/1/v: unit 1 (tokens 8 to 16), head slot 1"));
+  CHECK_HAS(joined(report), "/layers/1/v: unit 1 (tokens 8 to 16), head slot 1");
 }
 
 TEST_CASE("a sampled verification says how much it looked at, and finds what lies there") {
@@ -248,9 +236,7 @@ TEST_CASE("sampled visits take each thing once, in an order of the seed") {
 }
 
 TEST_CASE("a missing file is an IoError") {
-  ThreadPool pool(1);
-  REQUIRE_THROWS_AS(verify_trace("/nonexistent/t.h5", {}, pool), IoError);
+  REQUIRE_THROWS_AS(verified("/nonexistent/t.h5"), IoError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::verify_test

@@ -6,7 +6,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::test::verify_tolerance_test {
-namespace {
 
 /// The problems of a trace in f32 of which one log-sum-exp is off by this much.
 std::vector<std::string> problems_with(float error) {
@@ -23,10 +22,8 @@ TEST_CASE("of a log-sum-exp in f32, a ten-thousandth of a nat is rounding and th
   for (const float error : {3e-4f, -3e-4f}) {
     const auto problems = problems_with(error);
     REQUIRE(problems.size() == 1);
-    CHECK_THAT(problems.front(),
-               Catch::Matchers::ContainsSubstring("/layers/1: query head 2, row 11: lse is"));
+    CHECK_HAS(problems.front(), "/layers/1: query head 2, row 11: lse is");
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::verify_tolerance_test

@@ -5,7 +5,6 @@
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::bands_test {
-namespace {
 
 /// The lines whose layer and head (-1: the layer's own row) are wanted.
 std::string lines_of(const std::string& csv, const std::function<bool(int, int)>& is_wanted) {
@@ -32,8 +31,6 @@ std::string lines_of(const std::string& csv, const std::function<bool(int, int)>
 }
 
 const std::string kMetrics = "mass,recall10,output_error_rel";
-
-}  // namespace
 
 TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there are") {
   const struct {
@@ -77,12 +74,12 @@ TEST_CASE("a caption says whose intervals the bands are") {
     return testing::caption_of(
         testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"}));
   };
-  CHECK_THAT(caption(testing::swept()), ContainsSubstring("each layer's mean"));
-  CHECK_THAT(caption(lines_of(testing::swept(), [](int, int head) { return head >= 0; })),
-             ContainsSubstring("each head's mean"));
-  CHECK_THAT(
+  CHECK_HAS(caption(testing::swept()), "each layer's mean");
+  CHECK_HAS(caption(lines_of(testing::swept(), [](int, int head) { return head >= 0; })),
+            "each head's mean");
+  CHECK_HAS(
       caption(lines_of(testing::swept(), [](int l, int head) { return head >= 0 || l != 1; })),
-      ContainsSubstring("each head or layer's mean"));
+      "each head or layer's mean");
 }
 
 TEST_CASE("a mean of which one part has no interval has no band") {

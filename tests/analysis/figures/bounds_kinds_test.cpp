@@ -39,13 +39,13 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
   FigureOptions options{.metric = "printed", .heads = "0"};
   const plot::Figure one = testing::drawn(result, "theorem-b1", options);
   REQUIRE(one.panels.size() == 1);
-  check_has(notes_of(one.panels[0]), {"violated: 2 (50%)", "says nothing: 25%", "above 1: 25%"});
+  CHECK_HAS(notes_of(one.panels[0]), "violated: 2 (50%)", "says nothing: 25%", "above 1: 25%");
   options.heads = "";
   const plot::Figure both = testing::drawn(result, "theorem-b1", options);
-  CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("violated: 2 (25%)"));
-  CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("says nothing: 38%"));  // 3 of 8
+  CHECK_HAS(notes_of(both.panels[0]), "violated: 2 (25%)");
+  CHECK_HAS(notes_of(both.panels[0]), "says nothing: 38%");  // 3 of 8
   REQUIRE(both.caption.size() == 1);
-  CHECK_THAT(both.caption[0], ContainsSubstring("n = 8 query rows over 1 layers and 2 heads"));
+  CHECK_HAS(both.caption[0], "n = 8 query rows over 1 layers and 2 heads");
 }
 
 TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank adds up") {
@@ -67,7 +67,7 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
   const plot::Figure figure = testing::drawn(result, "quest-bounds", {});
   REQUIRE(figure.caption.size() == 1);
-  check_has(figure.caption[0], {"n = 5 pages", "2 bounds below the true maximum"});
+  CHECK_HAS(figure.caption[0], "n = 5 pages", "2 bounds below the true maximum");
   REQUIRE(figure.panels.size() == 2);
   const auto* line = std::get_if<plot::Line>(&figure.panels[1].marks[0]);
   REQUIRE(line != nullptr);

@@ -29,8 +29,7 @@ TEST_CASE("attention-map: the stars of many chunks stand apart") {
   constexpr Index kChunks = 24;
   constexpr Index kTokens = kChunks * 128;
   MemoryResult map;
-  ResultInfo info;
-  info.kind = "attention-map";
+  ResultInfo info{.kind = "attention-map"};
   map.begin(info);
   const auto put = [](MemoryResult& result, const std::string& name, const Shape& shape,
                       const std::vector<std::string>& dims, const auto& values) {
@@ -76,9 +75,9 @@ TEST_CASE("attention-map: the stars of many chunks stand apart") {
         FAIL("stars " << i << " and " << j << " touch");
     }
   }
-  CHECK_THAT(testing::caption_of(figure),
-             ContainsSubstring("right of the diagonal (" + std::to_string(stars.y.size()) +
-                               " of 384, as many as have room)"));
+  CHECK_HAS(testing::caption_of(figure), "right of the diagonal (" +
+                                             std::to_string(stars.y.size()) +
+                                             " of 384, as many as have room)");
 }
 
 TEST_CASE("perplexity: long curves are few points, whose dashes can be seen") {
@@ -89,7 +88,7 @@ TEST_CASE("perplexity: long curves are few points, whose dashes can be seen") {
   CHECK(line.x.size() == 40);
   CHECK(line.x.back() == 1999.0);
   CHECK_FALSE(plot::is_dense(line));
-  CHECK_THAT(testing::caption_of(figure), ContainsSubstring("one of 50 positions"));
+  CHECK_HAS(testing::caption_of(figure), "one of 50 positions");
 }
 
 TEST_CASE("cost: a row of panels per batch, one colour per method") {

@@ -54,8 +54,7 @@ Colour pixel_at(const Painted& image, Point p) {
   };
   const int col = at((p.x - image.rect.x) / image.rect.w, image.image.width);
   const int row = at((p.y - image.rect.y) / image.rect.h, image.image.height);
-  const auto* rgba =
-      &image.image.rgba[static_cast<std::size_t>(4 * (row * image.image.width + col))];
+  const auto* rgba = &image.image.rgba[4 * (row * image.image.width + col)];
   return {rgba[0], rgba[1], rgba[2], rgba[3] / 255.0};
 }
 

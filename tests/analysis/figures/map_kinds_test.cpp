@@ -65,14 +65,13 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
   CHECK(mean.y == std::vector<double>{38.5});
   CHECK(panel.x.label == "PC1 (50% of the variance)");
   CHECK(panel.y.label == "PC2 (25% of the variance)");
-  CHECK_THAT(
-      figure.caption.at(0),
-      ContainsSubstring("Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys"));
+  CHECK_HAS(figure.caption.at(0),
+            "Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys");
   CHECK_THROWS_AS(drawn(result, "geometry", {.layers = "5"}), ConfigError);
   // Unasked: the clouds that lie farthest apart, here those with the largest numbers.
   const plot::Figure best = drawn(result, "geometry");
-  CHECK_THAT(best.caption.at(0), ContainsSubstring("Layer 4, query head 3"));
-  CHECK_THAT(testing::caption_of(best), ContainsSubstring("farthest apart"));
+  CHECK_HAS(best.caption.at(0), "Layer 4, query head 3");
+  CHECK_HAS(testing::caption_of(best), "farthest apart");
 }
 
 TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it") {
@@ -117,7 +116,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   options.selector = "quoka";
   figure = drawn(result, "coverage-pages", options);
   REQUIRE(figure.panels.size() == 2);
-  CHECK_THAT(figure.panels[1].title, ContainsSubstring("QuoKA"));
+  CHECK_HAS(figure.panels[1].title, "QuoKA");
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
              std::vector<float>(selected.begin() + 18, selected.end())));
   CHECK(figure.panels[1].colour->axis.range->high == 1.0);
@@ -154,8 +153,8 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   REQUIRE(alone.panels.size() == 1);
   CHECK(same(mark_of<plot::HeatMap>(alone.panels[0]).values, weights));
   CHECK(mark_of<plot::HeatMap>(alone.panels[0]).x.high == 8.0);
-  CHECK_THAT(alone.caption.at(0), ContainsSubstring("Layer 2, query head 1, 7 tokens"));
-  CHECK_THAT(alone.caption.at(1), ContainsSubstring("largest of 2 x 2 weights"));
+  CHECK_HAS(alone.caption.at(0), "Layer 2, query head 1, 7 tokens");
+  CHECK_HAS(alone.caption.at(1), "largest of 2 x 2 weights");
 
   const plot::Figure both =
       make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
@@ -168,7 +167,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;
   CHECK(same(mark_of<plot::HeatMap>(both.panels[1]).values, kept));
   // 10 pairs of the first chunk, 2 + 3 + 4 of the second; 28 are visible.
-  CHECK_THAT(testing::caption_of(both), ContainsSubstring("Right: 68% of the visible pairs"));
+  CHECK_HAS(testing::caption_of(both), "Right: 68% of the visible pairs");
 }
 
 TEST_CASE("attention-map: as much of the map is drawn as is kept") {

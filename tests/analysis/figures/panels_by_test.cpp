@@ -1,15 +1,8 @@
 // Panels by columns of a table, and curves of tables without heads: layers, and closed loops.
-#include <catch2/catch_approx.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::panels_by_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// "kmeans-like" names would share colours; here two models have different methods.
 const std::string kRuns =
@@ -42,12 +35,8 @@ const plot::Line& line_of(const plot::Panel& panel, const std::string& label) {
   throw;
 }
 
-}  // namespace
-
 TEST_CASE("a panel for each value of some columns, in which a method looks the same", "[figures]") {
-  FigureOptions options;
-  options.metric = "relative_increase";
-  options.panels = "model,text";
+  FigureOptions options{.metric = "relative_increase", .panels = "model,text"};
   const plot::Figure figure = testing::drawn(testing::result_of(kRuns), "budget", options);
   REQUIRE(figure.panels.size() == 2);
   CHECK(figure.panels[0].title == "a, x");
@@ -56,25 +45,22 @@ TEST_CASE("a panel for each value of some columns, in which a method looks the s
   CHECK(quest.x == std::vector<double>{20.0, 40.0});
   CHECK(quest.low == std::vector<double>{0.4, 0.1});
   CHECK(line_of(figure.panels[0], "H2O").tone == line_of(figure.panels[1], "H2O").tone);
-  CHECK_THAT(caption_of(figure), ContainsSubstring("the difference to full attention"));
+  CHECK_HAS(caption_of(figure), "the difference to full attention");
 
   options.panels = "model,letter";
   CHECK_THROWS_AS(testing::drawn(testing::result_of(kRuns), "budget", options), ConfigError);
   options.panels = "model";
   options.selector = "quest";  // of which b has no row
-  CHECK_THROWS_WITH(testing::drawn(testing::result_of(kRuns), "budget", options),
-                    ContainsSubstring("quest"));
+  CHECK_SAYS(testing::drawn(testing::result_of(kRuns), "budget", options), "quest");
   std::string many = kRuns.substr(0, kRuns.find('\n') + 1);
   for (int i = 0; i < 65; ++i) many += std::to_string(i) + ",x,quest,tokens,16,20,0.5,0.4,0.6\n";
   options.selector.clear();
-  CHECK_THROWS_WITH(testing::drawn(testing::result_of(many), "budget", options),
-                    ContainsSubstring("65 values of model"));
+  CHECK_SAYS(testing::drawn(testing::result_of(many), "budget", options), "65 values of model");
 }
 
 TEST_CASE("a table without heads is drawn by its layers, with the intervals of layers",
           "[figures]") {
-  FigureOptions options;
-  options.metric = "mass";
+  FigureOptions options{.metric = "mass"};
   const plot::Figure figure = testing::drawn(testing::result_of(kLayers), "budget", options);
   const plot::Line& quest = line_of(figure.panels.at(0), "Quest");
   REQUIRE(quest.x.size() == 1);
@@ -82,8 +68,7 @@ TEST_CASE("a table without heads is drawn by its layers, with the intervals of l
   CHECK(quest.y[0] == Approx(0.6));
   CHECK(quest.low[0] == Approx(0.525));
   CHECK(quest.high[0] == Approx(0.675));
-  CHECK_THAT(caption_of(figure), ContainsSubstring("layers (over traces)") &&
-                                     ContainsSubstring("Sliding-window layers are left out"));
+  CHECK_HAS(caption_of(figure), "layers (over traces)", "Sliding-window layers are left out");
 }
 
 }  // namespace kvscope::panels_by_test

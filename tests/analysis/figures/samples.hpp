@@ -15,12 +15,11 @@ namespace kvscope::testing {
 /// A sweep over three layers of four heads, as CSV.
 inline const std::string& swept() {
   static const std::string csv = [] {
-    SweepOptions options;
-    options.selectors = {"full", "oracle-topk", "quest:page-size=4", "quoka"};
-    options.budgets = {Budget::parse("4"), Budget::parse("12"), Budget::parse("ratio=0.3")};
-    options.replay.calls.chunk = 16;
-    options.replay.dense_layers = 0;
-    options.n_resamples = 200;
+    SweepOptions options{
+        .selectors = {"full", "oracle-topk", "quest:page-size=4", "quoka"},
+        .budgets = {Budget::parse("4"), Budget::parse("12"), Budget::parse("ratio=0.3")},
+        .replay = {.calls = {.chunk = 16}, .dense_layers = 0},
+        .n_resamples = 200};
     const auto open = [] {
       test::PlantOptions plant{.n_layers = 3, .n_tokens = 80};
       plant.sink = plant.band = 1.0;

@@ -17,8 +17,7 @@ using Rows = std::vector<std::vector<double>>;
 /// A table with the units of its rows, as the run "run".
 struct Simulated {
   Simulated(const std::string& csv, const Rows& units) : view(result, "run.h5") {
-    ResultInfo info;
-    info.kind = "simulate-ruler";
+    ResultInfo info{.kind = "simulate-ruler"};
     table_to_result(table_from_csv(csv, "run.csv"), info, result,
                     [&](ResultWriter& output) { write_row_units(output, units, "score"); });
   }
@@ -166,7 +165,7 @@ Verdict world(std::mt19937_64& random, double only_x, double only_other, int n_o
       // P(x only) = only_x and P(other only) = only_other
       const double flip = draw(random);
       const bool differs = base ? flip < 2.0 * only_x : flip < 2.0 * only_other;
-      units[static_cast<std::size_t>(other)].push_back(base != differs ? 1.0 : 0.0);
+      units[other].push_back(base != differs ? 1.0 : 0.0);
     }
   }
   for (int other = 1; other <= n_others; ++other) csv += "y" + std::to_string(other) + ",0\n";

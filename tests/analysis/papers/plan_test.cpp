@@ -40,7 +40,7 @@ TEST_CASE("every check of an item that can be tested is in the plan, with its po
   CHECK(json.at("checks").size() == n_checks);
   for (const char* field : {"hypothesis", "pairing", "threshold", "power"})
     CHECK(json.at("checks").at(0).contains(field));
-  CHECK_THAT(plan_text(quick), ContainsSubstring("paired over 20 prompts"));
+  CHECK_HAS(plan_text(quick), "paired over 20 prompts");
 }
 
 }  // namespace kvscope::papers::plan_test

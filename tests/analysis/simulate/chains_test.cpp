@@ -76,9 +76,9 @@ TEST_CASE("a budget of everything decodes what the dense model does, any threads
       CHECK(std::isnan(number(row, "first_difference")));
     }
   }
-  check_has(task->show(result.units, 1), {"--- copy, trial 1", "quest tokens=16"});
+  CHECK_HAS(task->show(result.units, 1), "--- copy, trial 1", "quest tokens=16");
   options.steps = 40000;
-  CHECK_THROWS_WITH(make_chain_task(setup, options), ContainsSubstring("positions"));
+  CHECK_SAYS(make_chain_task(setup, options), "positions");
 }
 
 }  // namespace kvscope::test::chains_test

@@ -26,11 +26,10 @@ protocols = ["chunks", "steps"]
 StudyPlan plan_of(const std::string& text, const std::string& hash_a = "A") {
   const TempDir dir;
   std::ofstream(dir.path() / "s.toml") << text;
-  StudyInputs inputs;
-  inputs.models = {hash_a, "B"};
-  inputs.drafts = {"C", "C"};
-  inputs.texts = {"T"};
-  inputs.protocols = {"phase", "mode"};
+  StudyInputs inputs{.models = {hash_a, "B"},
+                     .drafts = {"C", "C"},
+                     .texts = {"T"},
+                     .protocols = {"phase", "mode"}};
   return plan_study(read_study_file(dir.path() / "s.toml"), inputs);
 }
 
@@ -95,10 +94,7 @@ TEST_CASE("seconds of a method in a kind follow from those of others") {
   known("small", "y", 4.0);
   known("large", "x", 10.0);
   const StudyForecast forecast(store);
-  StudyJob job;
-  job.kind = "large";
-  job.method = "y";
-  job.items = {0, 1};
+  StudyJob job{.kind = "large", .method = "y", .items = {0, 1}};
   CHECK(forecast.seconds(job) == Catch::Approx(2 * 40.0).epsilon(0.02));
   CHECK(forecast.memory(job) == 1e6);
   job.kind = "unheard of";
@@ -136,10 +132,7 @@ TEST_CASE("a forecast is checked against jobs that it was not made of") {
 }
 
 TEST_CASE("a table has means over layers without windows, or every row") {
-  StudyItem item;
-  item.task = "sweep";
-  item.method = "quest";
-  item.budget = "tokens=64";
+  StudyItem item{.task = "sweep", .method = "quest", .budget = "tokens=64"};
   const Json rows = Json::parse(R"([
     {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 0, "q_head": null,
      "window": 0, "mass_mean": 0.5, "mass_min": 0.1, "mass_low": 0.4, "note": "a,b"},
@@ -169,9 +162,7 @@ TEST_CASE("a table has means over layers without windows, or every row") {
 }
 
 TEST_CASE("what a store keeps of heads gives the paired difference of two methods") {
-  StudyItem item;
-  item.method = "quest";
-  item.budget = "tokens=16";
+  StudyItem item{.method = "quest", .budget = "tokens=16"};
   const double mass[] = {0.5, 0.75, 0.8123456};
   Json rows = Json::array();
   for (int head = 0; head < 3; ++head)

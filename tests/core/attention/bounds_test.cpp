@@ -20,8 +20,7 @@ TheoremB1Row row_of(const std::vector<double>& q, const std::vector<std::vector<
     scores.push_back(std::inner_product(q.begin(), q.end(), k.begin(), 0.0));
     largest = std::max(largest, norm(k));
   }
-  return theorem_b1_row(scores, star, norm(q), norm(keys[static_cast<std::size_t>(star)]), largest,
-                        1.0);
+  return theorem_b1_row(scores, star, norm(q), norm(keys[star]), largest, 1.0);
 }
 
 TEST_CASE("theorem B.1 as printed: both published counterexamples break it, the repairs hold") {
@@ -90,7 +89,7 @@ TEST_CASE("theorem B.1: random rows never break Jensen, worst case or the exact 
     double others = 0.0;
     double s_star = 0.0;
     for (Index i = 0; i <= n; ++i) {
-      const auto& key = keys[static_cast<std::size_t>(i)];
+      const auto& key = keys[i];
       const double s = std::inner_product(q.begin(), q.end(), key.begin(), 0.0);
       if (i == star) {
         s_star = s;

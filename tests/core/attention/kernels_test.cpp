@@ -85,9 +85,8 @@ TEST_CASE("score rows equal plain dot products for every range") {
           const auto row = scores.row(r, range);
           for (Index t = range.begin; t < range.end; ++t) {
             double dot = 0.0;
-            for (Index c = 0; c < d; ++c)
-              dot += q[static_cast<std::size_t>(r * d + c)] * static_cast<double>(k(t, c));
-            REQUIRE(row[static_cast<std::size_t>(t - range.begin)] == Approx(dot).margin(1e-10));
+            for (Index c = 0; c < d; ++c) dot += q[r * d + c] * static_cast<double>(k(t, c));
+            REQUIRE(row[t - range.begin] == Approx(dot).margin(1e-10));
           }
         }
         if (range == TokenRange{0, n}) REQUIRE(scores.row(0, range)[5] == scores.row(0, range)[40]);
@@ -127,9 +126,7 @@ TEST_CASE("top-k equals a full stable sort") {
     for (double& s : scores) s = static_cast<double>(random.below(6));
     std::vector<Index> order(scores.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-    std::ranges::stable_sort(order, [&](Index a, Index b) {
-      return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-    });
+    std::ranges::stable_sort(order, [&](Index a, Index b) { return scores[a] > scores[b]; });
     const Index k = random.below(70);
     order.resize(std::min(order.size(), static_cast<std::size_t>(k)));
     REQUIRE(top_k(scores, k) == order);

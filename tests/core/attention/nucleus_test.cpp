@@ -6,8 +6,6 @@
 
 namespace kvscope::nucleus_test {
 
-namespace {
-
 std::vector<float> softmax_row(std::size_t n, float sigma, unsigned seed) {
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal(0.0f, sigma);
@@ -22,7 +20,7 @@ std::vector<float> softmax_row(std::size_t n, float sigma, unsigned seed) {
 
 double mass_of(const std::vector<float>& row, const std::vector<Index>& kept) {
   double mass = 0.0;
-  for (const Index i : kept) mass += static_cast<double>(row[static_cast<std::size_t>(i)]);
+  for (const Index i : kept) mass += static_cast<double>(row[i]);
   return mass;
 }
 
@@ -40,8 +38,6 @@ std::size_t size_by_sorting(std::vector<float> row, double p) {
   while (n < row.size() && mass < target) mass += static_cast<double>(row[n++]);
   return n;
 }
-
-}  // namespace
 
 TEST_CASE("exact nucleus has the size that sorting gives and reaches the target") {
   for (unsigned seed = 0; seed < 60; ++seed) {

@@ -99,8 +99,7 @@ void check_against_loops(Problem& problem, const Selection& selection) {
         double dot = 0.0;
         for (Index c = 0; c < f.q.dim(2); ++c)
           dot += static_cast<double>(f.q(h, row, c)) * static_cast<double>(summaries.k(from, c));
-        const auto log_count =
-            static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
+        const auto log_count = static_cast<double>(summaries.log_count[from]);
         add(f.call.score_rule().of(dot) + log_count, &summaries.v(from, Index{0}));
       }
       const double w = states_share ? static_cast<double>(summaries.list_share(h, row)) : 1.0;
@@ -124,8 +123,7 @@ void check_against_loops(Problem& problem, const Selection& selection) {
 /// Summaries per KV head: `counts` of them, random.
 Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> counts,
                            std::mt19937& rng) {
-  Summaries out;
-  out.begin = {0};
+  Summaries out{.begin = {0}};
   for (const Index n : counts) out.begin.push_back(out.begin.back() + n);
   const Index n = out.begin.back();
   out.k = random_tensor({n, f.k.dim(2)}, rng);
@@ -208,9 +206,7 @@ TEST_CASE("a list of every key has the bits of dense attention") {
       Problem sparse({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
       sparse.fixture.call.score_cap = cap;
       Selection selection(owner, n_tok, n_tok);
-      KeyList all;
-      all.scored = positions(0, n_past);
-      all.forced = positions(n_past, n_past + n_tok);
+      KeyList all{.scored = positions(0, n_past), .forced = positions(n_past, n_past + n_tok)};
       const Index n_lists = owner == ListOwner::q_head ? 8 : owner == ListOwner::kv_head ? 2 : 1;
       for (Index i = 0; i < n_lists; ++i) selection.add(all);
       sparse.attend(selection, pool);

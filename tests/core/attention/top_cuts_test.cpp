@@ -19,9 +19,7 @@ std::vector<Index> sorted_best(const std::vector<double>& scores, Index k) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     if (scores[i] > -kInf) order.push_back(static_cast<Index>(i));
   }
-  std::ranges::stable_sort(order, [&](Index a, Index b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
+  std::ranges::stable_sort(order, [&](Index a, Index b) { return scores[a] > scores[b]; });
   order.resize(static_cast<std::size_t>(std::clamp<Index>(k, 0, static_cast<Index>(order.size()))));
   std::ranges::sort(order);
   return order;
@@ -54,7 +52,7 @@ TEST_CASE("cuts name the same sets as sorting, for many k at once") {
         const auto expected = sorted_best(scores, ks[i]);
         std::vector<Index> kept;
         for (Index at = 0; at < n; ++at) {
-          if (cuts[i].contains(scores[static_cast<std::size_t>(at)], at)) kept.push_back(at);
+          if (cuts[i].contains(scores[at], at)) kept.push_back(at);
         }
         INFO("n " << n << ", k " << ks[i]);
         REQUIRE(kept == expected);
@@ -101,7 +99,7 @@ TEST_CASE("kernels over keys as they lie equal plain loops") {
       const Index first = 5;  // weights of positions 5 to n + 4; every third one is summed up
       std::vector<double> weights(static_cast<std::size_t>(n));
       std::vector<std::int32_t> keys;
-      for (Index t = 0; t < n; ++t) weights[static_cast<std::size_t>(t)] = random.uniform();
+      for (Index t = 0; t < n; ++t) weights[t] = random.uniform();
       Tensor<float> v({n + first, d});
       for (float& x : v.flat()) x = static_cast<float>(random.normal());
       for (Index t = 0; t < n; t += 3) keys.push_back(static_cast<std::int32_t>(t + first));
@@ -121,8 +119,8 @@ TEST_CASE("kernels over keys as they lie equal plain loops") {
           for (std::size_t r = 0; r < 2; ++r)
             dot[r] += q[r * static_cast<std::size_t>(d) + static_cast<std::size_t>(c)] * x;
           const double add = weights[at] * static_cast<double>(v(t + first, c));
-          all_expected[static_cast<std::size_t>(c)] += add;
-          if (t % 3 == 0) some_expected[static_cast<std::size_t>(c)] += add;
+          all_expected[c] += add;
+          if (t % 3 == 0) some_expected[c] += add;
         }
         total_expected += weights[at];
         mass_expected += t % 3 == 0 ? weights[at] : 0.0;
@@ -185,8 +183,7 @@ TEST_CASE("kernels over lists equal plain loops") {
       for (Index t = 0; t < n; ++t) {
         if (t % 3 == 1) continue;
         keys.push_back(static_cast<std::int32_t>(t + 40));
-        for (std::size_t c = 0; c < 3; ++c)
-          expected[c] += cuts[c].contains(scores[static_cast<std::size_t>(t)], t) ? 1 : 0;
+        for (std::size_t c = 0; c < 3; ++c) expected[c] += cuts[c].contains(scores[t], t) ? 1 : 0;
       }
       CHECK(count_in_cuts(scores, 40, keys, cuts) == expected);
       CHECK(is_ascending(keys));

@@ -35,8 +35,8 @@ TEST_CASE("a text that is no whole object is refused with its place, wherever it
   const std::string text = R"({"a": [1, "x\"]"], "b": {"c": 2}, "d": 3})";
   for (std::size_t n = 0; n < text.size(); ++n) {
     INFO(text.substr(0, n));
-    CHECK_THROWS_WITH(for_each_json_member(text.substr(0, n), "here", [](auto, auto) {}),
-                      ContainsSubstring("here: expected"));
+    CHECK_SAYS(for_each_json_member(text.substr(0, n), "here", [](auto, auto) {}),
+               "here: expected");
   }
   for (const char* wrong : {"[1]", "7", "{a: 1}", "{\"a\" 1}", "{\"a\":}", "{\"a\": 1 \"b\": 2}",
                             "{\"a\":1,}", "{\"a\":1,,}", "{\"a\\"})

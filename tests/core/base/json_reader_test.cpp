@@ -30,8 +30,7 @@ TEST_CASE("numbers beyond 64 bits and repeated keys are refused") {
   CHECK(object.integer_or("n", 0, 9, 3) == 3);
   CHECK(object.find("n") == nullptr);
   CHECK(object.has("n"));
-  CHECK_THROWS_MATCHES(parse_json(R"({"a":{"b":1,"b":2}})", "f.json"), FormatError,
-                       MessageMatches(ContainsSubstring("\"b\" occurs twice")));
+  CHECK_SAYS_AS(FormatError, parse_json(R"({"a":{"b":1,"b":2}})", "f.json"), "\"b\" occurs twice");
   CHECK_THROWS_AS(parse_json("1e400", "f.json"), FormatError);
   CHECK_NOTHROW(parse_json(R"([{"b":1},{"b":2}])", "f.json"));
 }
@@ -52,8 +51,7 @@ TEST_CASE("brackets nest to a fixed depth, in lists and objects") {
     CHECK(parse_ordered_json(allowed, "f").dump() == allowed);
     for (const std::size_t depth : {kMostJsonDepth + 1, std::size_t{1000000}}) {
       const std::string deep = nested(depth, open, close);
-      CHECK_THROWS_MATCHES(parse_json(deep, "f.json"), FormatError,
-                           MessageMatches(ContainsSubstring("f.json: expected brackets nested")));
+      CHECK_SAYS_AS(FormatError, parse_json(deep, "f.json"), "f.json: expected brackets nested");
       CHECK_THROWS_AS(parse_ordered_json(deep, "f.json"), FormatError);
       CHECK_THROWS_AS(parse_json(deep.substr(0, deep.size() / 2), "f.json"), FormatError);
     }

@@ -105,15 +105,14 @@ TEST_CASE("outputs that cannot be are refused with the reason") {
     }
     return "";
   };
-  CHECK_THAT(reason(dir.path()), ContainsSubstring("folder"));
-  CHECK_THAT(reason(dir.path() / "no" / "a"), ContainsSubstring("there is no folder"));
-  CHECK_THAT(reason(dir.path() / "a.part"), ContainsSubstring(".part"));
-  CHECK_THAT(reason("/dev/full"), ContainsSubstring("device"));
+  CHECK_HAS(reason(dir.path()), "folder");
+  CHECK_HAS(reason(dir.path() / "no" / "a"), "there is no folder");
+  CHECK_HAS(reason(dir.path() / "a.part"), ".part");
+  CHECK_HAS(reason("/dev/full"), "device");
   REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
-  CHECK_THAT(reason(dir.path() / "pipe"), ContainsSubstring("pipe"));
+  CHECK_HAS(reason(dir.path() / "pipe"), "pipe");
   fs::create_symlink("nothing", dir.path() / "link");
-  CHECK_THAT(reason(dir.path() / "link"),
-             ContainsSubstring("link to nothing, which does not exist"));
+  CHECK_HAS(reason(dir.path() / "link"), "link to nothing, which does not exist");
   CHECK(reason(dir.path() / "fine").empty());
 }
 
@@ -135,8 +134,7 @@ TEST_CASE("names from other files open nothing but regular files") {
   for (const fs::path& file : {fs::path("/dev/zero"), dir.path() / "pipe", dir.path()})
     CHECK_THROWS_AS(read_regular_file(file, 100), IoError);
   CHECK(read_regular_file(dir.write("a", "abc"), 3) == "abc");
-  CHECK_THROWS_MATCHES(read_regular_file(dir.path() / "a", 2), IoError,
-                       MessageMatches(ContainsSubstring("is longer than")));
+  CHECK_SAYS_AS(IoError, read_regular_file(dir.path() / "a", 2), "is longer than");
 }
 
 TEST_CASE("what is on its way is gone before a signal ends the process") {

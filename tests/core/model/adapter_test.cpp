@@ -76,8 +76,7 @@ struct Case {
 
 void check_refused(const Case& one, const std::string& message) {
   const fs::path folder = one.write();
-  CHECK_THROWS_MATCHES(Transformer::load(folder), Error,
-                       MessageMatches(ContainsSubstring(message)));
+  CHECK_SAYS_AS(Error, Transformer::load(folder), message);
 }
 
 TEST_CASE("a merged weight is W + s B A, over files of any kind") {
@@ -173,8 +172,7 @@ TEST_CASE("adapters that do not fit their model are refused in a sentence") {
     fs::resize_file(folder / "adapter_model.safetensors", 300);
     CHECK_THROWS_AS(Transformer::load(folder), FormatError);
     fs::remove(folder / "adapter_model.safetensors");
-    CHECK_THROWS_MATCHES(Transformer::load(folder), IoError,
-                         MessageMatches(ContainsSubstring("expected adapter_model.safetensors")));
+    CHECK_SAYS_AS(IoError, Transformer::load(folder), "expected adapter_model.safetensors");
   }
   SECTION("settings that are no JSON") {
     const fs::path folder = one.write();

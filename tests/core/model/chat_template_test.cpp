@@ -92,8 +92,7 @@ TEST_CASE("a template that does not end, or grows, is stopped with a sentence") 
       "{{ 1 % 0 }}", "{{ raise_exception('no') }}");
   INFO(source);
   const auto start = std::chrono::steady_clock::now();
-  CHECK_THROWS_MATCHES(rendered(source), FormatError,
-                       MessageMatches(ContainsSubstring("chat template of TEST: line 1: ")));
+  CHECK_SAYS_AS(FormatError, rendered(source), "chat template of TEST: line 1: ");
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
@@ -139,8 +138,7 @@ TEST_CASE("what is no template is refused with the line and what was expected") 
       {"{{ raise_exception('no tools') }}", "it refuses the conversation: \"no tools\""}};
   for (const auto& [source, expected] : cases) {
     INFO(source);
-    CHECK_THROWS_MATCHES(rendered(source), FormatError,
-                         MessageMatches(ContainsSubstring(expected)));
+    CHECK_SAYS_AS(FormatError, rendered(source), expected);
   }
   CHECK_THROWS_AS(rendered("\xFF"), FormatError);
 }
@@ -154,10 +152,9 @@ TEST_CASE("a frame is what stands around a user's words") {
   const auto frame_of = [](const char* source) {
     return chat_frame(ChatTemplate(source, {}, "M"));
   };
-  CHECK_THROWS_MATCHES(frame_of("{{ messages[0].content|upper }}"), FormatError,
-                       MessageMatches(ContainsSubstring("found them gone or changed")));
-  CHECK_THROWS_MATCHES(frame_of("{{ messages[0].content * 2 }}"), FormatError,
-                       MessageMatches(ContainsSubstring("found them twice")));
+  CHECK_SAYS_AS(FormatError, frame_of("{{ messages[0].content|upper }}"),
+                "found them gone or changed");
+  CHECK_SAYS_AS(FormatError, frame_of("{{ messages[0].content * 2 }}"), "found them twice");
 }
 
 TEST_CASE("a model's template is found where the hub and GGUF files keep it") {
@@ -185,8 +182,7 @@ TEST_CASE("a model's template is found where the hub and GGUF files keep it") {
   fs::remove(dir.path() / "chat_template.jinja");
   dir.write("tokenizer_config.json", R"({"chat_template": [{"name": "a", "template": "t"},
                                          {"name": "b", "template": "d"}]})");
-  CHECK_THROWS_MATCHES(said(), FormatError,
-                       MessageMatches(ContainsSubstring("one template of the name \"default\"")));
+  CHECK_SAYS_AS(FormatError, said(), "one template of the name \"default\"");
   dir.write("tokenizer_config.json", R"({"chat_template": 7})");
   CHECK_THROWS_AS(said(), FormatError);
   dir.write("tokenizer_config.json", "{");

@@ -29,10 +29,7 @@ void check_refused(json config, const std::string& field, const json& value,
                    const std::string& message) {
   config[field] = value;
   CAPTURE(field, value.dump());
-  CHECK_THROWS_MATCHES(
-      parse(config), E,
-      MessageMatches(ContainsSubstring(field) && ContainsSubstring("config.json") &&
-                     ContainsSubstring(message)));
+  CHECK_SAYS_AS(E, parse(config), field, "config.json", message);
 }
 
 TEST_CASE("published configs give the published numbers of parameters") {
@@ -123,9 +120,8 @@ TEST_CASE("other architectures are refused with the list of what is computed") {
   for (const char* name : {"Mixtral-8x7B-v0.1", "Phi-mini-MoE-instruct"}) {
     CAPTURE(name);
     const std::string text = testing::read_file(kConfigs / (std::string(name) + ".config.json"));
-    CHECK_THROWS_MATCHES(parse_model_config(text, name), ConfigError,
-                         MessageMatches(ContainsSubstring(
-                             "llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss")));
+    CHECK_SAYS_AS(ConfigError, parse_model_config(text, name),
+                  "llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss");
   }
 }
 
@@ -353,8 +349,7 @@ TEST_CASE("rotary settings in both styles") {
       CHECK(parse(config).rope.theta == 1e6);
       for (const char* other : {"dynamic", "longrope", "mrope", ""}) {
         config[group] = {{type, other}, {"factor", 2.0}};
-        CHECK_THROWS_MATCHES(parse(config), ConfigError,
-                             MessageMatches(ContainsSubstring("default, linear, llama3, yarn")));
+        CHECK_SAYS_AS(ConfigError, parse(config), "default, linear, llama3, yarn");
       }
       for (const json& broken : {json{{type, "linear"}}, json{{type, "linear"}, {"factor", "2"}},
                                  json{{type, "linear"}, {"factor", 0.0}}, json{{type, 3}},
@@ -446,9 +441,7 @@ TEST_CASE("missing, ill-typed and out-of-range fields name themselves") {
     json config = small("llama");
     config.erase(field);
     CAPTURE(field);
-    CHECK_THROWS_MATCHES(
-        parse(config), FormatError,
-        MessageMatches(ContainsSubstring(field) && ContainsSubstring("found nothing")));
+    CHECK_SAYS_AS(FormatError, parse(config), field, "found nothing");
   }
   for (const char* field :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
@@ -524,9 +517,7 @@ TEST_CASE("quantised checkpoints that are not computed: the shape is read, the w
     config["quantization_config"] = settings;
     CAPTURE(settings.dump());
     CHECK(parse(config).n_parameters() == parse(small("llama")).n_parameters());
-    CHECK_THROWS_MATCHES(
-        refuse_quantization(parse(config)), ConfigError,
-        MessageMatches(ContainsSubstring(message) && ContainsSubstring("quantization_config")));
+    CHECK_SAYS_AS(ConfigError, refuse_quantization(parse(config)), message, "quantization_config");
   };
   refused({{"quant_method", "bitsandbytes"}}, "dequantize().save_pretrained(OUT)");
   refused({{"quant_method", "compressed-tensors"}}, "run_compressed=False");

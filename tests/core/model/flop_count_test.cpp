@@ -5,16 +5,14 @@
 namespace kvscope::flop_count_test {
 
 ModelConfig small_config() {
-  ModelConfig config;
-  config.n_layers = 2;
-  config.n_q = 4;
-  config.n_kv = 2;
-  config.d_head = 8;
-  config.d_model = 24;
-  config.d_ff = 40;
-  config.n_vocab = 100;
-  config.window = {std::nullopt, 5};
-  return config;
+  return ModelConfig{.n_layers = 2,
+                     .n_q = 4,
+                     .n_kv = 2,
+                     .d_head = 8,
+                     .d_model = 24,
+                     .d_ff = 40,
+                     .n_vocab = 100,
+                     .window = {std::nullopt, 5}};
 }
 
 // The same by counting every multiplication that a naive implementation does.

@@ -19,7 +19,7 @@ GgufFile parse(const std::string& bytes) {
 }
 
 void check_refused(const std::string& bytes, const std::string& message) {
-  CHECK_THROWS_MATCHES(parse(bytes), FormatError, MessageMatches(ContainsSubstring(message)));
+  CHECK_SAYS_AS(FormatError, parse(bytes), message);
 }
 
 const GgufTensor& tensor_of(const GgufFile& file, std::string_view name) {
@@ -76,15 +76,12 @@ TEST_CASE("metadata of every type comes back") {
   CHECK(*meta.strings("test.strings") == std::vector<std::string_view>{"a", "", "\u4e2d"});
   CHECK(*meta.numbers("test.numbers") == std::vector<double>{3, 1, -2});
   CHECK_FALSE(meta.integer("test.none", 0, 1));
-  CHECK_THROWS_MATCHES(
-      meta.integer("test.uint64", 0, 5), FormatError,
-      MessageMatches(ContainsSubstring("test.uint64 (file.gguf): expected a whole number from 0 to "
-                                       "5, found 9223372036854775808")));
-  CHECK_THROWS_MATCHES(meta.string("test.bool"), FormatError,
-                       MessageMatches(ContainsSubstring("expected a string, found true")));
-  CHECK_THROWS_MATCHES(
-      meta.numbers("test.strings"), FormatError,
-      MessageMatches(ContainsSubstring("expected a list of numbers, found a list of 3 strings")));
+  CHECK_SAYS_AS(FormatError, meta.integer("test.uint64", 0, 5),
+                "test.uint64 (file.gguf): expected a whole number from 0 to "
+                "5, found 9223372036854775808");
+  CHECK_SAYS_AS(FormatError, meta.string("test.bool"), "expected a string, found true");
+  CHECK_SAYS_AS(FormatError, meta.numbers("test.strings"),
+                "expected a list of numbers, found a list of 3 strings");
 }
 
 TEST_CASE("versions 2 and 3 are read, other files are told apart") {

@@ -149,7 +149,7 @@ TEST_CASE("SentencePiece tables: spaces, bytes, BOS, EOS, a template") {
 
 TEST_CASE("tables that are broken or of another kind are refused by name") {
   const auto refused = [](const GgufBuilder& builder, const std::string& message) {
-    CHECK_THROWS_MATCHES(load(builder), Error, MessageMatches(ContainsSubstring(message)));
+    CHECK_SAYS_AS(Error, load(builder), message);
   };
   const auto gpt2 = [] {
     return GgufBuilder()

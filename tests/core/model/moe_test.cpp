@@ -86,8 +86,7 @@ class RoutingWatch final : public Observer {
   void on_routing(const RoutingEvent& e) override {
     CHECK(e.expert.shape() == e.weight.shape());
     for (Index t = 0; t < e.expert.dim(0); ++t) {
-      for (const std::int32_t expert : e.expert.row(t))
-        picked[static_cast<std::size_t>(e.layer)].insert(expert);
+      for (const std::int32_t expert : e.expert.row(t)) picked[e.layer].insert(expert);
     }
   }
   std::vector<std::set<Index>> picked;
@@ -157,8 +156,8 @@ TEST_CASE("experts that no token is routed to are not read") {
   std::vector<std::unique_ptr<Forbidden>> forbidden;
   std::size_t n_bytes = 0;
   for (Index layer = 0; layer < config.n_layers; ++layer) {
-    const auto& picked = watch.picked[static_cast<std::size_t>(layer)];
-    if (!config.has_experts[static_cast<std::size_t>(layer)]) {
+    const auto& picked = watch.picked[layer];
+    if (!config.has_experts[layer]) {
       CHECK(picked.empty());
       continue;
     }

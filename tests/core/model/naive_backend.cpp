@@ -47,8 +47,8 @@ class RowStore final : public KvStore {
   struct Layer {
     std::vector<float> k, v;  // [capacity, n_kv, d_head]
   };
-  Layer& at(Index layer) { return layers_[static_cast<std::size_t>(layer)]; }
-  const Layer& at(Index layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  Layer& at(Index layer) { return layers_[layer]; }
+  const Layer& at(Index layer) const { return layers_[layer]; }
 
  private:
   TensorView<const float> copy(const std::vector<float>& from, Index begin, Index end,
@@ -58,7 +58,7 @@ class RowStore final : public KvStore {
       for (Index pos = begin; pos < end; ++pos) {
         for (Index f = 0; f < config_.d_head; ++f) {
           const Index index = (pos * config_.n_kv + h) * config_.d_head + f;
-          to(h, pos - begin, f) = from[static_cast<std::size_t>(index)];
+          to(h, pos - begin, f) = from[index];
         }
       }
     }
@@ -85,7 +85,7 @@ class RowCall final : public BackendCall {
   }
   void embed(std::span<const TokenId> tokens, Block& x) override {
     for (Index t = 0; t < n_; ++t) {
-      const auto row = row_of(w_.embedding, tokens[static_cast<std::size_t>(t)]);
+      const auto row = row_of(w_.embedding, tokens[t]);
       for (Index f = 0; f < c_.d_model; ++f) of(x).row(t)[f] = c_.plan.embedding_scale * row[f];
     }
   }
@@ -128,7 +128,7 @@ class RowCall final : public BackendCall {
     }
   }
   void attend(Index layer, const Block& q, Block& out) override {
-    const auto window = c_.window[static_cast<std::size_t>(layer)];
+    const auto window = c_.window[layer];
     for_each_query([&](Index h, Index t) {
       const Index pos = pos_ + t;
       const Index first = window ? std::max<Index>(0, pos - *window + 1) : 0;
@@ -201,7 +201,7 @@ class RowCall final : public BackendCall {
   TensorView<const float> host_lse() override { return lse_.view(); }
 
  private:
-  const LayerWeights& layer_of(Index i) const { return w_.layers[static_cast<std::size_t>(i)]; }
+  const LayerWeights& layer_of(Index i) const { return w_.layers[i]; }
 
   static std::vector<double> row_of(const Matrix& matrix, Index row) {
     std::vector<float> scratch(static_cast<std::size_t>(matrix.n_cols() + 16));
@@ -214,8 +214,7 @@ class RowCall final : public BackendCall {
       const auto w = row_of(matrix, r);
       for (Index t = 0; t < n_; ++t) {
         double sum = bias.count() > 0 ? bias(r) : 0.0;
-        for (Index f = 0; f < matrix.n_cols(); ++f)
-          sum += w[static_cast<std::size_t>(f)] * x.row(t)[f];
+        for (Index f = 0; f < matrix.n_cols(); ++f) sum += w[f] * x.row(t)[f];
         y.row(t)[r] = sum;
       }
     }
@@ -245,7 +244,7 @@ class RowCall final : public BackendCall {
       const Index half = c_.rotary_dim / 2;
       for (Index i = 0; i < half; ++i) {
         // the angle is rounded to float, as core/model/rope.hpp says
-        const float angle = static_cast<float>(pos_ + t) * frequency[static_cast<std::size_t>(i)];
+        const float angle = static_cast<float>(pos_ + t) * frequency[i];
         const double c = rope.amplitude * std::cos(static_cast<double>(angle));
         const double s = rope.amplitude * std::sin(static_cast<double>(angle));
         const double a = head[i], b = head[i + half];
@@ -279,11 +278,9 @@ class RowCall final : public BackendCall {
       if (most > 0.0) score = most * std::tanh(score / most);
       const double e = std::exp(score);
       sum += e;
-      for (Index f = 0; f < d; ++f)
-        mix[static_cast<std::size_t>(f)] += e * static_cast<double>(row(stored.v, pos)[f]);
+      for (Index f = 0; f < d; ++f) mix[f] += e * static_cast<double>(row(stored.v, pos)[f]);
     }
-    for (Index f = 0; f < d; ++f)
-      out.row(t)[h * d + f] = keys.empty() ? 0.0 : mix[static_cast<std::size_t>(f)] / sum;
+    for (Index f = 0; f < d; ++f) out.row(t)[h * d + f] = keys.empty() ? 0.0 : mix[f] / sum;
     lse_(h, t) = static_cast<float>(keys.empty() ? -INFINITY : std::log(sum));
   }
   double activate(double g) const {

@@ -17,8 +17,6 @@ using test::check_same_bits;
 using test::run;
 using test::same_bits;
 
-namespace {
-
 // The promises hold on every backend, where it has what the model needs.
 struct NamedBackend {
   const char* name;
@@ -50,8 +48,6 @@ const std::vector<NamedBackend>& bf16_backends() {
 bool has_experts(const std::string& name) {
   return name == "qwen3_moe" || name.starts_with("gpt_oss");
 }
-
-}  // namespace
 
 TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
   const std::string name =
@@ -163,7 +159,7 @@ TEST_CASE("a policy that chooses every key changes no bit") {
       ++n_calls;
       CHECK(question.q.dim(1) == question.n_tok);
       CHECK(question.k.dim(1) == question.pos_begin + question.n_tok);
-      CHECK(question.window == config_.window[static_cast<std::size_t>(question.layer)]);
+      CHECK(question.window == config_.window[question.layer]);
       selection_ = {};
       selection_.is_dense = !by_lists_ || question.window;
       if (selection_.is_dense) return selection_;

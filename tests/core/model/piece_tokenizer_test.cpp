@@ -71,8 +71,7 @@ TEST_CASE("tokenizer_config.json adds tokens and says what begins a text") {
   CHECK(ids.back() == *plain.id_of("</s>"));
   CHECK(ids.front() != *plain.id_of("<s>"));
   settings["added_tokens_decoder"] = {{"5", {{"content", "other"}}}};
-  CHECK_THROWS_MATCHES(load(settings), FormatError,
-                       MessageMatches(ContainsSubstring("as tokenizer.model has it")));
+  CHECK_SAYS_AS(FormatError, load(settings), "as tokenizer.model has it");
   settings["added_tokens_decoder"] = {{"x", {{"content", "other"}}}};
   CHECK_THROWS_AS(load(settings), FormatError);
   dir.write("tokenizer_config.json", "[");
@@ -115,8 +114,7 @@ std::string piece(const std::string& text, int kind = 1, float score = -1.0f) {
 }
 
 void check_refused(const std::string& bytes, const std::string& message) {
-  CHECK_THROWS_MATCHES(sentencepiece_tokenizer(bytes, "t.model", "", ""), Error,
-                       MessageMatches(ContainsSubstring(message) && ContainsSubstring("t.model")));
+  CHECK_SAYS_AS(Error, sentencepiece_tokenizer(bytes, "t.model", "", ""), message, "t.model");
 }
 
 TEST_CASE("tokenizer.model files that are broken are refused in a sentence") {
@@ -162,7 +160,7 @@ TEST_CASE("the best cut of a text is that of trying all of them") {
   const Unigram unigram(tables);
   const auto score_of = [&](const Ids& ids) {
     float sum = 0.0f;
-    for (const TokenId id : ids) sum += tables.pieces[static_cast<std::size_t>(id - 1)].score;
+    for (const TokenId id : ids) sum += tables.pieces[id - 1].score;
     return sum;
   };
   for (unsigned word = 0; word < 256; ++word) {
@@ -213,8 +211,7 @@ TEST_CASE("sums are floats that begin anew far into a text, as SentencePiece has
 TEST_CASE("tekken.json files that are broken are refused in a sentence") {
   const json good = json::parse(testing::read_file(kGolden / "tekken/tekken.json"));
   const auto refused = [](const json& file, const std::string& message) {
-    CHECK_THROWS_MATCHES(tekken_tokenizer(file.dump(), "tekken.json"), Error,
-                         MessageMatches(ContainsSubstring(message)));
+    CHECK_SAYS_AS(Error, tekken_tokenizer(file.dump(), "tekken.json"), message);
   };
   const auto with = [&](const char* pointer, const json& value) {
     json file = good;

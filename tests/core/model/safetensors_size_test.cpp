@@ -20,11 +20,11 @@ std::string one(const char* dtype, const char* shape, std::size_t end) {
 
 TEST_CASE("a tensor with more bytes than its shape has elements is refused, as with fewer") {
   CHECK(parse(one("F32", "[2]", 8), 8).front().count == 2);
-  CHECK_THROWS_WITH(parse(one("F32", "[1]", 8), 8), ContainsSubstring("do not fill the 8 bytes"));
-  CHECK_THROWS_WITH(parse(one("BF16", "[3]", 8), 8), ContainsSubstring("do not fill the 8 bytes"));
-  CHECK_THROWS_WITH(parse(one("F32", "[0]", 4), 4), ContainsSubstring("do not fill the 4 bytes"));
-  CHECK_THROWS_WITH(parse(one("F32", "[]", 8), 8), ContainsSubstring("do not fill the 8 bytes"));
-  CHECK_THROWS_WITH(parse(one("F32", "[3]", 8), 8), ContainsSubstring("do not fill the 8 bytes"));
+  CHECK_SAYS(parse(one("F32", "[1]", 8), 8), "do not fill the 8 bytes");
+  CHECK_SAYS(parse(one("BF16", "[3]", 8), 8), "do not fill the 8 bytes");
+  CHECK_SAYS(parse(one("F32", "[0]", 4), 4), "do not fill the 4 bytes");
+  CHECK_SAYS(parse(one("F32", "[]", 8), 8), "do not fill the 8 bytes");
+  CHECK_SAYS(parse(one("F32", "[3]", 8), 8), "do not fill the 8 bytes");
 }
 
 }  // namespace kvscope::test::safetensors_size_test

@@ -52,9 +52,7 @@ Tokenizer parse(const json& tokenizer) {
 
 template <class E>
 void check_refused(const json& tokenizer, const std::string& message) {
-  CHECK_THROWS_MATCHES(
-      parse(tokenizer), E,
-      MessageMatches(ContainsSubstring(message) && ContainsSubstring("tokenizer.json")));
+  CHECK_SAYS_AS(E, parse(tokenizer), message, "tokenizer.json");
 }
 
 // The pieces into which a pattern cuts `text`: every piece is merged to one token, so ids are
@@ -318,8 +316,7 @@ TEST_CASE("a hostile regular expression ends in an error, not in hours") {
     json tokenizer = all_bytes();
     tokenizer["pre_tokenizer"] = split(regex);
     const std::string& given = regex[1] == '?' && regex[2] == '=' ? long_text : text;
-    CHECK_THROWS_MATCHES(parse(tokenizer).encode(given), ConfigError,
-                         MessageMatches(ContainsSubstring("costs too much")));
+    CHECK_SAYS_AS(ConfigError, parse(tokenizer).encode(given), "costs too much");
   }
 }
 
@@ -426,9 +423,8 @@ TEST_CASE("any bytes survive, and text that is not UTF-8 is refused at its offse
         "\xf8\x88\x80\x80\x80", "\xff", "\xe2\x82", "\xf0\x9f\x98"}) {
     for (const char* before : {"", "0123456789", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"}) {
       CAPTURE(json(before).dump());
-      CHECK_THROWS_MATCHES(tokenizer.encode(before + std::string(broken)), FormatError,
-                           MessageMatches(ContainsSubstring(
-                               fmt::format("offset {}", std::string_view(before).size()))));
+      CHECK_SAYS_AS(FormatError, tokenizer.encode(before + std::string(broken)),
+                    fmt::format("offset {}", std::string_view(before).size()));
     }
   }
 }

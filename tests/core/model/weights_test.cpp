@@ -24,8 +24,8 @@ WeightFiles open_bytes(const TempDir& dir, std::string_view bytes) {
 void check_refused(const std::string& header, std::size_t n_data, const std::string& message) {
   const TempDir dir;
   CAPTURE(header);
-  CHECK_THROWS_MATCHES(open_bytes(dir, safetensors_bytes(header, std::string(n_data, '\0'))),
-                       FormatError, MessageMatches(ContainsSubstring(message)));
+  CHECK_SAYS_AS(FormatError, open_bytes(dir, safetensors_bytes(header, std::string(n_data, '\0'))),
+                message);
 }
 
 std::string tensor(std::string_view name, std::string_view dtype, std::string_view shape,
@@ -87,8 +87,7 @@ TEST_CASE("zero-size tensors, scalars and tensors of rank 5 are kept") {
   CHECK(weights.get_float("empty2", {3, 0}).count() == 0);
   CHECK(weights.get_float("scalar", {}).data()[0] == 2.5f);
   CHECK(weights.n_parameters() == 7);
-  CHECK_THROWS_MATCHES(weights.get("deep", {2, 3}), FormatError,
-                       MessageMatches(ContainsSubstring("found [1, 1, 1, 2, 3]")));
+  CHECK_SAYS_AS(FormatError, weights.get("deep", {2, 3}), "found [1, 1, 1, 2, 3]");
 }
 
 TEST_CASE("what a tensor is asked for and is not names tensor, expected, found and file") {
@@ -101,19 +100,13 @@ TEST_CASE("what a tensor is asked for and is not names tensor, expected, found a
                                                   .add_raw("int", "I32", {1}, "1234")
                                                   .add_raw("new", "F4_X", {3}, "12")
                                                   .bytes());
-  CHECK_THROWS_MATCHES(
-      weights.get("f", {3, 2}), FormatError,
-      MessageMatches(ContainsSubstring("\"f\"") && ContainsSubstring("expected shape [3, 2]") &&
-                     ContainsSubstring("found [2, 3]") && ContainsSubstring("model.safetensors")));
-  CHECK_THROWS_MATCHES(weights.get("g", {1}), FormatError,
-                       MessageMatches(ContainsSubstring("\"g\"")));
-  CHECK_THROWS_MATCHES(weights.get("int", {1}), FormatError,
-                       MessageMatches(ContainsSubstring("\"I32\"")));
-  CHECK_THROWS_MATCHES(weights.get("new", {3}), FormatError,
-                       MessageMatches(ContainsSubstring("\"F4_X\"")));
+  CHECK_SAYS_AS(FormatError, weights.get("f", {3, 2}), "\"f\"", "expected shape [3, 2]",
+                "found [2, 3]", "model.safetensors");
+  CHECK_SAYS_AS(FormatError, weights.get("g", {1}), "\"g\"");
+  CHECK_SAYS_AS(FormatError, weights.get("int", {1}), "\"I32\"");
+  CHECK_SAYS_AS(FormatError, weights.get("new", {3}), "\"F4_X\"");
   CHECK_NOTHROW(weights.get("nan", {2}));
-  CHECK_THROWS_MATCHES(weights.get_float("nan", {2}), FormatError,
-                       MessageMatches(ContainsSubstring("element 1") && ContainsSubstring("nan")));
+  CHECK_SAYS_AS(FormatError, weights.get_float("nan", {2}), "element 1", "nan");
   CHECK_THROWS_AS(weights.get_float("inf", {1}), FormatError);
 }
 
@@ -122,8 +115,8 @@ TEST_CASE("broken lengths are refused before anything is read") {
   for (std::size_t n = 0; n < 8; ++n)
     CHECK_THROWS_AS(open_bytes(dir, std::string(n, '\0')), FormatError);
   for (std::uint64_t length : {std::uint64_t{1}, std::uint64_t{1} << 60, ~std::uint64_t{0}}) {
-    CHECK_THROWS_MATCHES(open_bytes(dir, testing::little_endian_u64(length)), FormatError,
-                         MessageMatches(ContainsSubstring(std::to_string(length))));
+    CHECK_SAYS_AS(FormatError, open_bytes(dir, testing::little_endian_u64(length)),
+                  std::to_string(length));
   }
   const std::string sound = SafetensorsBuilder().add("f", DType::f32, {2, 3}, kSix).bytes();
   for (std::size_t n = 0; n < sound.size(); ++n) {
@@ -222,13 +215,12 @@ TEST_CASE("shards are found through the index") {
     CHECK(weights.get("b", {6}).file == "two.safetensors");
   }
   SECTION("a missing shard") {
-    CHECK_THROWS_MATCHES(open_index(R"({"a":"one.safetensors","b":"three.safetensors"})"), IoError,
-                         MessageMatches(ContainsSubstring("three.safetensors")));
+    CHECK_SAYS_AS(IoError, open_index(R"({"a":"one.safetensors","b":"three.safetensors"})"),
+                  "three.safetensors");
   }
   SECTION("a tensor that is not in its shard") {
-    CHECK_THROWS_MATCHES(
-        open_index(R"({"a":"one.safetensors","c":"two.safetensors"})"), FormatError,
-        MessageMatches(ContainsSubstring("\"c\"") && ContainsSubstring("nowhere")));
+    CHECK_SAYS_AS(FormatError, open_index(R"({"a":"one.safetensors","c":"two.safetensors"})"),
+                  "\"c\"", "nowhere");
     CHECK_THROWS_AS(open_index(R"({"a":"two.safetensors","b":"one.safetensors"})"), FormatError);
   }
   SECTION("a tensor in two shards") {
@@ -236,15 +228,13 @@ TEST_CASE("shards are found through the index") {
                                      .add("a", DType::f32, {6}, kSix)
                                      .add("b", DType::f32, {6}, kSix)
                                      .bytes());
-    CHECK_THROWS_MATCHES(open_index(sound), FormatError,
-                         MessageMatches(ContainsSubstring("in two shards")));
+    CHECK_SAYS_AS(FormatError, open_index(sound), "in two shards");
   }
   SECTION("names that lead out of the folder") {
     for (const char* name :
          {"../one.safetensors", "/etc/passwd", "a/b", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
       CAPTURE(name);
-      CHECK_THROWS_MATCHES(open_index(fmt::format(R"({{"a":"{}"}})", name)), FormatError,
-                           MessageMatches(ContainsSubstring("same folder")));
+      CHECK_SAYS_AS(FormatError, open_index(fmt::format(R"({{"a":"{}"}})", name)), "same folder");
     }
   }
   SECTION("an index that is none") {
@@ -259,8 +249,7 @@ TEST_CASE("shards are found through the index") {
 
 TEST_CASE("a folder without weights is an IoError") {
   const TempDir dir;
-  CHECK_THROWS_MATCHES(WeightFiles::open(dir.path()), IoError,
-                       MessageMatches(ContainsSubstring("model.safetensors.index.json")));
+  CHECK_SAYS_AS(IoError, WeightFiles::open(dir.path()), "model.safetensors.index.json");
   CHECK_THROWS_AS(WeightFiles::open(dir.path() / "missing"), IoError);
   std::filesystem::create_directory(dir.path() / "model.safetensors");
   CHECK_THROWS_AS(WeightFiles::open(dir.path()), IoError);

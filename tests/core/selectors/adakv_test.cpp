@@ -16,16 +16,14 @@ std::vector<std::vector<double>> naive_votes(const CallFixture& fixture) {
          ++q_head) {
       for (Index row = fixture.call.n_tok - kWindow; row < fixture.call.n_tok; ++row) {
         const std::vector<double> weights = fixture.weights(q_head, row);
-        for (Index j = 0; j < n; ++j)
-          votes[static_cast<std::size_t>(j)] +=
-              weights[static_cast<std::size_t>(j)] / static_cast<double>(fixture.group());
+        for (Index j = 0; j < n; ++j) votes[j] += weights[j] / static_cast<double>(fixture.group());
       }
     }
     std::vector<double> out;
     for (Index j = 0; j < n; ++j) {
       double best = 0.0;
       for (Index i = std::max<Index>(0, j - 1); i <= std::min(n - 1, j + 1); ++i)
-        best = std::max(best, votes[static_cast<std::size_t>(i)]);
+        best = std::max(best, votes[i]);
       out.push_back(best);
     }
     pooled.push_back(std::move(out));
@@ -56,7 +54,7 @@ std::vector<Index> naive_counts(const std::vector<std::vector<double>>& votes, I
     return std::pair(a.pos, a.head) < std::pair(b.pos, b.head);
   });
   std::vector<Index> counts(votes.size(), 0);
-  for (Index i = 0; i < total; ++i) ++counts[all[static_cast<std::size_t>(i)].head];
+  for (Index i = 0; i < total; ++i) ++counts[all[i].head];
   return counts;
 }
 

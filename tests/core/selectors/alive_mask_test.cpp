@@ -5,7 +5,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::alive_mask_test {
-namespace {
 
 TEST_CASE("keys that are alive: appended, cut, killed, listed by range") {
   std::mt19937 random(7);
@@ -30,16 +29,16 @@ TEST_CASE("keys that are alive: appended, cut, killed, listed by range") {
     for (int i = 0; i < 40 && n_keys > 0; ++i) {
       const auto pos = static_cast<KeyPos>(below(n_keys));
       mask.kill(i % 2, pos);
-      flags[static_cast<std::size_t>(i % 2)][static_cast<std::size_t>(pos)] = false;
+      flags[i % 2][pos] = false;
     }
     for (Index head = 0; head < 2; ++head) {
-      const auto& expected = flags[static_cast<std::size_t>(head)];
+      const auto& expected = flags[head];
       const Index begin = below(n_keys + 1);
       const TokenRange range{begin, begin + below(n_keys - begin + 1)};
       std::vector<KeyPos> keys;
       bool is_equal = true;
       for (Index pos = 0; pos < n_keys; ++pos) {
-        const bool is_alive = expected[static_cast<std::size_t>(pos)];
+        const bool is_alive = expected[pos];
         is_equal = is_equal && mask.is_alive(head, static_cast<KeyPos>(pos)) == is_alive;
         if (is_alive && pos >= range.begin && pos < range.end)
           keys.push_back(static_cast<KeyPos>(pos));
@@ -54,5 +53,4 @@ TEST_CASE("keys that are alive: appended, cut, killed, listed by range") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::alive_mask_test

@@ -98,24 +98,21 @@ TEST_CASE(
     };
     INFO(name);
     CHECK_NOTHROW(run(with(text), sequence.shape));
-    CHECK_THROWS_WITH(run(with(fit(other, sequence)), sequence.shape),
-                      ContainsSubstring("an artifact of " + base_name(other.method)) &&
-                          ContainsSubstring("expected one of " + name));
+    CHECK_SAYS(run(with(fit(other, sequence)), sequence.shape),
+               "an artifact of " + base_name(other.method), "expected one of " + name);
     AttentionShape larger = sequence.shape;
     larger.n_layers += 1;
-    CHECK_THROWS_WITH(run(with(text), larger),
-                      ContainsSubstring("with 4 layers") && ContainsSubstring("expected the 5"));
+    CHECK_SAYS(run(with(text), larger), "with 4 layers", "expected the 5");
     larger = sequence.shape;
     larger.d_head *= 2;
     CHECK_THROWS_AS(run(with(text), larger), ConfigError);
     std::string damaged = text;
     damaged[damaged.find("\"n_q\": ") + 7] = '9';
-    CHECK_THROWS_WITH(run(with(damaged), sequence.shape), ContainsSubstring("damaged"));
+    CHECK_SAYS(run(with(damaged), sequence.shape), "damaged");
     CHECK_THROWS_AS(run(with(text.substr(0, text.size() / 2)), sequence.shape), FormatError);
     CHECK_THROWS_AS(run(with(""), sequence.shape), FormatError);
     CHECK_THROWS_AS(run(with("\x89HDF"), sequence.shape), FormatError);
-    CHECK_THROWS_WITH(run(with("{\"kind\": \"sweep\"}"), sequence.shape),
-                      ContainsSubstring("something else"));
+    CHECK_SAYS(run(with("{\"kind\": \"sweep\"}"), sequence.shape), "something else");
     CHECK_THROWS_AS(run(with("[1, 2]"), sequence.shape), FormatError);
     CHECK_THROWS_AS(
         run(fmt::format("{}:{}=/nowhere/at/all.json", name, one.option), sequence.shape), IoError);
@@ -128,8 +125,7 @@ TEST_CASE("values that no fit writes are refused, though the checksum holds") {
   const AttentionShape& shape = sequence.shape;
   const TraceInfo info = make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, 8, 8);
   const auto run = [&](const std::string& method, const std::string& option, const char* values) {
-    Learned learned;
-    learned.values = nlohmann::ordered_json::parse(values);
+    Learned learned{.values = nlohmann::ordered_json::parse(values)};
     const auto file = dir.write("file.json", artifact_text(method, learned, info));
     SelectorRun made(
         selector_registry().make(fmt::format("{}:{}={}", method, option, file.string())), shape,

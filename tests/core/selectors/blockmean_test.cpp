@@ -79,14 +79,13 @@ std::vector<KeyPos> naive_block_list(const CallFixture& f, const NaiveBlocks& ho
   for (Index b = 0; b < n_blocks; ++b) {
     const bool is_forced = b < n_first || b >= n_blocks - n_local ||
                            (local_tokens > 0 && (b + 1) * how.block > n_seen - local_tokens);
-    is_kept[static_cast<std::size_t>(b)] = is_forced;
-    if (is_forced) scores[static_cast<std::size_t>(b)] = -std::numeric_limits<double>::infinity();
+    is_kept[b] = is_forced;
+    if (is_forced) scores[b] = -std::numeric_limits<double>::infinity();
   }
-  for (const KeyPos b : naive_top_k(scores, n)) is_kept[static_cast<std::size_t>(b)] = true;
+  for (const KeyPos b : naive_top_k(scores, n)) is_kept[b] = true;
   std::vector<KeyPos> keys;
   for (Index t = 0; t < n_seen; ++t) {
-    if (is_kept[static_cast<std::size_t>(t / how.block)] &&
-        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[t / how.block] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
@@ -250,21 +249,18 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
             }
             n_out += is_out ? 1.0 : 0.0;
             for (Index c = 0; c < 16; ++c) {
-              k[static_cast<std::size_t>(c)] += static_cast<double>(fixture.k(kv_head, pos, c));
-              v[static_cast<std::size_t>(c)] += static_cast<double>(fixture.v(kv_head, pos, c));
+              k[c] += static_cast<double>(fixture.k(kv_head, pos, c));
+              v[c] += static_cast<double>(fixture.v(kv_head, pos, c));
             }
           }
           if (n_out == 0.0) continue;
           INFO("rows " << n_tok << ", dead " << has_dead << ", KV head " << kv_head
                        << ", window from " << first);
           REQUIRE(at < answer.summaries.k.dim(0));
-          CHECK(std::exp(answer.summaries.log_count[static_cast<std::size_t>(at)]) ==
-                Catch::Approx(n_out / 2.0));
+          CHECK(std::exp(answer.summaries.log_count[at]) == Catch::Approx(n_out / 2.0));
           for (Index c = 0; c < 16; ++c) {
-            CHECK(answer.summaries.k(at, c) ==
-                  Catch::Approx(k[static_cast<std::size_t>(c)] / n_alive).margin(1e-6));
-            CHECK(answer.summaries.v(at, c) ==
-                  Catch::Approx(v[static_cast<std::size_t>(c)] / n_alive).margin(1e-6));
+            CHECK(answer.summaries.k(at, c) == Catch::Approx(k[c] / n_alive).margin(1e-6));
+            CHECK(answer.summaries.v(at, c) == Catch::Approx(v[c] / n_alive).margin(1e-6));
           }
           ++at;
         }

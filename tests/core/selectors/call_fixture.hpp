@@ -89,8 +89,8 @@ class CallFixture {
     double sum = 0.0;
     for (Index pos = 0; pos < k.dim(1); ++pos) {
       if (!sees(q_head, row, pos)) continue;
-      out[static_cast<std::size_t>(pos)] = std::exp(logit(q_head, row, pos));
-      sum += out[static_cast<std::size_t>(pos)];
+      out[pos] = std::exp(logit(q_head, row, pos));
+      sum += out[pos];
     }
     for (double& w : out) w /= sum;
     return out;

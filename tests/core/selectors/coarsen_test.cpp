@@ -17,8 +17,7 @@ std::vector<double> page_bounds(const CallFixture& fixture, const std::vector<do
     for (Index c = 0; c < fixture.k.dim(2); ++c) {
       double best = kNone;
       for (Index t = begin; t < std::min(begin + page, fixture.k.dim(1)); ++t)
-        best = std::max(
-            best, q[static_cast<std::size_t>(c)] * static_cast<double>(fixture.k(kv_head, t, c)));
+        best = std::max(best, q[c] * static_cast<double>(fixture.k(kv_head, t, c)));
       bound += best;
     }
     bounds.push_back(bound);
@@ -78,14 +77,14 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
           for (Index o = 0; o < n_owners; ++o) {
             std::vector<double> sums(95, 0.0);
             for (Index h = o * 4 / n_owners; h < (o + 1) * 4 / n_owners; ++h) {
-              std::vector<double> row = trace.scores[static_cast<std::size_t>(h)];
+              std::vector<double> row = trace.scores[h];
               round_scores(row, score_type);
               for (std::size_t t = 0; t < 95; ++t) sums[t] += row[t];
             }
             std::vector<double> pages(static_cast<std::size_t>((95 + page - 1) / page), kNone);
             for (Index t = 0; t < 95; ++t) {
-              double& best = pages[static_cast<std::size_t>(t / page)];
-              best = std::max(best, sums[static_cast<std::size_t>(t)]);
+              double& best = pages[t / page];
+              best = std::max(best, sums[t]);
             }
             round_scores(pages, score_type);
             if (takes_last) std::ranges::reverse(pages);

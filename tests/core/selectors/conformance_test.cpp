@@ -185,7 +185,7 @@ TEST_CASE("the same question has the same answer, from any number of threads") {
     pool.parallel_for(static_cast<std::int64_t>(answers.size()), [&](std::int64_t i, int) {
       const Method& method = all[static_cast<std::size_t>(i) / kSeeds];
       const Sequence sequence = random_shape_sequence(static_cast<std::uint64_t>(i) % kSeeds + 1);
-      answers[static_cast<std::size_t>(i)] = run_all(method.spec, sequence, budget_for(method, 7));
+      answers[i] = run_all(method.spec, sequence, budget_for(method, 7));
     });
     return answers;
   };
@@ -220,10 +220,7 @@ TEST_CASE("rejected drafts leave no trace") {
   for (const Method& method : methods()) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
       INFO(method.spec << ", seed " << seed);
-      SequenceOptions options;
-      options.n_tokens = 60;
-      options.n_decode = 12;
-      options.seed = seed;
+      SequenceOptions options{.n_tokens = 60, .n_decode = 12, .seed = seed};
       const Sequence sequence = random_sequence(options);
       const Budget budget = budget_for(method, 11);
       SelectorRun plain(make_selector(method.spec, sequence), sequence.shape, {budget});
@@ -343,12 +340,7 @@ TEST_CASE(
 }
 
 TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list") {
-  SequenceOptions options;
-  options.n_layers = 1;
-  options.n_kv = 1;
-  options.n_tokens = 3000;
-  options.chunk = 1000;
-  options.n_decode = 1;
+  SequenceOptions options{.n_layers = 1, .n_kv = 1, .n_tokens = 3000, .chunk = 1000, .n_decode = 1};
   const Sequence sequence = random_sequence(options);
   constexpr Index kBudget = 100;
   Index n_said = 0;

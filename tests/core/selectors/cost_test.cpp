@@ -15,8 +15,6 @@
 
 namespace kvscope::test::cost_test {
 
-namespace {
-
 struct Counted {
   double flops = 0.0;
   double bytes = 0.0;  // read to score
@@ -394,8 +392,6 @@ void check_cost(const SelectCost& found, const Counted& expected) {
   CHECK(found.metadata_bytes == Catch::Approx(expected.held));
 }
 
-}  // namespace
-
 TEST_CASE("every method and preset has its work counted by hand") {
   const auto has_row = [](std::string_view name) {
     return std::any_of(std::begin(kCases), std::end(kCases), [&](const CostCase& one) {
@@ -483,7 +479,7 @@ TEST_CASE("twilight reads the union of what its base keeps for a group") {
     for (const Index q_head : {2 * kv_head, 2 * kv_head + 1}) {
       for (const KeyPos pos : merged(kept.list(q_head, 0))) {
         n_scored += 1.0;
-        is_read[static_cast<std::size_t>(pos)] = true;
+        is_read[pos] = true;
       }
     }
     n_read += static_cast<double>(std::ranges::count(is_read, true));

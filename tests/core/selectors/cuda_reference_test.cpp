@@ -9,13 +9,12 @@ namespace kvscope::test::cuda_reference_test {
 
 /// The fixture's call as the reference takes it.
 Sequence1 sequence_of(const CallFixture& f) {
-  Sequence1 s;
-  s.n_q = static_cast<int>(f.q.dim(0));
-  s.n_kv = static_cast<int>(f.k.dim(0));
-  s.d = static_cast<int>(f.q.dim(2));
-  s.n_past = static_cast<int>(f.call.pos_begin);
-  s.n_tok = static_cast<int>(f.call.n_tok);
-  s.scale = static_cast<double>(f.call.score_scale);
+  Sequence1 s{.n_q = static_cast<int>(f.q.dim(0)),
+              .n_kv = static_cast<int>(f.k.dim(0)),
+              .d = static_cast<int>(f.q.dim(2)),
+              .n_past = static_cast<int>(f.call.pos_begin),
+              .n_tok = static_cast<int>(f.call.n_tok),
+              .scale = static_cast<double>(f.call.score_scale)};
   s.q.assign(f.q.data(), f.q.data() + f.q.count());
   s.k.assign(f.k.data(), f.k.data() + f.k.count());
   s.v.assign(f.v.data(), f.v.data() + f.v.count());
@@ -46,12 +45,12 @@ TEST_CASE("the GPU's reference of QuoKA has the engine's queries, scores and lis
   const Sequence1 s = sequence_of(f);
   const auto picks = quoka_picks(s, 16, 1e-12);
   for (int head = 0; head < s.n_q; ++head) {
-    const auto& found = trace.picks[static_cast<std::size_t>(head)];
-    CHECK(std::vector<int>(found.begin(), found.end()) == picks[static_cast<std::size_t>(head)]);
+    const auto& found = trace.picks[head];
+    CHECK(std::vector<int>(found.begin(), found.end()) == picks[head]);
   }
   for (int kv_head = 0; kv_head < s.n_kv; ++kv_head) {
     const std::vector<double> scores = quoka_scores(s, picks, kv_head, 1e-12);
-    const auto& found = trace.scores[static_cast<std::size_t>(kv_head)];
+    const auto& found = trace.scores[kv_head];
     REQUIRE(found.size() == scores.size());
     for (std::size_t i = 0; i < scores.size(); ++i) CHECK(std::abs(found[i] - scores[i]) < 1e-13);
     CHECK(ints(selection.at(kv_head).scored()) == best_of(found, 64));
@@ -86,7 +85,7 @@ TEST_CASE("the GPU's reference of Quest has the engine's bounds and pages") {
       for (std::size_t p = 0; p < more.size(); ++p)
         bounds[p] = owner == "group_sum" ? bounds[p] + more[p] : std::max(bounds[p], more[p]);
     }
-    const auto& found = trace.scores[static_cast<std::size_t>(i)];
+    const auto& found = trace.scores[i];
     REQUIRE(found.size() == bounds.size());
     for (std::size_t p = 0; p < bounds.size(); ++p) CHECK(std::abs(found[p] - bounds[p]) < 1e-11);
     const PageCounts counts = page_counts(rule, budget, 16, s.n_ctx());
@@ -150,13 +149,12 @@ TEST_CASE("the GPU's reference of SparQ has the engine's lists outside of decode
 
 TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
   CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = 70, .n_tok = 5});
-  AttentionQuestion question;
-  question.pos_begin = f.call.pos_begin;
-  question.n_tok = f.call.n_tok;
-  question.score_scale = f.call.score_scale;
-  question.q = f.q.view();
-  question.k = f.k.view();
-  question.v = f.v.view();
+  AttentionQuestion question{.pos_begin = f.call.pos_begin,
+                             .n_tok = f.call.n_tok,
+                             .score_scale = f.call.score_scale,
+                             .q = f.q.view(),
+                             .k = f.k.view(),
+                             .v = f.v.view()};
   Tensor<float> out({6, 5, 64});
   Tensor<float> lse({6, 5});
   ThreadPool pool(1);
@@ -168,10 +166,8 @@ TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
       for (int pos = 0; pos <= s.n_past + row; ++pos) keys.push_back(pos);
       const RowAnswer answer = attend_row(s, head, row, keys);
       CHECK(std::abs(static_cast<double>(lse(head, row)) - answer.lse) < 1e-5);
-      for (int c = 0; c < s.d; ++c) {
-        CHECK(std::abs(static_cast<double>(out(head, row, c)) -
-                       answer.out[static_cast<std::size_t>(c)]) < 1e-5);
-      }
+      for (int c = 0; c < s.d; ++c)
+        CHECK(std::abs(static_cast<double>(out(head, row, c)) - answer.out[c]) < 1e-5);
     }
   }
 }

@@ -8,13 +8,8 @@
 namespace kvscope::test::doublesparsity_test {
 
 MemoryTrace channel_text(unsigned seed) {
-  PlantOptions plant;
-  plant.n_layers = 8;
-  plant.n_q = 4;
-  plant.n_kv = 2;
-  plant.d_head = 16;
-  plant.n_tokens = 50;
-  plant.seed = seed;
+  PlantOptions plant{
+      .n_layers = 8, .n_q = 4, .n_kv = 2, .d_head = 16, .n_tokens = 50, .seed = seed};
   return planted_trace(plant);
 }
 
@@ -29,15 +24,13 @@ std::vector<Index> naive_channels(const TraceSource& text, Index layer, Index kv
       for (Index c = 0; c < 16; ++c) {
         const double a = by == "k" ? 1.0 : std::abs(static_cast<double>(q(0, c)));
         const double b = by == "q" ? 1.0 : std::abs(static_cast<double>(k(0, c)));
-        size[static_cast<std::size_t>(c)] += a * b;
+        size[c] += a * b;
       }
     }
   }
   std::vector<Index> order(16);
   std::iota(order.begin(), order.end(), Index{0});
-  std::ranges::stable_sort(order, [&](Index a, Index b) {
-    return size[static_cast<std::size_t>(a)] > size[static_cast<std::size_t>(b)];
-  });
+  std::ranges::stable_sort(order, [&](Index a, Index b) { return size[a] > size[b]; });
   return order;
 }
 
@@ -80,8 +73,8 @@ TEST_CASE(
     for (Index layer = 0; layer < 8; ++layer) {
       for (Index head = 0; head < 2; ++head) {
         INFO(by << ", layer " << layer << ", head " << head);
-        CHECK(learned.values["channels"][static_cast<std::size_t>(layer)][static_cast<std::size_t>(
-                  head)] == nlohmann::ordered_json(naive_channels(text, layer, head, by)));
+        CHECK(learned.values["channels"][layer][head] ==
+              nlohmann::ordered_json(naive_channels(text, layer, head, by)));
       }
     }
   }

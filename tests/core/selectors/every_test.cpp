@@ -8,11 +8,7 @@
 namespace kvscope::test::every_test {
 
 SequenceOptions long_decode() {
-  SequenceOptions options;
-  options.n_tokens = 70;
-  options.n_decode = 24;
-  options.d_head = 16;
-  return options;
+  return SequenceOptions{.d_head = 16, .n_tokens = 70, .n_decode = 24};
 }
 
 TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come") {
@@ -113,10 +109,7 @@ TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps 
   ThreadPool pool(2);
   const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")},
                                          {"quest:page-size=4+every=8", Budget::parse("16")}};
-  ReplayOptions options;
-  options.dense_layers = 0;
-  options.calls.phase = Phase::decode;
-  options.calls.steps = 1000;
+  ReplayOptions options{.calls = {.phase = Phase::decode, .steps = 1000}, .dense_layers = 0};
   const auto all = replay_layers(trace, nullptr, {0, 1}, pairs, options, pool);
   options.calls.steps = 5;
   const auto some = replay_layers(trace, nullptr, {0, 1}, pairs, options, pool);

@@ -32,8 +32,8 @@ std::vector<double> naive_block_softmax(const CallFixture& f, Index q_head, Inde
       for (Index row = row_begin; row < row_end; ++row)
         score += f.logit(q_head, row, t) / static_cast<double>(row_end - row_begin);
     }
-    if (n > 0.0) weights[static_cast<std::size_t>(b)] = std::exp(score / n);
-    total += weights[static_cast<std::size_t>(b)];
+    if (n > 0.0) weights[b] = std::exp(score / n);
+    total += weights[b];
   }
   for (double& w : weights) w /= total;
   return weights;
@@ -50,11 +50,10 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
   for (Index row = first_voter; row < n_tok; ++row) {
     const auto weights = f.weights(q_head, row);
     for (Index t = 0; t <= begin + row; ++t) {
-      const double w =
-          weights[static_cast<std::size_t>(t)] / static_cast<double>(n_tok - first_voter);
-      columns[static_cast<std::size_t>(t)] += w;
-      offsets[static_cast<std::size_t>(begin + row - t)] += w;
-      truth[static_cast<std::size_t>(t / how.block)] += w;
+      const double w = weights[t] / static_cast<double>(n_tok - first_voter);
+      columns[t] += w;
+      offsets[begin + row - t] += w;
+      truth[t / how.block] += w;
     }
   }
   FlexHead out;
@@ -98,7 +97,7 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
       is_in = is_in || std::ranges::find(vertical, b) != vertical.end();
       for (Index own = (begin + first) / how.block; own < seen; ++own)
         is_in = is_in || std::ranges::find(slash, own - b) != slash.end();
-      keep[static_cast<std::size_t>(b)] = is_in;
+      keep[b] = is_in;
     }
     kept.push_back(keep);
   }
@@ -119,8 +118,7 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
     std::vector<KeyPos> keys;
     const Index end = begin + std::min((static_cast<Index>(i) + 1) * how.block, n_tok);
     for (Index t = 0; t < end; ++t) {
-      if (kept[i][static_cast<std::size_t>(t / how.block)] &&
-          f.alive.is_alive(q_head / f.group(), static_cast<KeyPos>(t)))
+      if (kept[i][t / how.block] && f.alive.is_alive(q_head / f.group(), static_cast<KeyPos>(t)))
         keys.push_back(static_cast<KeyPos>(t));
     }
     out.lists.push_back(keys);

@@ -44,7 +44,7 @@ void check_against_cache(const std::string& spec, Index n_window, bool by_querie
         }
         for (std::size_t j = 0; by_queries && j < score.size(); ++j)
           score[j] /= static_cast<double>(score.size() - j);
-        for (Index j = n_ctx - n_recent; j < n_ctx; ++j) score[static_cast<std::size_t>(j)] = 1e9;
+        for (Index j = n_ctx - n_recent; j < n_ctx; ++j) score[j] = 1e9;
         kept = naive_best(score, kept, kBudget);
         INFO(spec << ", " << n_ctx << " keys, layer " << layer << ", KV head " << kv_head);
         CHECK(alive_keys(run.alive(layer), kv_head) == kept);

@@ -98,8 +98,7 @@ TEST_CASE(
   CHECK(own.centroids.dim(0) == 7);
   CHECK(std::set<std::int32_t>(own.labels.begin(), own.labels.end()).size() == 7);
   for (Index i = 0; i < 7; ++i) {
-    for (Index c = 0; c < 5; ++c)
-      CHECK(own.centroids(own.labels[static_cast<std::size_t>(i)], c) == few(i, c));
+    for (Index c = 0; c < 5; ++c) CHECK(own.centroids(own.labels[i], c) == few(i, c));
   }
   Tensor<float> equal({9, 3});
   for (float& x : equal.flat()) x = 2.0f;

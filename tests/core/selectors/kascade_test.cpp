@@ -48,14 +48,13 @@ std::vector<KeyPos> keys_of(const Answer& answer, std::size_t list) {
 }
 
 Sequence small_sequence(std::uint64_t seed) {
-  SequenceOptions options;
-  options.n_layers = 5;
-  options.group = kGroup;
-  options.n_tokens = 60;
-  options.chunk = 20;
-  options.n_decode = 4;
-  options.has_ties = false;
-  options.seed = seed;
+  SequenceOptions options{.n_layers = 5,
+                          .group = kGroup,
+                          .n_tokens = 60,
+                          .chunk = 20,
+                          .n_decode = 4,
+                          .has_ties = false,
+                          .seed = seed};
   return random_sequence(options);
 }
 
@@ -64,8 +63,7 @@ std::string map_file(const testing::TempDir& dir, const Sequence& sequence,
                      std::vector<Index> anchors, std::vector<std::vector<Index>> map) {
   std::vector<Index> layers;
   for (Index layer = 0; layer < static_cast<Index>(map.size()); ++layer) layers.push_back(layer);
-  Learned learned;
-  learned.values = {{"anchors", anchors}, {"layers", layers}, {"map", map}};
+  Learned learned{.values = {{"anchors", anchors}, {"layers", layers}, {"map", map}}};
   const AttentionShape& shape = sequence.shape;
   const TraceInfo info = make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, 8, 8);
   const auto file = dir.path() / "map.json";
@@ -90,14 +88,12 @@ TEST_CASE(
     CHECK(answers[0][0].is_dense);  // layer 0 attends to everything
     for (Index layer = 1; layer < 5; ++layer) {
       const Index anchor = layer < 2 ? 0 : 2;
-      const Answer& answer = answers[static_cast<std::size_t>(layer)][0];
+      const Answer& answer = answers[layer][0];
       const Index n_tiles = (n_tok + 7) / 8;
       REQUIRE(answer.owner == ListOwner::kv_head);
       REQUIRE(static_cast<Index>(answer.scored.size()) == 2 * n_tiles);
       for (Index head = 0; head < 2; ++head) {
-        const Index source =
-            layer == anchor ? head
-                            : map[static_cast<std::size_t>(layer)][static_cast<std::size_t>(head)];
+        const Index source = layer == anchor ? head : map[layer][head];
         for (Index tile = 0; tile < n_tiles; ++tile) {
           const Index from = begin + tile * 8;
           const Index to = std::min(from + 8, begin + n_tok);
@@ -172,12 +168,8 @@ TEST_CASE("kascade: min-keys is a floor under ratios alone") {
 }
 
 TEST_CASE("the fit of kascade is that of loops") {
-  PlantOptions plant;
-  plant.n_layers = 4;
-  plant.n_tokens = 64;
-  plant.sink = 0.5;
-  plant.has_sink_logits = true;
-  plant.seed = 9;
+  PlantOptions plant{
+      .n_layers = 4, .n_tokens = 64, .sink = 0.5, .has_sink_logits = true, .seed = 9};
   const MemoryTrace text = planted_trace(plant);
   auto selector = selector_registry().make("kascade:n-anchors=2,min-keys=6,fit-rows=5");
   ThreadPool pool(3);
@@ -202,7 +194,7 @@ TEST_CASE("the fit of kascade is that of loops") {
   };
   const auto mass = [](const std::vector<double>& row, const std::vector<KeyPos>& list) {
     double sum = 0.0;
-    for (const KeyPos key : list) sum += row[static_cast<std::size_t>(key)];
+    for (const KeyPos key : list) sum += row[key];
     return sum;
   };
   Tensor<double> of_layers(Shape{4, 4});
@@ -228,8 +220,7 @@ TEST_CASE("the fit of kascade is that of loops") {
   CHECK(learned.values["anchors"] == nlohmann::ordered_json(best.anchors));
   for (Index layer = 0, anchor = 0; layer < 4; ++layer) {
     if (layer == best.anchors[1]) anchor = layer;
-    CHECK(learned.values["map"][static_cast<std::size_t>(layer)] ==
-          nlohmann::ordered_json(maps[{anchor, layer}]));
+    CHECK(learned.values["map"][layer] == nlohmann::ordered_json(maps[{anchor, layer}]));
   }
   CHECK(static_cast<double>(learned.values["similarity"]) == Catch::Approx(best.score / 4.0));
 }

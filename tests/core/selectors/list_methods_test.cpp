@@ -18,10 +18,8 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
   std::set<KeyPos> kept;
   std::vector<std::vector<std::pair<double, Index>>> ranked(4);
   for (Index h = 0; h < 4; ++h) {
-    for (Index t = 4; t < 96; ++t)
-      ranked[static_cast<std::size_t>(h)].emplace_back(-fixture.logit(h, 0, t), t);
-    std::sort(ranked[static_cast<std::size_t>(h)].begin(),
-              ranked[static_cast<std::size_t>(h)].end());
+    for (Index t = 4; t < 96; ++t) ranked[h].emplace_back(-fixture.logit(h, 0, t), t);
+    std::sort(ranked[h].begin(), ranked[h].end());
   }
   for (std::size_t rank = 0; kept.size() < 24; ++rank) {
     for (const auto& head : ranked) {
@@ -124,8 +122,7 @@ TEST_CASE(
   for (Index h = 0; h < 4; ++h) {
     CHECK(exact.list(h, 0).scored() == oracle.list(h, 0).scored());
     double mass = 0.0;
-    for (const KeyPos pos : rough.list(h, 0).scored())
-      mass += fixture.weights(h, 0)[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : rough.list(h, 0).scored()) mass += fixture.weights(h, 0)[pos];
     CHECK(mass > 0.85);
   }
   const Selection on_quest =
@@ -172,7 +169,7 @@ TEST_CASE("oracle-topk: three loops agree on every variant") {
       CHECK(past.list(2 * kv, row).forced() == positions(60, 61 + row));
     }
     for (Index t = 0; t < 60; ++t) {
-      if (!fixture.sees(2 * kv, 0, t)) columns[static_cast<std::size_t>(t)] = kNone;
+      if (!fixture.sees(2 * kv, 0, t)) columns[t] = kNone;
     }
     CHECK(chunk.list(kv, 0).scored() == naive_top_k(columns, 7));
     CHECK(chunk.list(kv, 0).forced() == positions(60, 80));
@@ -192,11 +189,9 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
     const auto weights = fixture.weights(h, 0);
     const auto n = static_cast<Index>(topp.list(h, 0).scored().size());
     double kept = 0.0;
-    for (const KeyPos pos : topp.list(h, 0).scored())
-      kept += weights[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : topp.list(h, 0).scored()) kept += weights[pos];
     double one_less = 0.0;
-    for (const KeyPos pos : naive_top_k(weights, n - 1))
-      one_less += weights[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : naive_top_k(weights, n - 1)) one_less += weights[pos];
     CHECK(kept >= 0.8 - 1e-6);
     CHECK(one_less < 0.8 + 1e-6);
     std::vector<double> mass(9, 0.0);
@@ -246,7 +241,7 @@ TEST_CASE("ceiling: no other way to give out as many keys holds more of the atte
       for (Index row = 0; row < 2; ++row) {
         const auto weights = fixture.weights(h, row);
         for (const KeyPos pos : kept.list(h, row).scored()) {
-          found += weights[static_cast<std::size_t>(pos)];
+          found += weights[pos];
           ++n;
         }
       }
@@ -271,8 +266,8 @@ TEST_CASE("ceiling of the output: no way to give out as many keys in its orders 
       for (std::size_t t = 0; t < weights.size(); ++t)
         all += weights[t] * static_cast<double>(v(static_cast<Index>(t), c));
       for (const KeyPos t : keys) {
-        some += weights[static_cast<std::size_t>(t)] * static_cast<double>(v(t, c));
-        mass += weights[static_cast<std::size_t>(t)];
+        some += weights[t] * static_cast<double>(v(t, c));
+        mass += weights[t];
       }
       square += std::pow((mass > 0.0 ? some / mass : 0.0) - all, 2);
       norm += all * all;
@@ -284,8 +279,7 @@ TEST_CASE("ceiling of the output: no way to give out as many keys in its orders 
     for (Index row = 0; row < 2; ++row) {
       const auto weights = fixture.weights(h, row);
       std::vector<KeyPos> order = positions(0, static_cast<Index>(weights.size()));
-      std::ranges::stable_sort(order, std::greater<>(),
-                               [&](KeyPos t) { return weights[static_cast<std::size_t>(t)]; });
+      std::ranges::stable_sort(order, std::greater<>(), [&](KeyPos t) { return weights[t]; });
       auto& of_row = errors.emplace_back();
       for (std::size_t n = 0; n <= order.size(); ++n)
         of_row.push_back(error_of(h, row, std::span(order).first(n)));

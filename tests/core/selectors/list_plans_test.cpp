@@ -137,10 +137,7 @@ TEST_CASE("list plans: keys are counted by the plan as their lists would be") {
   };
   Selection joined(ListOwner::kv_head, 3, 3);
   for (int kv_head = 0; kv_head < 2; ++kv_head) joined.add(KeyList{{0, 2, 3}, {5, 6, 7}, {}});
-  ListPlan plan;
-  plan.by = ListPlan::By::far_cosines;
-  plan.budget = 3;
-  plan.joins_rows = true;
+  ListPlan plan{.by = ListPlan::By::far_cosines, .budget = 3, .joins_rows = true};
   compare(plan, joined, {5, 8});
 
   const Sequence sequence = random_sequence({.n_tokens = 40, .n_decode = 0, .seed = 4});
@@ -180,7 +177,7 @@ TEST_CASE("a run goes on where another one stands, a verification that is taken 
   CHECK(first.alive(0).n_alive(0) > at_most - 2);  // what the verification evicted came back
   CHECK(second.n_keys() == 21);
   SelectorRun h2o(make_selector("h2o", sequence), sequence.shape, budget);
-  CHECK_THROWS_WITH(h2o.go_on_from(first), Catch::Matchers::ContainsSubstring("remembers"));
+  CHECK_SAYS(h2o.go_on_from(first), "remembers");
 }
 
 }  // namespace kvscope::test::list_plans_test

@@ -31,8 +31,7 @@ struct NaiveHashes {
     double n_alive = 0.0;
     for (Index pos = 0; pos < fixture.call.pos_begin; ++pos) {
       if (!fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))) continue;
-      for (Index c = 0; c < d; ++c)
-        mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.k(kv_head, pos, c));
+      for (Index c = 0; c < d; ++c) mean[c] += static_cast<double>(fixture.k(kv_head, pos, c));
       n_alive += 1.0;
     }
     for (double& x : mean) x /= n_alive;
@@ -40,8 +39,7 @@ struct NaiveHashes {
     for (Index pos = 0; pos < fixture.call.pos_begin; ++pos) {
       Vector key;
       for (Index c = 0; c < d; ++c)
-        key.push_back(static_cast<double>(fixture.k(kv_head, pos, c)) -
-                      mean[static_cast<std::size_t>(c)]);
+        key.push_back(static_cast<double>(fixture.k(kv_head, pos, c)) - mean[c]);
       if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
         largest = std::max(largest, dot(key, key));
       keys.push_back(key);

@@ -22,7 +22,7 @@ TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense")
           if (j < 3 || begin + row - j < 8 || row >= n_tok - n_dense)
             expected.push_back(static_cast<KeyPos>(j));
         }
-        CHECK(answer.forced[static_cast<std::size_t>(row)] == expected);
+        CHECK(answer.forced[row] == expected);
       }
     }
   }

@@ -20,8 +20,8 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
       for (Index i = n_ctx - 20; i < n_ctx; ++i) {
         const auto weights = naive_weights(sequence, 0, h, i, first_keys(n_ctx));
         for (Index j = 0; j <= i; ++j) {
-          columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];
-          offsets[static_cast<std::size_t>(i - j)] += weights[static_cast<std::size_t>(j)];
+          columns[j] += weights[j];
+          offsets[i - j] += weights[j];
         }
       }
       for (std::size_t j = 0; j < 3; ++j) columns[j] = 1e9;
@@ -37,12 +37,12 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
             expected.push_back(static_cast<KeyPos>(j));
           }
         }
-        const Answer& answer = answers[static_cast<std::size_t>(call)];
+        const Answer& answer = answers[call];
         const auto at = static_cast<std::size_t>(h * 90 + row);
         INFO("call " << call << ", head " << h << ", row " << row);
         CHECK(merged(KeyList{answer.scored[at], answer.forced[at], {}}) == expected);
         // The kernel covers at least that, in whole blocks of keys.
-        const Answer& rounded = kernel[static_cast<std::size_t>(call)];
+        const Answer& rounded = kernel[call];
         const auto block = static_cast<std::size_t>(h * 2 + row / 64);
         const auto covered = merged(KeyList{rounded.scored[block], rounded.forced[block], {}});
         CHECK(std::includes(covered.begin(), covered.end(), expected.begin(), expected.end()));

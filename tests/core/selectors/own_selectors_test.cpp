@@ -15,10 +15,9 @@ class Dense final : public Selector {
 };
 
 SelectorEntry entry(std::string name, std::string title = "one") {
-  SelectorEntry own;
-  own.name = std::move(name);
-  own.title = std::move(title);
-  own.make = [](const SelectorOptions&) { return std::make_unique<Dense>(); };
+  SelectorEntry own{.name = std::move(name),
+                    .title = std::move(title),
+                    .make = [](const SelectorOptions&) { return std::make_unique<Dense>(); }};
   return own;
 }
 

@@ -126,16 +126,15 @@ constexpr Index kFarFrom = 200;  // rows from here on: no window of 80 keys reac
 
 /// All queries after a needle point to it, in every layer and head.
 MemoryTrace needle_trace(Index group, const std::vector<Index>& needles) {
-  PlantOptions plant;
-  plant.n_layers = 4;
-  plant.n_kv = 2;
-  plant.n_q = 2 * group;
-  plant.d_head = 32;
-  plant.n_tokens = kTokens;
-  plant.chunk = kChunk;
-  plant.query_scale = 0.1;
-  plant.aim = 12.0;
-  plant.common = 8.0;
+  PlantOptions plant{.n_layers = 4,
+                     .n_q = 2 * group,
+                     .n_kv = 2,
+                     .d_head = 32,
+                     .n_tokens = kTokens,
+                     .chunk = kChunk,
+                     .query_scale = 0.1,
+                     .aim = 12.0,
+                     .common = 8.0};
   for (Index key : needles) {
     plant.needles.push_back({key, key + 1, kTokens});
     if (key != needles.front()) plant.duplicates.emplace_back(needles.front(), key);
@@ -163,12 +162,8 @@ Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, cons
   const SelectorCaps caps = selector_registry().make(spec)->caps();
   ReplayPair pair{spec, {}};
   if (!caps.budgets.empty()) pair.budget = budget_of(caps);
-  ReplayOptions options;
-  options.calls.phase = phase;
-  options.calls.chunk = kChunk;
-  options.calls.steps = 6;
-  options.calls.drafts = 4;
-  options.rows_per_chunk = 4;
+  ReplayOptions options{.calls = {.phase = phase, .chunk = kChunk, .steps = 6, .drafts = 4},
+                        .rows_per_chunk = 4};
   Found out;
   std::mutex mutex;
   options.on_row = [&](const MeasuredRow& row) {
@@ -178,10 +173,10 @@ Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, cons
     double on_needles = 0.0;
     for (Index needle : needles) {
       has_all = has_all && std::ranges::binary_search(kept, needle);
-      on_needles += row.probs[static_cast<std::size_t>(needle)];
+      on_needles += row.probs[needle];
     }
     double mass = 0.0;
-    for (KeyPos key : kept) mass += row.probs[static_cast<std::size_t>(key)];
+    for (KeyPos key : kept) mass += row.probs[key];
     const std::lock_guard lock(mutex);
     ++out.n_rows;
     out.n_all += has_all ? 1 : 0;

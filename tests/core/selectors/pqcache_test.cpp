@@ -54,9 +54,8 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
       for (Index i = 0; i < centroids.dim(0); ++i) {
         double distance = 0.0;
         for (Index c = 0; c < width; ++c)
-          distance += std::pow(static_cast<double>(row[static_cast<std::size_t>(c)]) -
-                                   static_cast<double>(centroids(i, c)),
-                               2.0);
+          distance +=
+              std::pow(static_cast<double>(row[c]) - static_cast<double>(centroids(i, c)), 2.0);
         if (distance < least) {
           least = distance;
           best = i;
@@ -67,9 +66,8 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
         for (Index t = 0; t < fixture.call.n_tok; ++t) {
           for (Index c = 0; c < half; ++c) {
             const Index query = (q_head - kv_head * fixture.group()) * fixture.call.n_tok + t;
-            by_query[static_cast<std::size_t>(query)][static_cast<std::size_t>(pos)] +=
-                static_cast<double>(fixture.q(q_head, t, part * half + c)) *
-                static_cast<double>(centroids(best, c));
+            by_query[query][pos] += static_cast<double>(fixture.q(q_head, t, part * half + c)) *
+                                    static_cast<double>(centroids(best, c));
           }
         }
       }
@@ -81,7 +79,7 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
     double total = 0.0;
     for (Index pos = n_sink; pos < n_past - n_recent; ++pos) {
       if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
-        total += std::exp(scale * of_query[static_cast<std::size_t>(pos)]);
+        total += std::exp(scale * of_query[pos]);
     }
     for (std::size_t pos = 0; pos < scores.size(); ++pos)
       scores[pos] += sums_weights ? std::exp(scale * of_query[pos]) / total : of_query[pos];
@@ -109,8 +107,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids") {
       for (Index pos = 0; pos < 200; ++pos) {
         const bool competes =
             pos >= 5 && pos < 191 && fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos));
-        if (!competes)
-          scores[static_cast<std::size_t>(pos)] = -std::numeric_limits<double>::infinity();
+        if (!competes) scores[pos] = -std::numeric_limits<double>::infinity();
       }
       const std::vector<KeyPos> naive = naive_top_k(scores, 20);
       const std::vector<KeyPos> found = answer.at(kv_head).scored();
@@ -142,7 +139,7 @@ TEST_CASE("pqcache: with a centroid for every key it is exact") {
         for (Index h = 0; h < 2; ++h) total[h] += std::exp(fixture.logit(2 * kv_head + h, 0, pos));
       }
       for (Index pos = 4; pos < 134; ++pos) {
-        double& score = scores[static_cast<std::size_t>(pos)] = 0.0;
+        double& score = scores[pos] = 0.0;
         for (Index h = 0; h < 2; ++h) {
           const double logit = fixture.logit(2 * kv_head + h, 0, pos);
           score += sums_weights ? std::exp(logit) / total[h] : logit;

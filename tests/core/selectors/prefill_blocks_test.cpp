@@ -36,7 +36,7 @@ void fill(CallFixture& fixture, Index n_tok) {
   for (Index head = 0; head < 12; ++head) {
     for (Index pos = 0; pos < kTokens; ++pos) {
       for (Index c = 0; c < 8; ++c) {
-        const float x = of_q.next() * kSharpness[static_cast<std::size_t>(head % 6)];
+        const float x = of_q.next() * kSharpness[head % 6];
         if (pos >= kTokens - n_tok) fixture.q(head, pos - (kTokens - n_tok), c) = x;
       }
     }
@@ -74,8 +74,7 @@ TEST_CASE("xattention: the blocks are those of the public program") {
       for (Index first = 0; first < n_tok; first += kBlock) {
         INFO(n_tok << " queries, head " << head << ", queries from " << first);
         const std::int64_t ours = blocks_of(answer.list(head, first));
-        const std::int64_t its =
-            program[static_cast<std::size_t>(head)][static_cast<std::size_t>(first / kBlock)];
+        const std::int64_t its = program[head][first / kBlock];
         if (n_tok == 128) {
           CHECK(ours == its);
         } else {  // the first chunk: one block more than tau asks for, and block 0 beside them
@@ -97,14 +96,14 @@ TEST_CASE("flexprefill: both kinds of heads are those of the public program") {
           ->select(fixture.call);
   std::size_t n_aware = 0;
   for (Index head = 0; head < 12; ++head) {
-    const Json& program = expected[static_cast<std::size_t>(head)];
+    const Json& program = expected[head];
     const bool is_aware = program["query_aware"];
     n_aware += is_aware ? 1 : 0;
     Index n_more = 0;
     for (Index block = 0; block < kTokens / kBlock; ++block) {
       INFO("head " << head << ", query-aware " << is_aware << ", block of queries " << block);
       const std::int64_t ours = blocks_of(answer.list(head, block * kBlock));
-      const std::int64_t its = program["kept"][static_cast<std::size_t>(block)];
+      const std::int64_t its = program["kept"][block];
       CHECK((its & ~ours) == 0);
       if (!is_aware) CHECK(ours == its);
       n_more += std::popcount(static_cast<std::uint64_t>(ours & ~its));

@@ -116,10 +116,10 @@ void check_kept(const KeptKeys& ours, const Json& run, const Json& scores) {
   for (std::size_t h = 0; h < its.size(); ++h) {
     const auto score = scores[h].get<std::vector<double>>();
     double border = std::numeric_limits<double>::infinity();
-    for (const KeyPos pos : its[h]) border = std::min(border, score[static_cast<std::size_t>(pos)]);
+    for (const KeyPos pos : its[h]) border = std::min(border, score[pos]);
     CHECK(ours[h].size() == its[h].size());
-    for (const KeyPos pos : ours[h]) CHECK(score[static_cast<std::size_t>(pos)] >= border);
-    const auto is_above = [&](KeyPos pos) { return score[static_cast<std::size_t>(pos)] > border; };
+    for (const KeyPos pos : ours[h]) CHECK(score[pos] >= border);
+    const auto is_above = [&](KeyPos pos) { return score[pos] > border; };
     CHECK(std::ranges::count_if(ours[h], is_above) == std::ranges::count_if(its[h], is_above));
   }
 }

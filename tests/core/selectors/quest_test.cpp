@@ -5,8 +5,6 @@
 
 namespace kvscope::test::quest_test {
 
-namespace {
-
 // Figure 5 of the paper; it prints 32 for page B because of a sign slip, the sum is 35.
 constexpr float kGoldenQ[] = {-1, 1, 3, 0, 1, 0, -3, 2};
 constexpr float kGoldenK[] = {
@@ -39,8 +37,6 @@ std::vector<double> bounds_of(const PageTable& table, std::span<const float> q) 
   const auto row = dots.row(0);
   return {row.begin(), row.end()};
 }
-
-}  // namespace
 
 TEST_CASE("quest: bounds of the paper's figure, and the page that hides the best key") {
   PageTable table(8, 4, 16);
@@ -82,7 +78,7 @@ TEST_CASE("page table: incremental equals at once, truncation restores, bounds h
     double dot = 0.0;
     for (Index c = 0; c < 12; ++c)
       dot += static_cast<double>(q(0, c)) * static_cast<double>(keys(t, c));
-    CHECK(bounds[static_cast<std::size_t>(t / 8)] >= dot - 1e-9);
+    CHECK(bounds[t / 8] >= dot - 1e-9);
   }
 }
 
@@ -137,7 +133,7 @@ TEST_CASE(
     for (Index p = 0; p < 5; ++p) {
       for (Index h = kv * 2; h < kv * 2 + 2; ++h) {
         for (Index row = 0; row < 6; ++row)
-          sums[static_cast<std::size_t>(p)] += naive_bound(fixture, h, row, p * 8, (p + 1) * 8);
+          sums[p] += naive_bound(fixture, h, row, p * 8, (p + 1) * 8);
       }
     }
     CHECK(selection.list(kv, 0).scored() == keys_of_pages(naive_top_k(sums, 2), 8, 49));

@@ -3,8 +3,6 @@
 
 namespace kvscope::test::quoka_test {
 
-namespace {
-
 /// The golden vector of the specification: 2 query heads, 1 KV head, 5 past keys, 4 queries.
 void fill_golden(CallFixture& fixture) {
   const float q[] = {3, -3, -2, 3, 0, 1, 1, -3, -1, 1, 1, -2, 0, 1, -2, -1};
@@ -22,8 +20,6 @@ std::vector<KeyPos> golden_choice(std::string_view spec) {
   CHECK(selection.at(0).forced() == positions(5, 9));
   return selection.at(0).scored();
 }
-
-}  // namespace
 
 TEST_CASE("quoka: golden vector and the variants that it separates") {
   CHECK(golden_choice("quoka:n-queries=2") == std::vector<KeyPos>{0, 2});

@@ -95,13 +95,9 @@ struct Faults {
 };
 
 Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase phase) {
-  ReplayOptions options;
-  options.calls.phase = phase;
-  options.calls.chunk = random.chunk;
-  options.calls.steps = 3;
-  options.calls.drafts = 2;
-  options.rows_per_chunk = 3;
-  options.calibration = &random.text;
+  ReplayOptions options{.calls = {.phase = phase, .chunk = random.chunk, .steps = 3, .drafts = 2},
+                        .rows_per_chunk = 3,
+                        .calibration = &random.text};
   Faults faults;
   std::mutex mutex;
   options.on_row = [&](const MeasuredRow& row) {
@@ -110,7 +106,7 @@ Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase p
     bool is_seen = true;
     for (KeyPos key : keys) {
       is_seen = is_seen && key >= row.visible.begin && key < row.visible.end;
-      if (is_seen) mass += row.probs[static_cast<std::size_t>(key - row.visible.begin)];
+      if (is_seen) mass += row.probs[key - row.visible.begin];
     }
     std::vector<double> weights(row.probs.begin(), row.probs.end());
     const TopMass oracle(weights);

@@ -12,7 +12,7 @@ TEST_CASE("random draws every past key equally often") {
     const auto answers =
         run_all(fmt::format("random:seed={}", seed), sequence, {Budget::Kind::tokens, 5.0});
     CHECK(answers.back().scored[0].size() == 5);
-    for (const KeyPos pos : answers.back().scored[0]) ++n_drawn[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : answers.back().scored[0]) ++n_drawn[pos];
   }
   // 500 expected, standard deviation 19.4: five of them either way.
   for (const int n : n_drawn) CHECK(std::abs(n - kRuns / 4) < 97);

@@ -19,7 +19,7 @@ class LoopRows final : public RemoteRows {
     for (Index kv_head = 0; kv_head < shape.n_kv; ++kv_head) {
       std::set<KeyPos> allowed = first_keys(begin_ + n_tok_);
       if (!lists.empty()) {
-        const auto list = lists[static_cast<std::size_t>(kv_head)];
+        const auto list = lists[kv_head];
         allowed = {list.begin(), list.end()};
       }
       REQUIRE(allowed.contains(static_cast<KeyPos>(begin_)));
@@ -32,7 +32,7 @@ class LoopRows final : public RemoteRows {
         }
       }
       votes.emplace_back();
-      for (const KeyPos pos : allowed) votes.back().push_back(sums[static_cast<std::size_t>(pos)]);
+      for (const KeyPos pos : allowed) votes.back().push_back(sums[pos]);
     }
     return votes;
   }
@@ -41,8 +41,7 @@ class LoopRows final : public RemoteRows {
                                                 bool takes_unit, double eps) const override {
     std::vector<std::vector<double>> cosines;
     for (std::size_t kv_head = 0; kv_head < lists.size(); ++kv_head) {
-      const auto k =
-          sequence_.k[static_cast<std::size_t>(layer_)].view().sub(static_cast<Index>(kv_head));
+      const auto k = sequence_.k[layer_].view().sub(static_cast<Index>(kv_head));
       const auto norm = [&](const auto& x) {
         double square = 0.0;
         for (const auto value : x)
@@ -79,7 +78,7 @@ class LoopRows final : public RemoteRows {
       if (lists.empty()) {
         for (Index pos = 0; pos < begin_ + n_tok_; ++pos) add(pos);
       } else {
-        std::ranges::for_each(lists[static_cast<std::size_t>(kv_head)], add);
+        std::ranges::for_each(lists[kv_head], add);
       }
     }
     return norms;
@@ -93,7 +92,7 @@ class LoopRows final : public RemoteRows {
     const auto per_head = static_cast<Index>(out.size()) / sequence_.shape.n_kv;
     for (std::size_t i = 0; i < out.size(); ++i) {
       for (Index pos = keys.begin; pos < keys.end; ++pos)
-        out[i][static_cast<std::size_t>(pos - keys.begin)] =
+        out[i][pos - keys.begin] =
             dot(vectors.subspan(i * d, d), key_of(static_cast<Index>(i) / per_head, pos));
     }
   }
@@ -118,8 +117,7 @@ class LoopRows final : public RemoteRows {
     for (Index kv_head = 0; kv_head < sequence_.shape.n_kv; ++kv_head) {
       sums.emplace_back(static_cast<std::size_t>(sequence_.shape.d_head), 0.0);
       for (Index pos = keys.begin; pos < keys.end; ++pos) {
-        const auto value =
-            sequence_.v[static_cast<std::size_t>(layer_)].view().sub(kv_head).row(pos);
+        const auto value = sequence_.v[layer_].view().sub(kv_head).row(pos);
         for (std::size_t c = 0; c < value.size(); ++c)
           sums.back()[c] += static_cast<double>(value[c]);
       }
@@ -136,7 +134,7 @@ class LoopRows final : public RemoteRows {
     return sum;
   }
   std::span<const float> key_of(Index kv_head, Index pos) const {
-    return sequence_.k[static_cast<std::size_t>(layer_)].view().sub(kv_head).row(pos);
+    return sequence_.k[layer_].view().sub(kv_head).row(pos);
   }
 
   const Sequence& sequence_;
@@ -156,11 +154,10 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
     for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
       const auto at = static_cast<std::size_t>(layer);
       const LoopRows rows(sequence, layer, begin, n_tok);
-      LayerCall call;
-      call.layer = layer;
-      call.q = sequence.q[at].view().range(1, begin, end);
-      call.k = sequence.k[at].view().range(1, 0, end);
-      call.v = sequence.v[at].view().range(1, 0, end);
+      LayerCall call{.layer = layer,
+                     .q = sequence.q[at].view().range(1, begin, end),
+                     .k = sequence.k[at].view().range(1, 0, end),
+                     .v = sequence.v[at].view().range(1, 0, end)};
       if (is_remote) {
         if (run.host_rows() == HostRows::none) call.q = {nullptr, call.q.shape()};
         call.k = {nullptr, call.k.shape()};

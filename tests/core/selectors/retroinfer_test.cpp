@@ -34,7 +34,7 @@ TEST_CASE("clusters of keys: a partition, centroids and mean values of what is a
     CHECK(clusters.count() >= 8);
     std::set<KeyPos> all;
     for (Index i = 0; i < clusters.count(); ++i) {
-      const auto keys = clusters.members[static_cast<std::size_t>(i)];
+      const auto keys = clusters.members[i];
       CHECK(std::ranges::is_sorted(keys));
       all.insert(keys.begin(), keys.end());
       for (Index c = 0; c < 16; ++c) {
@@ -140,8 +140,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters") {
       }
       std::multiset<std::pair<float, float>> found;
       for (Index i = answer.summaries.begin_of(kv_head); i < answer.summaries.end_of(kv_head); ++i)
-        found.emplace(answer.summaries.k(i, Index{0}),
-                      answer.summaries.log_count[static_cast<std::size_t>(i)]);
+        found.emplace(answer.summaries.k(i, Index{0}), answer.summaries.log_count[i]);
       CHECK(found == estimated);
       std::vector<KeyPos> forced = positions(0, 3);
       for (const KeyPos pos : positions(250, 260 + fixture.call.n_tok)) forced.push_back(pos);
@@ -170,9 +169,8 @@ TEST_CASE("retroinfer: summaries make up for what they stand for, from below") {
         for (Index c = 0; c < 16; ++c)
           dot += static_cast<double>(fixture.q(q_head, 0, c)) *
                  static_cast<double>(answer.summaries.k(i, c));
-        found +=
-            std::exp(dot * static_cast<double>(fixture.call.score_scale) +
-                     static_cast<double>(answer.summaries.log_count[static_cast<std::size_t>(i)]));
+        found += std::exp(dot * static_cast<double>(fixture.call.score_scale) +
+                          static_cast<double>(answer.summaries.log_count[i]));
       }
       sum += found / exact / 4.0;
     }

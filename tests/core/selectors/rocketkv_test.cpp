@@ -17,9 +17,8 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
   for (Index q_head = first_head; q_head < first_head + fixture.group(); ++q_head) {
     for (Index row = 0; row < fixture.call.n_tok; ++row) {
       for (Index c = 0; c < d; ++c) {
-        size[static_cast<std::size_t>(c)] +=
-            std::abs(static_cast<double>(fixture.q(q_head, row, c)));
-        sum[static_cast<std::size_t>(c)] += static_cast<double>(fixture.q(q_head, row, c));
+        size[c] += std::abs(static_cast<double>(fixture.q(q_head, row, c)));
+        sum[c] += static_cast<double>(fixture.q(q_head, row, c));
       }
     }
   }
@@ -40,12 +39,11 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
       for (std::size_t i = 0; i < n_chunks; ++i) {
         double bound = 0.0;
         for (const KeyPos c : channels) {
-          double extreme = sum[static_cast<std::size_t>(c)] >= 0.0 ? -1e300 : 1e300;
+          double extreme = sum[c] >= 0.0 ? -1e300 : 1e300;
           for (std::size_t j = i * static_cast<std::size_t>(chunk);
                j < std::min(alive.size(), (i + 1) * static_cast<std::size_t>(chunk)); ++j) {
             const auto x = static_cast<double>(fixture.k(kv_head, Index{alive[j]}, Index{c}));
-            extreme = sum[static_cast<std::size_t>(c)] >= 0.0 ? std::max(extreme, x)
-                                                              : std::min(extreme, x);
+            extreme = sum[c] >= 0.0 ? std::max(extreme, x) : std::min(extreme, x);
           }
           bound += static_cast<double>(fixture.q(q_head, row, Index{c})) * extreme;
         }
@@ -61,7 +59,7 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
   std::vector<double> scores(static_cast<std::size_t>(fixture.call.pos_begin),
                              -std::numeric_limits<double>::infinity());
   for (std::size_t j = 0; j < alive.size(); ++j)
-    scores[static_cast<std::size_t>(alive[j])] = of_chunk[j / static_cast<std::size_t>(chunk)];
+    scores[alive[j]] = of_chunk[j / static_cast<std::size_t>(chunk)];
   return scores;
 }
 
@@ -85,15 +83,14 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels") {
         INFO("c " << one.compression << ", seed " << seed << ", KV head " << kv_head);
         const std::vector<double> naive = naive_scores(fixture, kv_head, one.chunk, one.r);
         for (std::size_t pos = 0; pos < naive.size(); ++pos) {
-          const double found = trace.scores[static_cast<std::size_t>(kv_head)][pos];
+          const double found = trace.scores[kv_head][pos];
           if (std::isinf(naive[pos])) {
             CHECK(std::isinf(found));
           } else {
             CHECK(found == Catch::Approx(naive[pos]).epsilon(1e-6));
           }
         }
-        CHECK(answer.at(kv_head).scored() ==
-              naive_top_k(trace.scores[static_cast<std::size_t>(kv_head)], 30));
+        CHECK(answer.at(kv_head).scored() == naive_top_k(trace.scores[kv_head], 30));
         CHECK(answer.at(kv_head).forced() == positions(130, 130 + fixture.call.n_tok));
       }
     }

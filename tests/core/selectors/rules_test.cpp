@@ -4,8 +4,6 @@
 
 namespace kvscope::test::rules_test {
 
-namespace {
-
 constexpr std::string_view kTokenMethods[] = {"quoka",
                                               "quoka:scope=whole",
                                               "quest-paper:dense-layers=0",
@@ -47,8 +45,6 @@ void check_answer(const CallFixture& fixture, const Selection& selection) {
     }
   }
 }
-
-}  // namespace
 
 TEST_CASE("selections are well formed, alive, repeatable, and the same for one budget or many") {
   std::mt19937 rng(11);

@@ -21,7 +21,7 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
           double dot = 0.0;
           for (Index c = 0; c < 13; ++c)
             dot += static_cast<double>(q(r, c)) * static_cast<double>(keys(range.begin + t, c));
-          CHECK(dots.row(r)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
+          CHECK(dots.row(r)[t] == Catch::Approx(dot).margin(1e-12));
         }
       }
       const std::vector<double> few(full.begin(), full.begin() + n_rows * 3);
@@ -30,7 +30,7 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
         double dot = 0.0;
         for (std::size_t c = 0; c < 3; ++c)
           dot += few[c] * static_cast<double>(keys(range.begin + t, channels[c]));
-        CHECK(dots.row(0)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
+        CHECK(dots.row(0)[t] == Catch::Approx(dot).margin(1e-12));
       }
     }
   }
@@ -53,7 +53,7 @@ TEST_CASE("key dots: listed keys have the bits of a range, in any order") {
       some.compute_listed(q, keys.view(), listed);
       REQUIRE(some.row(0).size() == listed.size());
       for (std::size_t i = 0; i < listed.size(); ++i)
-        CHECK(some.row(0)[i] == all.row(0)[static_cast<std::size_t>(listed[i])]);
+        CHECK(some.row(0)[i] == all.row(0)[listed[i]]);
       some.compute_listed(q, keys.view(), {});
       CHECK(some.row(0).empty());
     }
@@ -74,17 +74,15 @@ TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the 
     for (Index pos = 6; pos < 50; ++pos) {
       double vote = 0.0;
       for (Index h = kv * 3; h < kv * 3 + 3; ++h) {
-        for (const Index row : {0, 2, 5, 7})
-          vote += fixture.weights(h, row)[static_cast<std::size_t>(pos)];
+        for (const Index row : {0, 2, 5, 7}) vote += fixture.weights(h, row)[pos];
       }
       total += vote;
-      if (fixture.sees(kv * 3, 0, pos)) votes[static_cast<std::size_t>(pos)] = vote;
+      if (fixture.sees(kv * 3, 0, pos)) votes[pos] = vote;
     }
     CHECK(selection.list(kv, 0).scored() == naive_top_k(votes, 8));
     CHECK(selection.list(kv, 0).forced() == positions(50, 60));
     double kept = 0.0;
-    for (const KeyPos pos : by_mass.list(kv, 0).scored())
-      kept += votes[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : by_mass.list(kv, 0).scored()) kept += votes[pos];
     CHECK(kept >= 0.9 * total - 1e-6);
     CHECK(by_mass.list(kv, 0).scored().size() < 44);
   }
@@ -97,8 +95,7 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
   for (Index kv = 0; kv < 2; ++kv) {
     std::vector<double> size(16, 0.0);
     for (Index c = 0; c < 16; ++c) {
-      for (Index h = 2 * kv; h < 2 * kv + 2; ++h)
-        size[static_cast<std::size_t>(c)] += std::abs(fixture.q(h, 0, c));
+      for (Index h = 2 * kv; h < 2 * kv + 2; ++h) size[c] += std::abs(fixture.q(h, 0, c));
     }
     const auto channels = naive_top_k(size, 5);
     std::vector<std::vector<double>> logits(2, std::vector<double>(61));
@@ -113,8 +110,7 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
           dot += static_cast<double>(fixture.q(2 * kv + h, 0, c)) *
                  static_cast<double>(fixture.k(kv, t, c));
         }
-        logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(t)] =
-            dot / std::sqrt(16.0 * kept / all);
+        logits[h][t] = dot / std::sqrt(16.0 * kept / all);
       }
     }
     std::vector<double> others(57);  // three of the twelve are the latest past keys
@@ -125,9 +121,8 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
     for (Index h = 0; h < 2; ++h) {
       double sum = 0.0;
       double held = 0.0;
-      for (const double x : logits[static_cast<std::size_t>(h)]) sum += std::exp(x);
-      for (const KeyPos pos : merged(list))
-        held += std::exp(logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(pos)]);
+      for (const double x : logits[h]) sum += std::exp(x);
+      for (const KeyPos pos : merged(list)) held += std::exp(logits[h][pos]);
       CHECK(static_cast<double>(selection.summaries.list_share(2 * kv + h, 0)) ==
             Catch::Approx(held / sum).epsilon(1e-6));
       double mean = 0.0;

@@ -242,7 +242,7 @@ std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q
       dot += static_cast<double>(sequence.q[at](q_head, pos, c)) *
              static_cast<double>(sequence.k[at](kv_head, Index{j}, c));
     }
-    sum += weights[static_cast<std::size_t>(j)] =
+    sum += weights[j] =
         std::exp(ScoreRule{sequence.shape.score_scale, sequence.shape.score_cap}.of(dot));
   }
   for (double& weight : weights) weight /= sum;
@@ -261,8 +261,8 @@ std::set<KeyPos> naive_best(const std::vector<double>& scores, const std::set<Ke
   for (const KeyPos j : allowed) {
     Index n_better = 0;
     for (const KeyPos i : allowed) {
-      const double x = scores[static_cast<std::size_t>(i)];
-      const double y = scores[static_cast<std::size_t>(j)];
+      const double x = scores[i];
+      const double y = scores[j];
       n_better += x > y || (x == y && i < j) ? 1 : 0;
     }
     if (n_better < n) kept.insert(j);

@@ -20,8 +20,7 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
     for (Index t = i * how.chunk; t < (i + 1) * how.chunk; ++t) {
       if (!f.alive.is_alive(kv_head, static_cast<KeyPos>(t))) continue;
       n += 1.0;
-      for (Index c = 0; c < d; ++c)
-        mean[static_cast<std::size_t>(c)] += static_cast<double>(f.k(kv_head, t, c));
+      for (Index c = 0; c < d; ++c) mean[c] += static_cast<double>(f.k(kv_head, t, c));
     }
     for (double& x : mean) x /= n;
     double least = 1.0;
@@ -30,7 +29,7 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
       double dot = 0.0, a = 0.0, b = 0.0;
       for (Index c = 0; c < d; ++c) {
         const auto x = static_cast<double>(f.k(kv_head, t, c));
-        const double y = mean[static_cast<std::size_t>(c)];
+        const double y = mean[c];
         dot += x * y;
         a += x * x;
         b += y * y;
@@ -41,10 +40,10 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
     unlike.push_back(n > 0.0 ? -least : none);
   }
   std::vector<bool> is_kept(static_cast<std::size_t>((f.k.dim(1) - 1) / how.chunk + 1), true);
-  for (Index i = 0; i < n_far; ++i) is_kept[static_cast<std::size_t>(i)] = false;
+  for (Index i = 0; i < n_far; ++i) is_kept[i] = false;
   for (const KeyPos i : naive_top_k(unlike, how.n_outliers)) {
-    is_kept[static_cast<std::size_t>(i)] = true;
-    landmarks[static_cast<std::size_t>(i)].clear();
+    is_kept[i] = true;
+    landmarks[i].clear();
   }
   std::vector<double> scores(landmarks.size(), none);
   for (Index h = kv_head * f.group(); h < (kv_head + 1) * f.group(); ++h) {
@@ -54,8 +53,7 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
       for (std::size_t i = 0; i < landmarks.size(); ++i) {
         if (landmarks[i].empty()) continue;
         double dot = 0.0;
-        for (Index c = 0; c < d; ++c)
-          dot += static_cast<double>(f.q(h, row, c)) * landmarks[i][static_cast<std::size_t>(c)];
+        for (Index c = 0; c < d; ++c) dot += static_cast<double>(f.q(h, row, c)) * landmarks[i][c];
         weights[i] = std::exp(dot * static_cast<double>(f.call.score_scale));
         sum += weights[i];
       }
@@ -63,12 +61,10 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
         if (!landmarks[i].empty()) scores[i] = std::max(scores[i], weights[i] / sum);
     }
   }
-  for (const KeyPos i : naive_top_k(scores, how.n_kept))
-    is_kept[static_cast<std::size_t>(i)] = true;
+  for (const KeyPos i : naive_top_k(scores, how.n_kept)) is_kept[i] = true;
   std::vector<KeyPos> keys;
   for (Index t = 0; t < f.k.dim(1); ++t) {
-    if (is_kept[static_cast<std::size_t>(t / how.chunk)] &&
-        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[t / how.chunk] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;

@@ -20,7 +20,7 @@ std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index bloc
       double largest = -std::numeric_limits<double>::infinity();
       for (Index t = tile; t < tile_end; ++t)
         if (f.sees(q_head, row, t)) largest = std::max(largest, f.logit(q_head, row, t));
-      double& max = running[static_cast<std::size_t>(row)];
+      double& max = running[row];
       max = std::max(max, largest);
       if (std::exp(largest - max) >= lambda) is_skipped = false;
     }
@@ -93,7 +93,7 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
           n_visible += static_cast<double>(90 + row + 1);
           for (const KeyPos pos : selection.list(h, row).keys) {
             if (pos > 90 + row) continue;
-            is_read[static_cast<std::size_t>(pos)] = true;
+            is_read[pos] = true;
             n_attended += 1.0;
           }
         }
@@ -143,13 +143,8 @@ TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found
 TEST_CASE(
     "skip-softmax: the fit counts what lists of the same thresholds leave out, and its "
     "target is about what is skipped") {
-  PlantOptions plant;
-  plant.n_layers = 2;
-  plant.n_q = 4;
-  plant.n_kv = 2;
-  plant.d_head = 16;
-  plant.n_tokens = 512;
-  plant.query_scale = 3.0;
+  PlantOptions plant{
+      .n_layers = 2, .n_q = 4, .n_kv = 2, .d_head = 16, .n_tokens = 512, .query_scale = 3.0};
   const MemoryTrace text = planted_trace(plant);
   const std::string spec = "skip-softmax:block-q=4,block-k=16";
   const auto fitted = [&](const std::string& more, int n_threads) {

@@ -29,14 +29,12 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window") {
       const auto answer = run_call(run, sequence, phase, n_tok)[1][0];
       const Index n_ctx = run.n_keys();
       for (Index owner = 0; owner < n_owners; ++owner) {
-        auto& kept = cache[static_cast<std::size_t>(owner)];
+        auto& kept = cache[owner];
         for (Index j = n_ctx - n_tok; j < n_ctx; ++j) kept.insert(static_cast<KeyPos>(j));
         INFO(rule.spec << ", " << n_ctx << " keys, owner " << owner);
         if (!answer.is_dense) {  // what was attended to
-          std::set<KeyPos> seen(answer.scored[static_cast<std::size_t>(owner)].begin(),
-                                answer.scored[static_cast<std::size_t>(owner)].end());
-          seen.insert(answer.forced[static_cast<std::size_t>(owner)].begin(),
-                      answer.forced[static_cast<std::size_t>(owner)].end());
+          std::set<KeyPos> seen(answer.scored[owner].begin(), answer.scored[owner].end());
+          seen.insert(answer.forced[owner].begin(), answer.forced[owner].end());
           CHECK(seen == kept);
         }
         if (phase == Phase::decode || static_cast<Index>(kept.size()) <= kBudget) continue;
@@ -56,13 +54,11 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window") {
           double best = 0.0;
           for (Index near = i - rule.kernel / 2; near <= i + rule.kernel / 2; ++near) {
             if (near < 0 || near >= n_old) continue;
-            const double vote =
-                votes[static_cast<std::size_t>(keys[static_cast<std::size_t>(near)])];
+            const double vote = votes[keys[near]];
             sum += vote;
             best = std::max(best, vote);
           }
-          score[static_cast<std::size_t>(keys[static_cast<std::size_t>(i)])] =
-              rule.is_max ? best : sum / static_cast<double>(rule.kernel);
+          score[keys[i]] = rule.is_max ? best : sum / static_cast<double>(rule.kernel);
         }
         kept = naive_best(score, kept, kBudget);
       }
@@ -70,8 +66,7 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window") {
         std::set<KeyPos> expected;
         for (Index owner = kv_head * n_owners / shape.n_kv;
              owner < (kv_head + 1) * n_owners / shape.n_kv; ++owner) {
-          expected.insert(cache[static_cast<std::size_t>(owner)].begin(),
-                          cache[static_cast<std::size_t>(owner)].end());
+          expected.insert(cache[owner].begin(), cache[owner].end());
         }
         INFO(rule.spec << ", " << n_ctx << " keys, KV head " << kv_head);
         CHECK(alive_keys(run.alive(1), kv_head) == expected);

@@ -30,8 +30,7 @@ std::vector<double> naive_scores(const CallFixture& f, Index q_head, Index n_bit
       for (Index corner = 0; corner < Index{1} << n_bits; ++corner) {
         double logit = 0.0;
         for (Index bit = 0; bit < n_bits; ++bit)
-          logit += (corner >> bit & 1) == 1 ? h[static_cast<std::size_t>(bit)]
-                                            : -h[static_cast<std::size_t>(bit)];
+          logit += (corner >> bit & 1) == 1 ? h[bit] : -h[bit];
         chance.push_back(std::exp(logit / tau));
         sum += chance.back();
       }
@@ -43,7 +42,7 @@ std::vector<double> naive_scores(const CallFixture& f, Index q_head, Index n_bit
             z += static_cast<double>(f.k(kv_head, pos, c)) * plane(table, bit, c);
           bucket |= (z >= 0.0 ? Index{1} : Index{0}) << bit;
         }
-        scores[static_cast<std::size_t>(pos)] += chance[static_cast<std::size_t>(bucket)] / sum;
+        scores[pos] += chance[bucket] / sum;
       }
     }
   }
@@ -51,7 +50,7 @@ std::vector<double> naive_scores(const CallFixture& f, Index q_head, Index n_bit
     double square = 0.0;
     for (Index c = 0; c < d; ++c)
       square += std::pow(static_cast<double>(f.v(kv_head, pos, c)), 2.0);
-    scores[static_cast<std::size_t>(pos)] *= std::sqrt(square);
+    scores[pos] *= std::sqrt(square);
   }
   return scores;
 }
@@ -74,7 +73,7 @@ TEST_CASE("socket: lists are those of a softmax over all buckets, times the valu
         std::vector<double> scores = naive_scores(fixture, q_head, 4, 9, 0.3, scaled, 7);
         for (Index pos = 0; pos < 70; ++pos) {
           if (pos < 3 || pos >= 65 || !fixture.alive.is_alive(q_head / 2, static_cast<KeyPos>(pos)))
-            scores[static_cast<std::size_t>(pos)] = -std::numeric_limits<double>::infinity();
+            scores[pos] = -std::numeric_limits<double>::infinity();
         }
         CHECK(answer.at(q_head).scored() == naive_top_k(scores, 11));
         std::vector<KeyPos> forced = positions(0, 3);

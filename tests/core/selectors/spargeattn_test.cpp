@@ -97,9 +97,8 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
           n_left_out += first + 10 - static_cast<Index>(expected.size());
           const auto at = static_cast<std::size_t>(h * 5 + qb);
           INFO("call " << call << ", head " << h << ", query block " << qb);
-          CHECK(merged(KeyList{answers[static_cast<std::size_t>(call)].scored[at],
-                               answers[static_cast<std::size_t>(call)].forced[at],
-                               {}}) == expected);
+          CHECK(merged(KeyList{answers[call].scored[at], answers[call].forced[at], {}}) ==
+                expected);
         }
       }
     }

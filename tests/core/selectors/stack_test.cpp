@@ -41,7 +41,7 @@ TEST_CASE("an oracle over an evicting stage ranks the keys that are left") {
                                                 .window = std::nullopt})[0];
     REQUIRE(!answer.is_dense);
     for (Index q_head = 0; q_head < shape.n_q; ++q_head) {
-      const std::set<KeyPos>& left = alive[static_cast<std::size_t>(q_head / shape.group())];
+      const std::set<KeyPos>& left = alive[q_head / shape.group()];
       const std::vector<KeyPos> keys =
           merged(answer.list(owner_of(answer.owner, q_head, shape.group()), 0));
       for (const KeyPos key : keys) CHECK((key == pos || left.contains(key)));

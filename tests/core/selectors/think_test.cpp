@@ -60,9 +60,9 @@ TEST_CASE("think drops the channels that kvpress drops") {
           double lost = 0.0;
           for (Index c = 0; c < d; ++c)
             lost += static_cast<double>(q(h, 0, c)) * k(kv_head, pos, c);
-          for (const Index c : stays[static_cast<std::size_t>(kv_head)])
+          for (const Index c : stays[kv_head])
             lost -= static_cast<double>(q(h, 0, c)) * k(kv_head, pos, c);
-          CHECK(static_cast<double>(list.log_weight[static_cast<std::size_t>(pos)]) ==
+          CHECK(static_cast<double>(list.log_weight[pos]) ==
                 Catch::Approx(pos < n ? -0.25 * lost : 0.0).margin(1e-5));
         }
         CHECK(list.forced() == std::vector<KeyPos>{static_cast<KeyPos>(n)});

@@ -13,7 +13,7 @@ TEST_CASE("tova keeps what the last query attends to, for all heads alike") {
       run_call(run, sequence, phase, n_tok);
       const Index n_ctx = run.n_keys();
       for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
-        auto& kept = cache[static_cast<std::size_t>(layer)];
+        auto& kept = cache[layer];
         for (Index j = n_ctx - n_tok; j < n_ctx; ++j) kept.insert(static_cast<KeyPos>(j));
         std::vector<double> votes(static_cast<std::size_t>(n_ctx), 0.0);
         for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {

@@ -41,11 +41,10 @@ TEST_CASE("twilight does not show its base's scores as its own") {
   run_call(run, sequence, Phase::prefill, 40);
   run.begin_call(Phase::decode, 1);
   SelectionTrace trace;
-  LayerCall call;
-  call.q = sequence.q[0].view().range(1, 40, 41);
-  call.k = sequence.k[0].view().range(1, 0, 41);
-  call.v = sequence.v[0].view().range(1, 0, 41);
-  call.trace = &trace;
+  LayerCall call{.q = sequence.q[0].view().range(1, 40, 41),
+                 .k = sequence.k[0].view().range(1, 0, 41),
+                 .v = sequence.v[0].view().range(1, 0, 41),
+                 .trace = &trace};
   CHECK_FALSE(run.layer_call(call)[0].is_dense);
   CHECK(trace.scores.empty());
 }

@@ -50,8 +50,7 @@ TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and
   std::vector<std::vector<double>> scores(4);
   for (Index h = 0; h < 4; ++h) {
     for (Index p = 1; p < 8; ++p)
-      scores[static_cast<std::size_t>(h)].push_back(
-          naive_unique_score(fixture, h, 0, p * 8, p * 8 + 8, 1.5));
+      scores[h].push_back(naive_unique_score(fixture, h, 0, p * 8, p * 8 + 8, 1.5));
   }
   std::vector<KeyPos> forced = positions(0, 8);
   for (const KeyPos pos : positions(64, 91)) forced.push_back(pos);
@@ -60,12 +59,11 @@ TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and
   const Selection per_head = made(kUnique, fixture)->select(fixture.call);
   CHECK(trace.scored == TokenRange{1, 8});
   for (Index h = 0; h < 4; ++h) {
-    const auto& expected = scores[static_cast<std::size_t>(h)];
+    const auto& expected = scores[h];
     CHECK(per_head.list(h, 0).scored() == unique_pages(naive_top_k(expected, 3), 1));
     CHECK(per_head.list(h, 0).forced() == forced);
     for (std::size_t p = 0; p < 7; ++p)
-      CHECK(trace.scores[static_cast<std::size_t>(h)][p] ==
-            Catch::Approx(expected[p]).epsilon(1e-6));
+      CHECK(trace.scores[h][p] == Catch::Approx(expected[p]).epsilon(1e-6));
   }
   const Selection summed =
       made(std::string(kUnique) + ",owner=group_sum", fixture)->select(fixture.call);

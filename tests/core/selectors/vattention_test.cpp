@@ -134,7 +134,7 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
           made(fmt::format("vattention:{},epsilon={},seed={}", options, epsilon, seed), fixture);
       const Selection answer = selector->select(fixture.call);
       for (Index q_head = 0; q_head < 4; ++q_head) {
-        const double error = trace.denominator_errors[static_cast<std::size_t>(q_head)][0];
+        const double error = trace.denominator_errors[q_head][0];
         // the trace says what the list says
         const ListView list = answer.list(q_head, 0);
         if (seed == 1) {

@@ -65,8 +65,7 @@ std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, I
   }
   std::vector<KeyPos> keys;
   for (Index t = 0; t < n_ctx; ++t) {
-    if (is_kept[static_cast<std::size_t>(t / block)] &&
-        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[t / block] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
@@ -184,8 +183,7 @@ TEST_CASE("xattention: the public program's blocks, and one block more in its fi
       INFO("head " << h << ", block of queries " << own);
       const auto sums = naive_antidiagonal_sums(fixture, 16, 4, h, own * 16);
       std::vector<bool> ours(sums.size(), false);
-      for (const KeyPos pos : merged(selection.list(h, own * 16)))
-        ours[static_cast<std::size_t>(pos / 16)] = true;
+      for (const KeyPos pos : merged(selection.list(h, own * 16))) ours[pos / 16] = true;
       CHECK(ours ==
             public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
       const auto first =

@@ -96,9 +96,7 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
     const auto has = [&](Budget::Kind kind) {
       return std::ranges::find(kinds, kind) != kinds.end();
     };
-    LiveOptions options;
-    options.selector = entry.name;
-    options.dense_layers = 0;
+    LiveOptions options{.selector = entry.name, .dense_layers = 0};
     if (has(Budget::Kind::tokens)) {
       options.budget = Budget{Budget::Kind::tokens, 4096};
     } else if (has(Budget::Kind::mass)) {
@@ -171,7 +169,7 @@ TEST_CASE("evicted keys never come back: overwriting them changes no bit") {
     for (Index layer = 0; layer < config.n_layers; ++layer) {
       const AliveMask& alive = poisoned.selector_run().alive(layer);
       for (Index head = 0; head < config.n_kv; ++head) {
-        auto& known = dead[static_cast<std::size_t>(layer * config.n_kv + head)];
+        auto& known = dead[layer * config.n_kv + head];
         for (const KeyPos pos : known) CHECK_FALSE(alive.is_alive(head, pos));
         known.clear();
         for (Index pos = 0; pos < begin; ++pos) {

@@ -56,8 +56,8 @@ TEST_CASE("observed weights are the softmax over the list, by loops") {
         probs.row(h, row, weights);
         const auto expected = naive_weights(sequence, 2, h, 14 + row, {keys.begin(), keys.end()});
         for (Index j = 0; j < 23; ++j) {
-          const double x = j <= 14 + row ? expected[static_cast<std::size_t>(j)] : 0.0;
-          CHECK(std::abs(static_cast<double>(weights[static_cast<std::size_t>(j)]) - x) < 1e-6);
+          const double x = j <= 14 + row ? expected[j] : 0.0;
+          CHECK(std::abs(static_cast<double>(weights[j]) - x) < 1e-6);
         }
         for (const KeyPos pos : keys) CHECK((pos > 14 + row - 11 && pos <= 14 + row));
       }
@@ -108,9 +108,7 @@ TEST_CASE("a backend that follows a rule hands no values over, whatever other ca
   run.begin_call(Phase::prefill, 20);
   const TensorView<const float> q(nullptr, Shape{shape.n_q, 20, shape.d_head});
   const TensorView<const float> kv(nullptr, Shape{shape.n_kv, 20, shape.d_head});
-  LayerCall call;
-  call.layer = 0;
-  call.q = q;
+  LayerCall call{.layer = 0, .q = q};
   call.k = call.v = kv;
   Selection dense(ListOwner::layer, 20, 20);
   dense.is_dense = true;

@@ -12,8 +12,6 @@
 
 namespace kvscope::test::replay_heads_test {
 
-namespace {
-
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
@@ -50,8 +48,6 @@ std::vector<std::string> all_methods() {
   return all;
 }
 
-}  // namespace
-
 TEST_CASE("replay by KV heads has the bits of whole layers, for every method that may") {
   PlantOptions plant;
   plant.n_tokens = 700;  // beyond the windows and blocks of every method's own settings
@@ -74,11 +70,8 @@ TEST_CASE("replay by KV heads has the bits of whole layers, for every method tha
     for (const Phase phase : {Phase::prefill, Phase::decode}) {
       if (!caps.is_defined(phase) || !chooses_by_head(pairs)) continue;
       INFO(spec << " in " << name_of(phase));
-      ReplayOptions options;
-      options.calls.phase = phase;
-      options.calls.chunk = 160;
-      options.dense_layers = 0;
-      options.best_mass = true;
+      ReplayOptions options{
+          .calls = {.phase = phase, .chunk = 160}, .dense_layers = 0, .best_mass = true};
       const auto replay = [&](double most) {
         options.most_layer_bytes = most;
         return replay_layers(trace, nullptr, {0, 1}, pairs, options, pool);

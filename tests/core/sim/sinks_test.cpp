@@ -36,17 +36,15 @@ TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of 
   double z = std::exp(sink_logit), kept = 0.0, all = 0.0;
   for (const double s : scores) all += std::exp(s);
   z += all;
-  for (const KeyPos key : keys) kept += std::exp(scores[static_cast<std::size_t>(key)]);
+  for (const KeyPos key : keys) kept += std::exp(scores[key]);
   double error = 0.0, raw = 0.0;
   for (Index c = 0; c < 4; ++c) {
     double dense = 0.0, sparse = 0.0;
-    for (Index t = 0; t < 5; ++t)
-      dense += std::exp(scores[static_cast<std::size_t>(t)]) * static_cast<double>(v(t, c));
-    for (const KeyPos key : keys)
-      sparse += std::exp(scores[static_cast<std::size_t>(key)]) * static_cast<double>(v(key, c));
+    for (Index t = 0; t < 5; ++t) dense += std::exp(scores[t]) * static_cast<double>(v(t, c));
+    for (const KeyPos key : keys) sparse += std::exp(scores[key]) * static_cast<double>(v(key, c));
     error += std::pow(sparse / (kept + std::exp(sink_logit)) - dense / z, 2);
     raw += std::pow(sparse / z - dense / z, 2);
-    CHECK(std::abs(row.output()[static_cast<std::size_t>(c)] - dense / z) < 1e-14);
+    CHECK(std::abs(row.output()[c] - dense / z) < 1e-14);
   }
   CHECK(std::abs(quality.mass - kept / all) < 1e-14);
   CHECK(std::abs(quality.output_error - std::sqrt(error)) < 1e-14);
@@ -84,13 +82,12 @@ TEST_CASE("observed weights and draft rows know the sinks") {
     return row;
   };
 
-  SelectCall call;
-  call.layer = 1;
-  call.n_tok = 24;
-  call.score_scale = info.score_scale;
-  call.sink_logits = info.layer_sink_logits(1);
-  call.q = q.view();
-  call.k = k.view();
+  SelectCall call{.layer = 1,
+                  .n_tok = 24,
+                  .score_scale = info.score_scale,
+                  .sink_logits = info.layer_sink_logits(1),
+                  .q = q.view(),
+                  .k = k.view()};
   Selection dense;
   dense.is_dense = true;
   const ListProbs probs(call, dense);
@@ -105,7 +102,7 @@ TEST_CASE("observed weights and draft rows know the sinks") {
   const auto layers = draft_attention_rows(trace, {18, 24}, pool);
   for (Index i = 0; i <= 22; ++i) {
     double mean = 0.0;
-    for (Index h = 0; h < info.n_q; ++h) mean += expected(0, h, 22)[static_cast<std::size_t>(i)];
+    for (Index h = 0; h < info.n_q; ++h) mean += expected(0, h, 22)[i];
     CHECK(std::abs(layers[0](22 - 18, i) - mean / static_cast<double>(info.n_q)) < 1e-6);
   }
 }

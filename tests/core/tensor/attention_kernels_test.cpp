@@ -13,8 +13,6 @@
 
 namespace kvscope::test::attention_kernels_test {
 
-namespace {
-
 struct Shape3 {
   Index n_q, n_kv, d, n_ctx;
   std::optional<Index> window;
@@ -65,14 +63,13 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
   Result result{Tensor<float>({s.n_q, end - begin, s.d}), Tensor<float>({s.n_q, end - begin})};
   for (Index pos = begin; pos < end; pos += chunk) {
     const Index last = std::min(end, pos + chunk);
-    AttentionQuestion call;
-    call.pos_begin = pos;
-    call.n_tok = last - pos;
-    call.score_scale = 1.0f / std::sqrt(static_cast<float>(s.d));
-    call.score_cap = s.score_cap;
-    call.q = in.q.view().range(1, pos, last);
-    call.k = in.k.view();
-    call.v = in.v.view();
+    AttentionQuestion call{.pos_begin = pos,
+                           .n_tok = last - pos,
+                           .score_scale = 1.0f / std::sqrt(static_cast<float>(s.d)),
+                           .score_cap = s.score_cap,
+                           .q = in.q.view().range(1, pos, last),
+                           .k = in.k.view(),
+                           .v = in.v.view()};
     if (s.has_sink_logits) call.sink_logits = in.sink_logits.flat();
     call.window = s.window;
     attend_dense(call,
@@ -122,8 +119,6 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
   }
   return worst;
 }
-
-}  // namespace
 
 TEST_CASE("attention has the same bits for any chunks and threads") {
   const std::vector<Shape3> shapes = {

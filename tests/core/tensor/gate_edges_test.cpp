@@ -11,7 +11,7 @@ TEST_CASE("gates of any size give a gated value near its limit") {
     lane_swiglu(gate.data(), up.data(), kWideLanes);
     for (const float x : gate) CHECK(std::abs(x - (g > 0.0f ? g : 0.0f)) < 1e-6f * std::abs(g));
     std::vector<float> gate_up(2 * kWideLanes, g);
-    for (Index j = 0; j < kWideLanes; ++j) gate_up[static_cast<std::size_t>(kWideLanes + j)] = 0.0f;
+    for (Index j = 0; j < kWideLanes; ++j) gate_up[kWideLanes + j] = 0.0f;
     std::vector<float> out(kWideLanes);
     lane_clamped_swiglu(gate_up.data(), 1, 1.702f, 7.0f, out.data(), kWideLanes);
     for (const float x : out) CHECK(std::abs(x - (g > 0.0f ? 7.0f : 0.0f)) < 1e-3f);

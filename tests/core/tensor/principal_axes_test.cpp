@@ -38,10 +38,10 @@ TEST_CASE("principal axes are the covariance's eigenvectors, orthonormal, fallin
   const PrincipalAxes axes = principal_axes(sets);
   double trace = 0.0, total = 0.0;
   for (Index r = 0; r < d; ++r) {
-    const double variance = axes.variance[static_cast<std::size_t>(r)];
+    const double variance = axes.variance[r];
     total += variance;
     trace += naive_covariance(rows.view(), r, r);
-    if (r > 0) CHECK(variance <= axes.variance[static_cast<std::size_t>(r - 1)]);
+    if (r > 0) CHECK(variance <= axes.variance[r - 1]);
     Index largest = 0;
     for (Index a = 0; a < d; ++a) {
       double product = 0.0, dot = 0.0;
@@ -78,7 +78,7 @@ TEST_CASE("planted axes come back with their variances") {
   CHECK(axes.center[0] == Approx(10.0));
   CHECK(axes.center[2] == Approx(0.0).margin(1e-6));
   for (Index r = 0; r < 3; ++r) {
-    CHECK(axes.variance[static_cast<std::size_t>(r)] == Approx((3 - r) * (3 - r)).epsilon(1e-5));
+    CHECK(axes.variance[r] == Approx((3 - r) * (3 - r)).epsilon(1e-5));
     // elements of equal magnitude: the first one is positive
     for (Index c = 0; c < 3; ++c) CHECK(axes.directions(r, c) == Approx(plan[r][c]).margin(1e-5));
   }
