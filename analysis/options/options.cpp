@@ -202,7 +202,13 @@ void OptionSet::check_rules() const {
     if (!spec.missing.empty() && !given(spec.name))
       throw UsageError("--{} is missing: {}", spec.name, spec.missing);
   }
+  [[maybe_unused]] const auto is_declared = [this](const std::string& name) {
+    const auto is_it = [&](const OptionSpec& spec) { return spec.name == name; };
+    return std::ranges::any_of(options_, is_it) || std::ranges::any_of(positionals_, is_it);
+  };
   for (const Rule& rule : rules_) {
+    assert(std::ranges::all_of(rule.names, is_declared));
+    assert(std::ranges::all_of(rule.others, is_declared));
     for (const std::string& name : rule.names) {
       if (!given(name)) continue;
       const auto other = std::ranges::find_if(
@@ -296,7 +302,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
       spec->set(text);
       values_.emplace_back(spec->name, text);
     }
-    if (more_) more_(*this);
+    for (const auto& more : more_) more(*this);
     check_rules();
     for (const auto& check : checks_) check();
   } catch (const ConfigError& error) {

@@ -23,7 +23,6 @@ namespace kvscope {
 struct Range : Limits {
   constexpr Range(Limits limits = {}, bool leaves_min = false, bool leaves_max = false)
       : Limits(limits), is_above_min(leaves_min), is_below_max(leaves_max) {}
-  bool is_some() const { return !std::isinf(min) || !std::isinf(max); }
   /// Throws UsageError that names --`option` unless the value lies within.
   template <class T>
   void check(std::string_view option, T value) const {
@@ -56,8 +55,7 @@ struct OptionSpec {
   std::string default_text;  // empty: none worth showing
   std::string bare_value;    // what --name means where none of `choices` follows; empty: an error
   Words choices;
-  std::string
-      missing;  // "expected a file ...": what is said where it is not given; empty: it may be
+  std::string missing;  // what is said where it is not given; empty: it need not be
   ValueKind kind = ValueKind::text;
   char short_name = '\0';
   bool repeatable = false;
@@ -105,7 +103,7 @@ class OptionSet {
   /// None of these without one of `needed`.
   void need(Words names, Words needed, std::string why = "");
   /// Called by parse() before rules and ranges are looked at, for values from elsewhere.
-  void then(std::function<void(OptionSet&)> more) { more_ = std::move(more); }
+  void then(std::function<void(OptionSet&)> more) { more_.push_back(std::move(more)); }
   /// A value from elsewhere than the command line.
   void give(const OptionSpec& spec, std::string_view text);
 
@@ -127,9 +125,7 @@ class OptionSet {
   /// the order of declaration, without the options `but` names; arguments that begin with a dash
   /// stand last, behind "--". However it was typed, the same options give the same words.
   Words words(std::string_view command, std::span<const std::string_view> but) const;
-  /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the
-  /// options `but` names and as a shell takes it. However it was typed, the same options give
-  /// the same text.
+  /// The same as a shell takes it: "kvscope NAME --a 1 --b 2".
   std::string command_line(std::string_view command, std::span<const std::string_view> but) const;
 
   /// "Options:" and a line or more for each, without a command's frame.
@@ -160,7 +156,7 @@ class OptionSet {
   std::vector<OptionSpec> positionals_;
   std::vector<Rule> rules_;
   std::vector<std::function<void()>> checks_;
-  std::function<void(OptionSet&)> more_;
+  std::vector<std::function<void(OptionSet&)>> more_;
   Words given_;
   std::vector<std::pair<std::string, std::string>> values_;   // name, text; in the order given
   std::vector<std::pair<std::string, std::string>> renamed_;  // old name, name
@@ -259,7 +255,7 @@ OptionSpec& OptionSet::add(std::string name, std::string placeholder, std::strin
                            const Range& range) {
   OptionSpec& spec =
       add_spec(make_spec(std::move(name), std::move(placeholder), std::move(help), target));
-  if (range.is_some()) {
+  if (!std::isinf(range.min)) {
     spec.set = [name = spec.name, set = std::move(spec.set), &target,
                 range](std::string_view text) {
       set(text);

@@ -1,9 +1,7 @@
 // The project's own source files as text, for tests about the code itself.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::test {
 

@@ -16,13 +16,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/selectors/registry.hpp"

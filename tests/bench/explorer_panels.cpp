@@ -18,13 +18,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
-#include <memory>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/app/app.hpp"
 #include "gui/platform/offscreen.hpp"
 

@@ -5,16 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/registry.hpp"

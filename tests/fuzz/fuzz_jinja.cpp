@@ -1,10 +1,8 @@
 // Any text as a chat template: a prompt, or an Error, after bounded work.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/chat_template.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

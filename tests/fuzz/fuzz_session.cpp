@@ -3,17 +3,15 @@
 // crashes are not.
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"

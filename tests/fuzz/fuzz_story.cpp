@@ -1,12 +1,9 @@
 // Any text as a story or a session with bookmarks: read within its limits, or a FormatError; notes
 // become HTML without a tag of their own.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string>
-#include <string_view>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/story.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
