@@ -37,11 +37,7 @@ void cells(const std::vector<std::string>& words) {
 bool line_cell(const std::string& words, bool is_selected) {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  ImGui::PushID(ImGui::TableGetRowIndex());
-  const bool is_pressed =
-      ImGui::Selectable(words.c_str(), is_selected, ImGuiSelectableFlags_SpanAllColumns);
-  ImGui::PopID();
-  return is_pressed;
+  return ImGui::Selectable(words.c_str(), is_selected, ImGuiSelectableFlags_SpanAllColumns);
 }
 
 }  // namespace kvscope::gui

@@ -24,7 +24,8 @@ bool begin_cells(const char* id, const std::vector<CellColumn>& columns, ImGuiTa
                  ImVec2 size = {0, 0});
 /// The next cells of the line.
 void cells(const std::vector<std::string>& words);
-/// Begins a line with a cell, and is true if the line was pressed.
+/// Begins a line with a cell, and is true if the line was pressed. Its words are no other line's;
+/// those behind ## are not seen.
 bool line_cell(const std::string& words, bool is_selected);
 
 /// draw(i) of those of n lines, all as high, that can be seen.

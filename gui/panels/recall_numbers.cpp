@@ -80,7 +80,7 @@ void draw_failing(PanelContext& context, const RecallPicture& picture, const Rec
   for (const FailingHead& head : picture.failing) {
     const Selection& now = context.session.selection();
     const bool is_selected = head.layer == now.layer && head.q_head == now.q_head;
-    if (line_cell(fmt::format("{}", head.layer), is_selected))
+    if (line_cell(fmt::format("{}##{}", head.layer, head.q_head), is_selected))
       context.session.select_head("failing head", head.layer, head.q_head);
     landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
     cells({fmt::format("{}", head.q_head), cell_text(head.value),

@@ -214,10 +214,11 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
     }
     mean.max_key = begin + (std::ranges::max_element(mean.probs) - mean.probs.begin());
   }
+  const TokenRange visible = mean.visible;
   return {.heads = request.heads,
           .row = rank_keys(request.layer, request.q_head, std::move(mean)),
-          .fates = kept[0].fates(mean.visible, weights, n_heads),
-          .other_fates = kept[1].fates(mean.visible, weights, n_heads)};
+          .fates = kept[0].fates(visible, weights, n_heads),
+          .other_fates = kept[1].fates(visible, weights, n_heads)};
 }
 
 KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
