@@ -11,7 +11,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::answer_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -122,5 +121,4 @@ TEST_CASE("a command that fails says why in the panel") {
                     ContainsSubstring("nothing"));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::answer_panel_test

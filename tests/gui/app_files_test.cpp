@@ -19,7 +19,6 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::app_files_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -220,9 +219,7 @@ TEST_CASE("what a command line says of the window is not remembered; what the us
   const TempDir folder;
   const fs::path file = folder.path() / "explorer.json";
   NullBackend backend({800, 600});
-  AppOptions options;
-  options.settings_file = file;
-  options.n_threads = 1;
+  AppOptions options{.settings_file = file, .n_threads = 1};
   App app(std::move(options), backend.fonts(), backend.texture_store());
   const auto frame = [&] { backend.frame([&] { app.frame(1.0f); }); };
   app.for_this_window([&](Settings& settings) {
@@ -398,8 +395,7 @@ TEST_CASE("an exported view is drawn again from its manifest, to the same bytes"
     request.stem = "view";
     export_view(request, Existing::keep);
   }
-  CommandLine line;
-  line.reproduce = folder.path() / "view.json";
+  CommandLine line{.reproduce = folder.path() / "view.json"};
   CHECK(run(line) == 0);
   folder.write("view.svg", "another picture");
   CHECK(run(line) == 5);
@@ -409,10 +405,9 @@ TEST_CASE("an exported view is drawn again from its manifest, to the same bytes"
 
 TEST_CASE("a screenshot of a panel that shows an error ends with an error, and is written") {
   const TempDir folder;
-  CommandLine line;
-  line.files = {embedded_trace(/*draft=*/false)};
-  line.panel = "layer-map";
-  line.screenshot = folder.path() / "fine.png";
+  CommandLine line{.files = {embedded_trace(/*draft=*/false)},
+                   .screenshot = folder.path() / "fine.png",
+                   .panel = "layer-map"};
   CHECK(run(line) == 0);  // an empty place is no error
   // keys in this copy are damaged: the map cannot be computed
   CommandLine broken = line;
@@ -425,5 +420,4 @@ TEST_CASE("a screenshot of a panel that shows an error ends with an error, and i
   CHECK(fs::file_size(*broken.screenshot) > 1000);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::app_files_test

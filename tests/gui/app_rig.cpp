@@ -35,10 +35,8 @@ void record(bool draft, Index n_tokens, Index n_decode, const fs::path& out) {
     ids.resize(static_cast<std::size_t>(n_tokens));
   }
   ThreadPool pool(2);
-  RecordOptions options;
-  options.chunk = 64;
-  options.n_decode = n_decode;
-  options.model_name = draft ? "draft" : "verifier";
+  RecordOptions options{
+      .chunk = 64, .n_decode = n_decode, .model_name = draft ? "draft" : "verifier"};
   auto receiver = create_trace(out, {});
   record_trace(model, &tokenizer, ids, options, *receiver, pool, {});
 }

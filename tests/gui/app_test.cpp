@@ -12,7 +12,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::app_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -239,8 +238,7 @@ TEST_CASE("what is no session is refused with its name, and changes nothing") {
 }
 
 TEST_CASE("the first trace opens on its strongest head, unless somebody was faster or said so") {
-  AppOptions options;
-  options.opens_on_interest = true;
+  AppOptions options{.opens_on_interest = true};
   const auto trace = embedded_trace(/*draft=*/false, 1500, 0);
   Rig rig({1200, 900}, options);
   rig.open(trace);
@@ -305,5 +303,4 @@ TEST_CASE("panels' switches go through a session unchanged") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::app_test

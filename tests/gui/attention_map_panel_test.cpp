@@ -15,7 +15,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::attention_map_panel_test {
-namespace {
 
 using Catch::Approx;
 
@@ -184,7 +183,7 @@ TEST_CASE("what is exported holds the weights in sight, of the head that is show
     CHECK(map.y.high >= 131.0);
     const auto row = static_cast<Index>(130.0 - map.y.low);
     const auto col = static_cast<Index>(60.0 - map.x.low);
-    const float shown = map.values[static_cast<std::size_t>(row * map.n_cols + col)];
+    const float shown = map.values[row * map.n_cols + col];
     CHECK(static_cast<double>(shown) == Approx(rig.weight(130, 60)).epsilon(1e-5));
     CHECK(figure->caption.at(0).find("head " + std::to_string(head)) != std::string::npos);
     CHECK(rig.panel().csv().has_value());
@@ -331,5 +330,4 @@ TEST_CASE("only changed tiles are uploaded, a few per frame, and old ones droppe
   CHECK(store.count() == 0);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::attention_map_panel_test

@@ -15,7 +15,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::bounds_panels_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
@@ -279,5 +278,4 @@ TEST_CASE("layer map panel: one trace, two that are exchanged, two of different 
   CHECK_THAT(rig.app().panel("layer-map").figure()->caption.back(), ContainsSubstring("96 tokens"));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::bounds_panels_test

@@ -8,7 +8,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::compare_panel_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -80,7 +79,7 @@ TEST_CASE("compare: a click on a map goes to its query and key, one on a row to 
   const Table csv = table_from_csv(*panel.csv(), "keys.csv");
   const std::span<const double> attention = csv.numbers("attention");
   const auto heaviest = std::max_element(attention.begin(), attention.end());
-  const double key = csv.numbers("key")[static_cast<std::size_t>(heaviest - attention.begin())];
+  const double key = csv.numbers("key")[heaviest - attention.begin()];
   const ImVec2 point = rig.place("compare", key, *heaviest);
   rig.click(point.x, point.y);
   rig.settle();
@@ -124,5 +123,4 @@ TEST_CASE("compare: hovering costs no new drawing and never throws") {
   CHECK(rig.session().notices().empty());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::compare_panel_test

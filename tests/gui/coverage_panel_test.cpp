@@ -9,7 +9,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::coverage_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
@@ -134,5 +133,4 @@ TEST_CASE("coverage panel: a method that does not answer here is named; pages sh
   CHECK(rig.panel().figure()->panels.size() == 2);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::coverage_panel_test

@@ -9,7 +9,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::geometry_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
@@ -195,5 +194,4 @@ TEST_CASE("geometry panel: 1024x768 beside others, and switched off sets", "[geo
   CHECK(landmarks(rig).empty());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::geometry_panel_test

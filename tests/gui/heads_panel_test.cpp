@@ -10,7 +10,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::heads_panel_test {
-namespace {
 
 ImVec2 place_of(Rig& rig, const std::string& name) {
   for (const auto& [found, at] : rig.app().panel("heads").landmarks()) {
@@ -126,5 +125,4 @@ TEST_CASE("heads panel: differences of two methods and of two traces, largest fi
   CHECK_FALSE(panel.figure());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::heads_panel_test

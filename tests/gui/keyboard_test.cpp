@@ -18,7 +18,6 @@
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::gui::test::keyboard_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -561,5 +560,4 @@ TEST_CASE("switches of a narrow panel go on in further lines") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::keyboard_test

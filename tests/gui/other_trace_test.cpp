@@ -5,7 +5,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::other_trace_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -60,5 +59,4 @@ TEST_CASE("panels let go of traces that are closed") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::other_trace_test

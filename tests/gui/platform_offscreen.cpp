@@ -22,28 +22,17 @@ Pixel pixel_at(const plot::Image& image, double x, double y) {
 }
 
 TEST_CASE("a figure's pixels have its colours where its data are", "[platform][offscreen]") {
-  plot::HeatMap map;
-  map.n_rows = 1;
-  map.n_cols = 2;
-  map.values = {0.0F, 1.0F};
-  map.x = {0.0, 2.0};
-  map.y = {0.0, 1.0};
-  plot::Panel cells;
-  cells.marks = {map};
-  cells.colour = plot::ColourAxis{};
-  plot::Panel curve;
-  curve.marks = {plot::Line{"a", {}, {0, 1, 2}, {5, 5, 5}, {}, {}, /*markers=*/false},
-                 plot::Bars{"b", {plot::Role::series, 1}, {0, 1, 2}, {1, 2}}};
-  plot::Figure figure;
-  figure.panels = {curve, cells};
-  figure.columns = 2;
+  plot::HeatMap map{
+      .n_rows = 1, .n_cols = 2, .values = {0.0F, 1.0F}, .x = {0.0, 2.0}, .y = {0.0, 1.0}};
+  plot::Panel cells{.marks = {map}, .colour = plot::ColourAxis{}};
+  plot::Panel curve{.marks = {plot::Line{"a", {}, {0, 1, 2}, {5, 5, 5}, {}, {}, /*markers=*/false},
+                              plot::Bars{"b", {plot::Role::series, 1}, {0, 1, 2}, {1, 2}}}};
+  plot::Figure figure{.panels = {curve, cells}, .columns = 2};
 
   Offscreen screen({1000, 500});
   FigureView view(screen.fonts(), screen.texture_store());
   const plot::Ground ground = GENERATE(plot::Ground::light, plot::Ground::dark);
-  FigureStyle style;
-  style.ground = ground;
-  style.fill_ground = true;
+  FigureStyle style{.ground = ground, .fill_ground = true};
   for (int i = 0; i < 3; ++i) {
     screen.frame([&] {
       ImGui::SetNextWindowPos({0.0F, 0.0F});

@@ -71,10 +71,7 @@ TEST_CASE("without a display there is a sentence with the next step", "[platform
 
 TEST_CASE("a window sleeps until something happens", "[platform][window]") {
   if (!has_display()) SKIP("there is no display");
-  WindowOptions options;
-  options.width = 400;
-  options.height = 300;
-  const auto opened = open(options);
+  const auto opened = open(WindowOptions{.width = 400, .height = 300});
   Window& window = *opened;
   CHECK(draw_until_idle(window) >= 1);
   // nothing happens: no frame, no work
@@ -100,11 +97,7 @@ TEST_CASE("a window sleeps until something happens", "[platform][window]") {
 TEST_CASE("a window shows the ground and can be opened again", "[platform][window]") {
   if (!has_display()) SKIP("there is no display");
   for (int i = 0; i < 2; ++i) {
-    WindowOptions options;
-    options.width = 320;
-    options.height = 240;
-    options.scale = 1.5;
-    const auto opened = open(options);
+    const auto opened = open(WindowOptions{.width = 320, .height = 240, .scale = 1.5});
     Window& window = *opened;
     CHECK(window.fonts().scale() == 1.5);
     window.set_ground({40, 80, 120, 1.0});

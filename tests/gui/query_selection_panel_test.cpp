@@ -8,7 +8,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::query_selection_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
@@ -102,5 +101,4 @@ TEST_CASE("query-selection panel: small and wide windows, both grounds", "[query
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::query_selection_panel_test

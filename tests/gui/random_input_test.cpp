@@ -15,7 +15,6 @@
 extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*callback)());
 
 namespace kvscope::gui::test::random_input_test {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -58,8 +57,7 @@ struct Use {
 Use use_by_seed(std::uint64_t seed, Clock::time_point end = Clock::time_point::max()) {
   INFO("seed " << seed);
   const Place place;
-  AppOptions options;
-  options.settings_file = settings_file();
+  AppOptions options{.settings_file = settings_file()};
   // Every fourth window starts the program's commands; the others cannot find it.
   if (seed % 4 != 0) options.program = "kvscope-that-is-nowhere";
   Rig rig({1280, 800}, options);
@@ -102,5 +100,4 @@ TEST_CASE("random input, as long as the environment says", "[.][random_hour]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::random_input_test

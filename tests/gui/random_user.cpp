@@ -98,8 +98,7 @@ ImVec2 RandomUser::somewhere() {
     }
     for (const auto& at : marks) places.push_back({at[0].get<float>(), at[1].get<float>()});
   }
-  if (!places.empty())
-    return places[static_cast<std::size_t>(below(static_cast<int>(places.size())))];
+  if (!places.empty()) return places[below(static_cast<int>(places.size()))];
   const auto along = [&](float side) {
     return static_cast<float>(below(std::max(1, static_cast<int>(side))));
   };
@@ -197,7 +196,7 @@ void RandomUser::resize() {
 }
 
 const fs::path& RandomUser::any_file() {
-  return files_[static_cast<std::size_t>(below(static_cast<int>(files_.size())))];
+  return files_[below(static_cast<int>(files_.size()))];
 }
 
 void RandomUser::drop() {

@@ -12,7 +12,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::recall_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -37,9 +36,8 @@ struct RecallRig : Rig {
     const auto figure = panel().figure();
     if (!figure) return 0;
     std::size_t n = 0;
-    for (const plot::Mark& mark : figure->panels.at(0).marks) {
+    for (const plot::Mark& mark : figure->panels.at(0).marks)
       n += std::holds_alternative<plot::Line>(mark);
-    }
     return n;
   }
 };
@@ -53,17 +51,15 @@ TEST_CASE("recall panel: a click on the plot sets the nearest budget, and can be
   const Index left = rig.budget();
   CHECK(left < right);
   const auto ladder = budget_ladder(200);
-  for (const Index budget : {left, right}) {
+  for (const Index budget : {left, right})
     CHECK(std::find(ladder.begin(), ladder.end(), budget) != ladder.end());
-  }
   rig.session().undo();
   CHECK(rig.budget() != left);
 }
 
 TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a click takes it") {
   RecallRig rig;
-  const auto figure = rig.panel().figure();
-  REQUIRE(figure);
+  REQUIRE(rig.panel().figure());
   const ImVec2 at = rig.place("streamingllm@32");
   rig.backend().move_mouse(at);
   rig.frame(2);
@@ -104,9 +100,8 @@ TEST_CASE("recall panel: ticks add and remove curves, the others stay as they ar
   rig.frame();
   rig.settle();
   CHECK(rig.panel().csv() == before);
-  for (const std::string& name : std::vector<std::string>(rig.session().ticked())) {
+  for (const std::string& name : std::vector<std::string>(rig.session().ticked()))
     rig.session().set_ticked(name, false);
-  }
   rig.settle();
   CHECK_FALSE(rig.panel().figure());  // "Tick a method"
   // A method that the phase does not know is neither computed nor a failure.
@@ -165,9 +160,7 @@ std::filesystem::path record_two_heads(const std::filesystem::path& folder) {
   const Transformer model = Transformer::load(embedded_draft());
   const Tokenizer tokenizer = Tokenizer::load(embedded_draft());
   ThreadPool pool(2);
-  RecordOptions options;
-  options.chunk = 32;
-  options.q_heads = {0, 1};
+  RecordOptions options{.chunk = 32, .q_heads = {0, 1}};
   const auto file = folder / "two heads.h5";
   auto receiver = create_trace(file, {});
   record_trace(model, &tokenizer, std::vector<TokenId>(64, 300), options, *receiver, pool, {});
@@ -205,5 +198,4 @@ TEST_CASE("recall panel: another layer shows the last curves until its own are t
   CHECK(rig.panel().csv() == before);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::recall_panel_test

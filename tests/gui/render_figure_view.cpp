@@ -13,14 +13,8 @@ namespace kvscope::gui::render_figure_view_test {
 namespace {
 
 plot::Figure figure_of(std::vector<plot::Mark> marks) {
-  plot::Panel panel;
-  panel.x.label = "x";
-  panel.y.label = "y";
-  panel.marks = std::move(marks);
-  plot::Figure figure;
-  figure.name = "test";
-  figure.panels = {panel};
-  return figure;
+  plot::Panel panel{.x = {.label = "x"}, .y = {.label = "y"}, .marks = std::move(marks)};
+  return plot::Figure{.name = "test", .panels = {panel}};
 }
 
 plot::Scatter cloud(int n) {
@@ -119,9 +113,7 @@ TEST_CASE("points, lines and bars are hit; the one on top wins", "[render][figur
 }
 
 TEST_CASE("the cell of a heat map is the one under the cursor", "[render][figure_view]") {
-  plot::HeatMap map;
-  map.n_rows = 3;
-  map.n_cols = 4;
+  plot::HeatMap map{.n_rows = 3, .n_cols = 4};
   for (int i = 0; i < 12; ++i) map.values.push_back(static_cast<float>(i));
   map.values[5] = std::numeric_limits<float>::quiet_NaN();
   map.x = {0.0, 8.0};
@@ -209,9 +201,7 @@ TEST_CASE("dragging pans, and is no click", "[render][figure_view]") {
   const ImVec2 before = stage.place(5.0, 5.0);
   stage.backend.press_button();
   stage.frame();
-  for (int i = 1; i <= 5; ++i) {
-    stage.move_to({at.x + 8.0F * static_cast<float>(i), at.y});
-  }
+  for (int i = 1; i <= 5; ++i) stage.move_to({at.x + 8.0F * static_cast<float>(i), at.y});
   const ImVec2 dragged = stage.place(5.0, 5.0);
   CHECK(dragged.x - before.x == Catch::Approx(40.0).margin(9.0));
   CHECK(dragged.y == Catch::Approx(before.y).margin(1.0));

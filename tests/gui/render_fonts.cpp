@@ -19,9 +19,8 @@ TEST_CASE("formulas are always there, other scripts when asked for", "[render][f
   NullBackend backend;
   FontAtlas& fonts = backend.fonts();
   backend.frame([] {});
-  for (unsigned code : {0x41U, 0x3B1U, 0x2211U, 0x2264U, 0x2192U, 0x25A1U}) {
+  for (unsigned code : {0x41U, 0x3B1U, 0x2211U, 0x2264U, 0x2192U, 0x25A1U})
     CHECK(shows(backend, fonts.body(), code));
-  }
   CHECK_FALSE(shows(backend, fonts.body(), 0x416U));
   const auto before = fonts.generation();
   CHECK_FALSE(fonts.require("Жизнь"));
@@ -46,9 +45,8 @@ TEST_CASE("characters that no font has are boxes, once and for all", "[render][f
 }
 
 TEST_CASE("Chinese comes from the fallback font where it is installed", "[render][fonts]") {
-  if (!std::filesystem::exists("/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf")) {
+  if (!std::filesystem::exists("/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf"))
     SKIP("fonts-droid-fallback is not installed");
-  }
   NullBackend backend;
   backend.fonts().require("注意力");
   backend.frame([] {});

@@ -11,11 +11,10 @@ namespace kvscope::gui::render_visible_figure_test {
 namespace {
 
 plot::HeatMap numbered(Index rows, Index cols) {
-  plot::HeatMap map;
-  map.n_rows = rows;
-  map.n_cols = cols;
-  map.x = {0.0, static_cast<double>(cols)};
-  map.y = {100.0, 100.0 + static_cast<double>(rows)};
+  plot::HeatMap map{.n_rows = rows,
+                    .n_cols = cols,
+                    .x = {0.0, static_cast<double>(cols)},
+                    .y = {100.0, 100.0 + static_cast<double>(rows)}};
   for (Index i = 0; i < rows * cols; ++i) map.values.push_back(static_cast<float>(i));
   return map;
 }
@@ -47,13 +46,13 @@ TEST_CASE("cells that share a pixel become their mean", "[render][visible]") {
       int n = 0;
       for (Index r = row * 7 / 3; r < (row + 1) * 7 / 3; ++r) {
         for (Index c = col * 9 / 4; c < (col + 1) * 9 / 4; ++c) {
-          const float v = map.values[static_cast<std::size_t>(r * 9 + c)];
+          const float v = map.values[r * 9 + c];
           if (std::isnan(v)) continue;
           sum += static_cast<double>(v);
           ++n;
         }
       }
-      CHECK(pooled.values[static_cast<std::size_t>(row * 4 + col)] == Catch::Approx(sum / n));
+      CHECK(pooled.values[row * 4 + col] == Catch::Approx(sum / n));
       weighted += sum;
     }
   }
@@ -67,11 +66,7 @@ TEST_CASE("only points in sight are drawn, and ranges do not change", "[render][
     points.y.push_back(i % 100);
     points.value.push_back(i);
   }
-  plot::Panel panel;
-  panel.marks = {points};
-  panel.colour = plot::ColourAxis{};
-  plot::Figure figure;
-  figure.panels = {panel};
+  plot::Figure figure{.panels = {plot::Panel{.marks = {points}, .colour = plot::ColourAxis{}}}};
   const FigureFacts facts(figure);
   auto visible = facts.ranges;
   visible[0].x = {1000.0, 2000.0};
@@ -91,10 +86,7 @@ TEST_CASE("in motion a large cloud loses every so many points, always the same o
     points.x.push_back(i);
     points.y.push_back(i % 100);
   }
-  plot::Panel panel;
-  panel.marks = {points};
-  plot::Figure figure;
-  figure.panels = {panel};
+  plot::Figure figure{.panels = {plot::Panel{.marks = {points}}}};
   const FigureFacts facts(figure);
   CHECK(thinning_to(figure, facts.ranges, 20000).stride == 1);
   CHECK(thinning_to(figure, facts.ranges, 19999).stride == 2);
@@ -115,10 +107,7 @@ TEST_CASE("large pictures get fewer pixels than the screen has, small ones all o
   plot::HeatMap map;
   map.n_rows = map.n_cols = 1000;
   map.values.resize(1'000'000);
-  plot::Panel panel;
-  panel.marks = {map};
-  plot::Figure figure;
-  figure.panels = {panel};
+  plot::Figure figure{.panels = {plot::Panel{.marks = {map}}}};
   plot::Layout layout;
   layout.panels.resize(1);
   layout.panels[0].frame = {0.0, 0.0, 450.0, 450.0};
@@ -137,10 +126,8 @@ TEST_CASE("large pictures get fewer pixels than the screen has, small ones all o
 }
 
 TEST_CASE("panels take the columns that fill the rectangle", "[render][visible]") {
-  plot::Panel panel;
-  panel.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
   plot::Figure figure;
-  figure.panels.assign(6, panel);
+  figure.panels.assign(6, plot::Panel{.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}}});
   figure.columns = 3;
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
   CHECK(best_columns(figure, {800, 400}, theme) == 3);
@@ -149,14 +136,10 @@ TEST_CASE("panels take the columns that fill the rectangle", "[render][visible]"
 }
 
 TEST_CASE("labels are repeated where shared axes no longer line up", "[render][visible]") {
-  plot::Panel low;
-  low.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
+  plot::Panel low{.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}}};
   plot::Panel high = low;
   high.marks = {plot::Line{"", {}, {0, 1}, {0, 50}}};
-  plot::Figure figure;
-  figure.panels = {low, low, high, high};
-  figure.columns = 2;
-  figure.share_y = true;
+  plot::Figure figure{.panels = {low, low, high, high}, .columns = 2, .share_y = true};
   const auto ranges = plot::ranges_of(figure);
   set_columns(figure, 4, ranges);
   CHECK(figure.columns == 4);

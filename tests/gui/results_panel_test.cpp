@@ -13,7 +13,6 @@
 #include "traces/result_file.hpp"
 
 namespace kvscope::gui::test::results_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -35,10 +34,9 @@ std::string sweep_csv_text(int n_layers) {
 
 std::filesystem::path write_h5(const std::filesystem::path& file) {
   const auto output = create_result_file(file, /*overwrite=*/true);
-  ResultInfo info;
-  info.kind = "sample";
-  info.config = {{"page_size", 16}};
-  info.command_line = "kvscope analyze sample t.h5";
+  ResultInfo info{.kind = "sample",
+                  .config = {{"page_size", 16}},
+                  .command_line = "kvscope analyze sample t.h5"};
   output->begin(info);
   output->declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
   output->write<std::int64_t>("layer", 0, std::vector<std::int64_t>{1, 2});
@@ -212,5 +210,4 @@ TEST_CASE("results: opened alone at the start, one is shown; beside a trace, the
   CHECK(both.app().area_of("attention-map").has_value());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::results_panel_test

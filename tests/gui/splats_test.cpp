@@ -9,7 +9,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::splats_test {
-namespace {
 
 const plot::Colour kWhite{255, 255, 255};
 const plot::Colour kRed{255, 0, 0};
@@ -27,10 +26,7 @@ plot::Colour pixel(const plot::Image& image, int x, int y) {
 
 /// One pixel per unit.
 Camera plain_camera() {
-  Camera camera;
-  camera.right = {1.0, 0.0, 0.0};
-  camera.down = {0.0, 1.0, 0.0};
-  return camera;
+  return Camera{.right = {1.0, 0.0, 0.0}, .down = {0.0, 1.0, 0.0}};
 }
 
 plot::Image painted(const Cloud& cloud, const Camera& camera, float radius = 2.0f) {
@@ -171,5 +167,4 @@ TEST_CASE("point cloud: a large one is rough while the camera moves, and whole a
   CHECK(view.n_paintings() == 3);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::splats_test

@@ -15,7 +15,6 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::start_page_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -113,8 +112,7 @@ TEST_CASE("recent files have cards; one that is gone says so and cannot be opene
   const OwnConfig config;
   const fs::path there = config.folder.path() / "there.h5";
   fs::copy_file(embedded_trace(/*draft=*/false), there);
-  AppOptions options;
-  options.settings.recent = {there.string(), "/nowhere/gone.h5"};
+  AppOptions options{.settings = {.recent = {there.string(), "/nowhere/gone.h5"}}};
   const fs::path cards = samples_folder() / "cards";
   {
     Rig rig({1280, 800}, options);
@@ -189,7 +187,7 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
   for (int step = 1; step <= 6; ++step) {
     INFO(step);
     CHECK(rig.app().state()["tour"] == step);
-    const std::string target = tour_steps()[static_cast<std::size_t>(step - 1)].target;
+    const std::string target = tour_steps()[step - 1].target;
     CHECK((mark_of(rig, target) || rig.app().area_of(target)));
     if (step == 1) {
       rig.app().panel("heads").set_options({{"sort", "largest"}});
@@ -201,8 +199,7 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
       CHECK(fmt::format("layer {} head {}", s.layer, s.q_head) == best);
       REQUIRE(s.key);
       const auto tokens = rig.session().document()->source().tokens();
-      CHECK(tokens[static_cast<std::size_t>(*s.key - 1)] ==
-            tokens[static_cast<std::size_t>(s.query)]);
+      CHECK(tokens[*s.key - 1] == tokens[s.query]);
     }
     if (step == 4) {
       press(rig, "tour back");
@@ -383,5 +380,4 @@ TEST_CASE("a result that changes on disk is offered to be read again") {
   CHECK_FALSE(rig.app().has_news());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::start_page_test

@@ -12,7 +12,6 @@
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::study_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
@@ -64,8 +63,6 @@ std::string line_of_all(Rig& rig, const std::string& begin) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
-
-}  // namespace
 
 TEST_CASE("a study's panel says what is known, runs it, and names what failed") {
   const TempDir folder;

@@ -18,7 +18,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::tokens_panel_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -364,12 +363,7 @@ void write_long_trace(const std::filesystem::path& path, Index n_tokens) {
   const Tensor<float> lse({2, n_tokens});
   const auto receiver = create_trace(path, {});
   receiver->begin(info);
-  LayerRows rows;
-  rows.q = q.view();
-  rows.k = k.view();
-  rows.v = k.view();
-  rows.lse = lse.view();
-  receiver->write_layer(rows);
+  receiver->write_layer(LayerRows{.q = q.view(), .k = k.view(), .v = k.view(), .lse = lse.view()});
   receiver->write_tokens(ids, texts);
   receiver->commit_unit();
   receiver->finish(TraceStatus::complete);
@@ -436,5 +430,4 @@ TEST_CASE("all its states are drawn at all sizes: nothing open, reading, the tex
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::tokens_panel_test

@@ -14,7 +14,6 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::traces_panel_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -126,5 +125,4 @@ TEST_CASE("a number that is not finite is found when its layer is looked at") {
   CHECK_FALSE(rig.app().state()["hover"].contains("data"));  // the other KV head
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::traces_panel_test

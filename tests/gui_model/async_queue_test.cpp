@@ -11,7 +11,6 @@
 #include "core/base/error.hpp"
 
 namespace kvscope::gui::test::async_queue_test {
-namespace {
 
 constexpr double kSeconds = 20.0;
 
@@ -42,9 +41,7 @@ struct Rig {
   QueueItem<Number> endless(int number) {
     QueueItem<Number> item = this->item(number);
     item.compute = [](JobContext& job) -> Number {
-      while (!job.stop.stop_requested()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      while (!job.stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       throw Interrupted("stopped");
     };
     return item;
@@ -133,8 +130,7 @@ TEST_CASE("async queue: another question cancels what runs; its end leaves nothi
     const std::vector items = {desk.endless(1), desk.item(2)};
     CHECK(desk.ask(items).is_busy());
   }
-  const auto view = desk.settle({desk.item(3)});
-  CHECK(view.is_complete());
+  CHECK(desk.settle({desk.item(3)}).is_complete());
   CHECK(desk.computed == std::vector{3});
   {
     AsyncQueue<Number> gone;
@@ -143,5 +139,4 @@ TEST_CASE("async queue: another question cancels what runs; its end leaves nothi
   REQUIRE(desk.jobs.drain(kSeconds));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::async_queue_test

@@ -11,7 +11,6 @@
 #include "gui_model/naive_map.hpp"
 
 namespace kvscope::gui::test::attention_head_test {
-namespace {
 
 TraceInfo without_lse(TraceInfo info) {
   info.capture.lse = false;
@@ -164,9 +163,7 @@ TEST_CASE("a sample shows the group's last recorded query, and masks what nobody
   }
   // group of cell rows 8 to 11: queries 64 to 95; query 95 sees keys 46 to 95
   double largest = 0.0;
-  for (Index key = 72; key < 80; ++key) {
-    largest = std::max(largest, map[static_cast<std::size_t>(95 * 200 + key)]);
-  }
+  for (Index key = 72; key < 80; ++key) largest = std::max(largest, map[95 * 200 + key]);
   CHECK(same(sampled.max[sampled.at(10, 9)], largest));
   CHECK(same(sampled.max[sampled.at(11, 9)], largest));
 }
@@ -191,5 +188,4 @@ TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
   CHECK_THROWS_AS(AttentionHead::load(trace, 0, 1, stop.get_token()), Interrupted);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::attention_head_test

@@ -10,7 +10,6 @@
 #include "gui_model/naive_map.hpp"
 
 namespace kvscope::gui::test::attention_tiles_test {
-namespace {
 
 constexpr double kSeconds = 60.0;
 
@@ -104,7 +103,7 @@ TEST_CASE("the levels of a whole map equal the naive one, whatever the order of 
     const MapTile* last = overview.tile({top, 0, 0});
     REQUIRE(last != nullptr);
     CHECK(last->rows.front() == RowState::unrecorded);
-    CHECK(last->rows[static_cast<std::size_t>(last->n_rows / 2)] == RowState::exact);
+    CHECK(last->rows[last->n_rows / 2] == RowState::exact);
   }
 }
 
@@ -167,7 +166,7 @@ TEST_CASE("finer tiles than the overview come when they are looked at", "[map]")
         const Index query = tile->id.row * kTileCells + row;
         const Index key = tile->id.col * kTileCells + col;
         const auto weight = head->weight(query, key);
-        const float cell = tile->max[static_cast<std::size_t>(row * tile->n_cols + col)];
+        const float cell = tile->max[row * tile->n_cols + col];
         REQUIRE(weight.has_value() == !std::isnan(cell));
         if (weight) CHECK(cell == static_cast<float>(*weight));
       }
@@ -201,7 +200,7 @@ TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
       tiles.head()->pool(3, rows, {0, tiles.head()->grid().cells(3)}, pool, {});
   for (const MapTile* tile : tiles.picture(view).tiles) {
     for (Index row = 0; row < tile->n_rows; ++row) {
-      CHECK(tile->rows[static_cast<std::size_t>(row)] == RowState::exact);
+      CHECK(tile->rows[row] == RowState::exact);
       const Index own = tile->id.row * kTileCells + row;
       if (own < rows.begin || own >= rows.end) continue;
       for (Index col = 0; col < tile->n_cols; ++col) {
@@ -463,5 +462,4 @@ TEST_CASE("tiles may go while their jobs run", "[map]") {
   CHECK(desk.jobs.drain(kSeconds));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::attention_tiles_test

@@ -10,7 +10,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::bookmarks_test {
-namespace {
 
 TEST_CASE("bookmarks: they go through JSON, and what is none is left out", "[bookmarks]") {
   const std::vector<Bookmark> marks = {
@@ -102,5 +101,4 @@ TEST_CASE("bookmarks: they are played in order, found in their head, and written
   CHECK(read.steps[1].view.trace.filename() == "a.h5");
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::bookmarks_test

@@ -10,7 +10,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::cloud_test {
-namespace {
 
 using Catch::Approx;
 using kvscope::test::Random;
@@ -27,10 +26,8 @@ std::vector<CloudPoint> random_points(std::size_t n, std::uint64_t seed) {
 
 /// 10 pixels per unit, the middle at (200, 150).
 Camera flat_camera() {
-  Camera camera;
-  camera.right = {10.0, 0.0, 0.0};
-  camera.down = {0.0, -10.0, 0.0};
-  camera.offset = {200.0, 150.0, 0.0};
+  Camera camera{
+      .right = {10.0, 0.0, 0.0}, .down = {0.0, -10.0, 0.0}, .offset = {200.0, 150.0, 0.0}};
   return camera;
 }
 
@@ -174,5 +171,4 @@ TEST_CASE("orbit: a cloud of one place can be looked at") {
   CHECK(at[1] == Approx(40.0));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::cloud_test

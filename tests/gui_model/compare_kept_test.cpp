@@ -12,7 +12,6 @@
 #include "tests/gui_model/job_context.hpp"
 
 namespace kvscope::gui::test::compare_kept_test {
-namespace {
 
 using Catch::Approx;
 using kvscope::test::planted_trace;
@@ -20,23 +19,15 @@ using kvscope::test::PlantOptions;
 using kvscope::test::Random;
 
 PlantOptions plant() {
-  PlantOptions options;
-  options.n_tokens = 160;
-  options.chunk = 16;
-  options.band = 1.0;
-  options.sink = 1.0;
-  options.seed = 5;
-  return options;
+  return PlantOptions{.n_tokens = 160, .chunk = 16, .sink = 1.0, .band = 1.0, .seed = 5};
 }
 
 KeptRequest request_for(const std::string& spec, double budget) {
-  KeptRequest request;
-  request.layer = 1;
-  request.q_head = 2;
-  request.chunk = 16;
-  request.spec = spec;
-  request.budget = Budget{Budget::Kind::tokens, budget};
-  return request;
+  return KeptRequest{.layer = 1,
+                     .q_head = 2,
+                     .chunk = 16,
+                     .spec = spec,
+                     .budget = Budget{Budget::Kind::tokens, budget}};
 }
 
 /// Rows with random keys, without any method.
@@ -44,9 +35,7 @@ KeptRows random_rows(std::uint64_t seed, Index n, double share) {
   Random random(seed);
   KeptRows rows;
   for (Index pos = 0; pos < n; ++pos) {
-    KeptRow row;
-    row.pos = pos;
-    row.visible = {0, pos + 1};
+    KeptRow row{.pos = pos, .visible = {0, pos + 1}};
     for (Index key = 0; key <= pos; ++key) {
       if (random.uniform() < share) row.keys.push_back(static_cast<KeyPos>(key));
     }
@@ -155,9 +144,7 @@ TEST_CASE("the mean masses are those of a sweep over the same queries") {
   const KeptRows oracle = kept_rows(trace, nullptr, request_for("oracle-topk", 24), job.context);
   const KeptComparison c = compare_kept(quoka, oracle, std::nullopt, Phase::prefill, 16,
                                         map_cells_for(160, 0, Phase::prefill, 16, 8), job.context);
-  ReplayOptions options;
-  options.calls.phase = Phase::prefill;
-  options.calls.chunk = 16;
+  ReplayOptions options{.calls = {.phase = Phase::prefill, .chunk = 16}};
   options.rows_per_chunk.reset();
   options.dense_layers = 0;
   options.q_heads = {2};
@@ -207,5 +194,4 @@ TEST_CASE("sides without a common query, and a single call") {
   CHECK_FALSE(one.interval);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::compare_kept_test

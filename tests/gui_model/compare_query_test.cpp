@@ -11,15 +11,13 @@
 #include "support/planted_trace.hpp"
 
 namespace kvscope::gui::test::compare_query_test {
-namespace {
 
 using Catch::Approx;
 using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
 AttentionRow row_of(std::vector<float> probs, Index begin = 0) {
-  AttentionRow row;
-  row.visible = {begin, begin + static_cast<Index>(probs.size())};
+  AttentionRow row{.visible = {begin, begin + static_cast<Index>(probs.size())}};
   row.query = row.visible.end - 1;
   row.probs = std::move(probs);
   row.max_key = begin + (std::max_element(row.probs.begin(), row.probs.end()) - row.probs.begin());
@@ -49,10 +47,7 @@ TEST_CASE("the query that both measured is taken, with its exact row") {
   const auto kept = [](std::vector<Index> positions) {
     KeptRows rows;
     for (const Index pos : positions) {
-      KeptRow row;
-      row.pos = pos;
-      row.visible = {0, pos + 1};
-      row.keys = {0, static_cast<KeyPos>(pos)};
+      KeptRow row{.pos = pos, .visible = {0, pos + 1}, .keys = {0, static_cast<KeyPos>(pos)}};
       rows.rows.push_back(row);
     }
     return rows;
@@ -116,5 +111,4 @@ TEST_CASE("what lies under the cursor: positions above, the nearest kept key in 
   CHECK(kept_by(q, 5) == "neither");
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::compare_query_test

@@ -10,14 +10,11 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::compare_sides_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
 CompareOptions comparing(CompareWhat what) {
-  CompareOptions options;
-  options.what = what;
-  return options;
+  return CompareOptions{.what = what};
 }
 
 TEST_CASE("methods and budgets: both sides are of the selected head") {
@@ -164,13 +161,11 @@ TEST_CASE("figures say what they show, and the CSV holds the numbers of the map"
   const plot::Figure one = compare_keys_figure(keys, sides, {20, 7});
   CHECK_NOTHROW(plot::check_figure(one));
   CHECK_THAT(one.caption[0], ContainsSubstring("position 20"));
-  const Table key_csv = table_from_csv(compare_keys_csv(keys, *bench.document()), "keys.csv");
-  CHECK(key_csv.n_rows() == 21);
+  CHECK(table_from_csv(compare_keys_csv(keys, *bench.document()), "keys.csv").n_rows() == 21);
   const plot::Figure rows = compare_rows_figure(
       compare_rows(attention_row(trace, 0, 0, 20), attention_row(trace, 1, 0, 20)), sides, {});
   CHECK_NOTHROW(plot::check_figure(rows));
   CHECK_THAT(rows.caption[1], ContainsSubstring("Total variation"));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::compare_sides_test

@@ -13,7 +13,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::coverage_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -25,21 +24,12 @@ constexpr Index kTokens = 96;
 constexpr Index kChunk = 32;
 
 MemoryTrace trace_of() {
-  PlantOptions options;
-  options.n_layers = 3;
-  options.n_tokens = kTokens;
-  options.sink = 2.0;
-  options.band = 1.5;
-  options.seed = 11;
+  PlantOptions options{.n_layers = 3, .n_tokens = kTokens, .sink = 2.0, .band = 1.5, .seed = 11};
   return planted_trace(options);
 }
 
 Parameters parameters_of() {
-  Parameters parameters;
-  parameters.chunk = kChunk;
-  parameters.budget = 16;
-  parameters.page_size = 8;
-  return parameters;
+  return Parameters{.budget = 16, .chunk = kChunk, .page_size = 8};
 }
 
 MethodItem method_of(const std::string& name, Phase phase = Phase::prefill) {
@@ -47,15 +37,13 @@ MethodItem method_of(const std::string& name, Phase phase = Phase::prefill) {
 }
 
 HeadsQuestion question_of(const std::string& method) {
-  HeadsQuestion question;
-  question.trace = "planted.h5";
-  question.layers = {0, 1, 2};
-  question.q_heads = {0, 1, 2, 3};
-  question.layer = 1;
-  question.n_tokens = kTokens;
-  question.method = method_of(method);
-  question.parameters = parameters_of();
-  return question;
+  return HeadsQuestion{.trace = "planted.h5",
+                       .layers = {0, 1, 2},
+                       .q_heads = {0, 1, 2, 3},
+                       .layer = 1,
+                       .n_tokens = kTokens,
+                       .method = method_of(method),
+                       .parameters = parameters_of()};
 }
 
 std::vector<std::shared_ptr<const MethodRows>> compute(const HeadsQuestion& question) {
@@ -137,7 +125,7 @@ TEST_CASE("heads: mass is what the kept keys hold, by loops", "[coverage_view]")
     for (const Index pos : positions) {
       const auto probs = naive_row(trace, 2, head, pos);
       const Index begin = std::max<Index>(0, pos / kChunk * kChunk - 16);
-      for (Index key = begin; key <= pos; ++key) mass += probs[static_cast<std::size_t>(key)];
+      for (Index key = begin; key <= pos; ++key) mass += probs[key];
     }
     const SweepRow* row = picture.find(2, head);
     REQUIRE(row != nullptr);
@@ -182,8 +170,8 @@ TEST_CASE("pages: cells are means over measured rows and heads, by loops", "[cov
             n_rows += 1.0;
             for (Index key = page; key < page + 8 && key <= pos; ++key) {
               const bool is_kept = key >= block - 16;
-              mass += probs[static_cast<std::size_t>(key)];
-              if (is_kept) kept += probs[static_cast<std::size_t>(key)];
+              mass += probs[key];
+              if (is_kept) kept += probs[key];
               n_visible += 1.0;
               n_selected += is_kept ? 1.0 : 0.0;
             }
@@ -265,9 +253,7 @@ TEST_CASE("pages: decode steps are blocks that each hold a measured one", "[cove
 
 TEST_CASE("pages: a click leads to the block's last query and the page's first key",
           "[coverage_view]") {
-  PageCell cell;
-  cell.block = {64, 96};
-  cell.page = {16, 24};
+  PageCell cell{.block = {64, 96}, .page = {16, 24}};
   CHECK(page_place(cell, 96).query == 95);
   CHECK(page_place(cell, 96).key == 16);
   CHECK(page_place(cell, 80).query == 79);  // the prompt ends inside the block
@@ -318,5 +304,4 @@ TEST_CASE("coverage: a trace without what a replay needs is refused with a sente
   CHECK_THROWS_AS(method_rows(partial, nullptr, request, job.context), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::coverage_view_test

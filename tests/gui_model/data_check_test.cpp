@@ -13,7 +13,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::data_check_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -30,9 +29,8 @@ double mean_norm(const Tensor<float>& rows, Index head, Index begin, Index end) 
   double sum = 0.0;
   for (Index t = begin; t < end; ++t) {
     double square = 0.0;
-    for (Index c = 0; c < rows.dim(2); ++c) {
+    for (Index c = 0; c < rows.dim(2); ++c)
       square += static_cast<double>(rows(head, t, c)) * static_cast<double>(rows(head, t, c));
-    }
     sum += std::sqrt(square);
   }
   return sum / static_cast<double>(end - begin);
@@ -200,5 +198,4 @@ TEST_CASE("norms as a figure") {
   CHECK_FALSE(norms_figure(*document, 0, 0, check));  // a head of the other group
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::data_check_test

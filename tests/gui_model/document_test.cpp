@@ -13,15 +13,13 @@
 #include "traces/trace_set.hpp"
 
 namespace kvscope::gui::test::document_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
 void check_equal(const Tensor<float>& a, const Tensor<float>& b) {
   REQUIRE(a.shape() == b.shape());
-  for (Index i = 0; i < static_cast<Index>(a.flat().size()); ++i) {
+  for (Index i = 0; i < static_cast<Index>(a.flat().size()); ++i)
     REQUIRE(a.data()[i] == b.data()[i]);
-  }
 }
 
 TEST_CASE("a whole trace: tokens as text, no warnings") {
@@ -238,5 +236,4 @@ TEST_CASE("a file that was replaced or deleted is noticed; what is open stays re
   CHECK(document->source().read_v(2, 1, {0, 24}).data()[5] == trace.layers[2].v(1, 0, 5));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::document_test

@@ -15,7 +15,6 @@
 #include "traces/hash.hpp"
 
 namespace kvscope::gui::test::export_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -25,25 +24,21 @@ using kvscope::testing::TempDir;
 using Json = nlohmann::ordered_json;
 
 plot::Figure sample_figure() {
-  plot::Figure figure;
-  figure.name = "sample";
-  figure.caption = {"A line of three points."};
+  plot::Figure figure{.name = "sample", .caption = {"A line of three points."}};
   figure.panels.emplace_back();
   figure.panels[0].marks.emplace_back(plot::Line{"a", {}, {0, 1, 2}, {0.125, 0.5, 0.25}, {}, {}});
   return figure;
 }
 
 ExportRequest request_in(const fs::path& folder, ExportFormat format) {
-  ExportRequest request;
-  request.panel = "sample";
-  request.figure = sample_figure();
-  request.formats = {format};
-  request.folder = folder;
-  request.stem = "view";
-  request.traces = {{"t.h5", "uuid-1", "xxh128:1"}};
-  request.session = {{"kind", "kvscope-session"}};
-  request.options = {{"show", "maps"}};
-  return request;
+  return ExportRequest{.panel = "sample",
+                       .figure = sample_figure(),
+                       .formats = {format},
+                       .folder = folder,
+                       .stem = "view",
+                       .traces = {{"t.h5", "uuid-1", "xxh128:1"}},
+                       .session = {{"kind", "kvscope-session"}},
+                       .options = {{"show", "maps"}}};
 }
 
 TEST_CASE("every format is written with its numbers and a manifest that fits") {
@@ -140,5 +135,4 @@ TEST_CASE("requests are filled from the session: names, traces, its JSON") {
   CHECK(request.folder == folder.path());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::export_test

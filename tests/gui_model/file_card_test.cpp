@@ -18,7 +18,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::file_card_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -67,8 +66,7 @@ TEST_CASE("a trace's card: maps of the middle layer as analyze heads has them, w
       const auto head = info.q_heads.size() - 1;
       const float weight = maps[head * static_cast<std::size_t>(cells * cells) +
                                 static_cast<std::size_t>(q * cells + k)];
-      const int shade =
-          card.shades[static_cast<std::size_t>(q * card.width + card.width - cells + k)];
+      const int shade = card.shades[q * card.width + card.width - cells + k];
       INFO(q << ", " << k << ": " << weight);
       if (std::isnan(weight)) {
         CHECK(shade == 0);
@@ -140,5 +138,4 @@ TEST_CASE("no more cards are kept than there is room for, and the oldest go firs
   CHECK_FALSE(fs::exists(oldest));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::file_card_test

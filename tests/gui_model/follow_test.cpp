@@ -13,7 +13,6 @@
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::follow_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -267,5 +266,4 @@ TEST_CASE("a finished trace that changes is offered to be read again, once for e
   CHECK(session.notices().empty());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::follow_test

@@ -21,16 +21,12 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::geometry_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
 MemoryTrace small_trace() {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 80;
-  plant.sink = 1.0;
-  plant.chunk = 16;
+  kvscope::test::PlantOptions plant{.n_tokens = 80, .chunk = 16, .sink = 1.0};
   return kvscope::test::planted_trace(plant);  // 4 query heads on 2 KV heads
 }
 
@@ -116,8 +112,7 @@ TEST_CASE("geometry: requests differ by all that decides the answer", "[geometry
   const auto key = [&](Index layer, Index head, GeometryOptions options = {}) {
     return geometry_request(trace.info(), layer, head, options).key();
   };
-  GeometryOptions other;
-  other.basis = GeometryBasis::keys;
+  GeometryOptions other{.basis = GeometryBasis::keys};
   CHECK(key(0, 0) == key(0, 1));  // one group
   CHECK(key(0, 0) != key(0, 2));
   CHECK(key(0, 0) != key(1, 0));
@@ -150,9 +145,8 @@ TEST_CASE("geometry: colours by S_q and by position; switched-off sets are gone"
     CHECK(place.set->at[place.index] == cloud.at[i]);
     const std::size_t slot = place.set->slot[place.index];
     CHECK((place.set->are_queries ? head.queries : head.keys)[slot] == cloud.at[i]);
-    if (place.set->are_queries && slot == largest) {
+    if (place.set->are_queries && slot == largest)
       CHECK(cloud.colour[i] == plot::colour_at(plot::ColourMap::sequential, 1.0));
-    }
   }
   CHECK(scene.place_of(160).set == nullptr);
 
@@ -170,14 +164,9 @@ TEST_CASE("geometry: kept keys are those of the row, and no key after the query 
   const MemoryTrace trace = small_trace();
   const GeometryView view = view_of(trace, 0, 0);
   const GeometryHead head = head_of(view, 0);
-  GeometrySwitches switches;
-  switches.colour = GeometryColour::kept;
-  KeptKeysOfQuery kept;
-  kept.method = "quest";
-  kept.row.pos = 50;
-  kept.row.visible = {0, 51};
-  kept.row.keys = {0, 7, 44, 50};
-  kept.row.mass = 0.5;
+  GeometrySwitches switches{.colour = GeometryColour::kept};
+  KeptKeysOfQuery kept{.method = "quest",
+                       .row = {.pos = 50, .visible = {0, 51}, .keys = {0, 7, 44, 50}, .mass = 0.5}};
   const GeometryScene scene = geometry_scene(head, switches, nullptr, kept);
   std::size_t n_kept = 0;
   std::size_t n_unseen = 0;
@@ -207,8 +196,7 @@ TEST_CASE("geometry: largest weights colour the measured queries, others stay co
   request.options.queries = 9;
   const QuerySelectionView weights = query_selection_view(trace, request, job.context);
   const QuerySelectionHead measured = head_of(weights, 1);
-  GeometrySwitches switches;
-  switches.colour = GeometryColour::max_weight;
+  GeometrySwitches switches{.colour = GeometryColour::max_weight};
   const GeometryScene scene = geometry_scene(head, switches, &measured, {});
   std::size_t n_valued = 0;
   for (const SceneSet& set : scene.sets) {
@@ -262,9 +250,7 @@ TEST_CASE("geometry: figures hold what is seen; the table holds every point", "[
 }
 
 TEST_CASE("geometry: switches go through JSON; wrong ones are refused", "[geometry]") {
-  GeometrySwitches switches;
-  switches.is_3d = true;
-  switches.colour = GeometryColour::kept;
+  GeometrySwitches switches{.is_3d = true, .colour = GeometryColour::kept};
   GeometrySwitches read;
   fields_from_json(fields_to_json(switches), read);
   CHECK(read.is_3d);
@@ -272,5 +258,4 @@ TEST_CASE("geometry: switches go through JSON; wrong ones are refused", "[geomet
   CHECK_THROWS_WITH(fields_from_json({{"colour", "pink"}}, read), ContainsSubstring("max_weight"));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::geometry_view_test

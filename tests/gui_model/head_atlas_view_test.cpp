@@ -15,11 +15,9 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::head_atlas_view_test {
-namespace {
 
 TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where it is drawn") {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 80;
+  kvscope::test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = kvscope::test::planted_trace(plant);
   HeadsOptions options;
   options.selector = "quoka";
@@ -59,8 +57,7 @@ TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where 
 }
 
 TEST_CASE("head atlas: the difference of two methods, and of two traces") {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 80;
+  kvscope::test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = kvscope::test::planted_trace(plant);
   plant.seed += 1;
   const MemoryTrace other = kvscope::test::planted_trace(plant);
@@ -73,9 +70,7 @@ TEST_CASE("head atlas: the difference of two methods, and of two traces") {
   CHECK(atlas.methods() == std::vector<std::string>{"quoka", "streamingllm"});
   REQUIRE(atlas.second);
 
-  AtlasChoice choice;
-  choice.sort = AtlasSort::largest;
-  choice.difference = AtlasDifference::methods;
+  AtlasChoice choice{.sort = AtlasSort::largest, .difference = AtlasDifference::methods};
   const AtlasPicture methods = draw_atlas(atlas, choice);
   REQUIRE(methods.difference);
   const auto lost = atlas.result.values<double>("lost_mass");
@@ -97,8 +92,7 @@ TEST_CASE("head atlas: the difference of two methods, and of two traces") {
 }
 
 TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it") {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 80;
+  kvscope::test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = kvscope::test::planted_trace(plant);
   HeadsOptions options;
   options.selector = "quoka,streamingllm";
@@ -118,18 +112,16 @@ TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it")
   analyze_overlap(trace, direct, {expected, pool});
   const auto first = expected.values<float>("first_mass");
 
-  AtlasChoice choice;
-  choice.difference = AtlasDifference::methods;
-  choice.couple = AtlasCouple::first_mass;
-  choice.sort = AtlasSort::largest;
+  AtlasChoice choice{.sort = AtlasSort::largest,
+                     .difference = AtlasDifference::methods,
+                     .couple = AtlasCouple::first_mass};
   const AtlasPicture picture = draw_atlas(atlas, choice);
   CHECK_FALSE(picture.difference);
   const auto most = std::max_element(first.begin(), first.end()) - first.begin();
   CHECK(picture.at(0.5, 0.5) == picture.of(most / 4, most % 4));
   CHECK_THAT(picture.figure.panels[0].colour->axis.label,
              Catch::Matchers::ContainsSubstring("only QuoKA keeps"));
-  const auto lines = head_lines(atlas, 1, 1);
-  CHECK(lines.back().first == "on keys of streamingllm alone");
+  CHECK(head_lines(atlas, 1, 1).back().first == "on keys of streamingllm alone");
   const std::string csv = head_atlas_csv(atlas, choice);
   CHECK(
       csv.starts_with("layer,q_head,first,second,jaccard,shared_mass,first_mass,second_mass\n0,0,"
@@ -140,9 +132,7 @@ TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it")
 }
 
 TEST_CASE("facts for the tour: the head, pair and sink that naive loops find") {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 300;
-  MemoryTrace trace = kvscope::test::planted_trace(plant);
+  MemoryTrace trace = kvscope::test::planted_trace(kvscope::test::PlantOptions{.n_tokens = 300});
   std::vector<TokenId> repeated(300);
   for (std::size_t i = 0; i < repeated.size(); ++i) repeated[i] = static_cast<TokenId>(i % 37);
   trace.set_tokens(std::move(repeated));
@@ -155,8 +145,8 @@ TEST_CASE("facts for the tour: the head, pair and sink that naive loops find") {
   const auto best = std::max_element(retrieval.begin(), retrieval.end()) - retrieval.begin();
   const auto n_heads = static_cast<std::ptrdiff_t>(atlas.q_heads.size());
   REQUIRE(facts.retrieving);
-  CHECK(facts.retrieving->layer == atlas.layers[static_cast<std::size_t>(best / n_heads)]);
-  CHECK(facts.retrieving->q_head == atlas.q_heads[static_cast<std::size_t>(best % n_heads)]);
+  CHECK(facts.retrieving->layer == atlas.layers[best / n_heads]);
+  CHECK(facts.retrieving->q_head == atlas.q_heads[best % n_heads]);
   const double most = *std::max_element(sinks.begin(), sinks.end());
   CHECK(facts.sink.has_value() == (most >= 0.2));
   if (facts.sink) CHECK(facts.sink->share == most);
@@ -167,13 +157,11 @@ TEST_CASE("facts for the tour: the head, pair and sink that naive loops find") {
     const AttentionRow row =
         attention_row(trace, facts.retrieving->layer, facts.retrieving->q_head, query);
     for (Index key = 1; key <= query - atlas.options.local_tokens; ++key) {
-      if (tokens[static_cast<std::size_t>(key - 1)] == tokens[static_cast<std::size_t>(query)])
-        heaviest = std::max(heaviest, row.prob(key));
+      if (tokens[key - 1] == tokens[query]) heaviest = std::max(heaviest, row.prob(key));
     }
   }
   REQUIRE(heaviest > 0.0);
   CHECK_THAT(facts.pair->weight, Catch::Matchers::WithinAbs(heaviest, 1e-6));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::head_atlas_view_test

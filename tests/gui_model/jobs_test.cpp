@@ -11,7 +11,6 @@
 #include "gui/model/jobs/async_value.hpp"
 
 namespace kvscope::gui::test::jobs_test {
-namespace {
 
 constexpr double kSeconds = 20.0;
 
@@ -236,5 +235,4 @@ TEST_CASE("the cache drops what was used longest ago and forgets by prefix") {
   CHECK(cache.bytes() == 0);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::jobs_test

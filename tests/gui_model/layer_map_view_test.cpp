@@ -16,7 +16,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::layer_map_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -24,19 +23,14 @@ using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
 MemoryTrace model(Index n_layers, std::uint64_t seed, Index n_tokens = 48) {
-  PlantOptions plant;
-  plant.n_layers = n_layers;
-  plant.n_tokens = n_tokens;
-  plant.sink = 1.5;
-  plant.seed = seed;
+  PlantOptions plant{.n_layers = n_layers, .n_tokens = n_tokens, .sink = 1.5, .seed = seed};
   return planted_trace(plant);
 }
 
 TEST_CASE("layer map view: cells are the divergences, by loops", "[layer_map_view]") {
   const MemoryTrace verifier = model(4, 1);
   const MemoryTrace draft = model(2, 2);
-  LayerMapOptions options;
-  options.row_choice = RowChoice::all;
+  LayerMapOptions options{.row_choice = RowChoice::all};
   TestJob job;
   const LayerMap map = layer_map(verifier, draft, options, job.context);
   REQUIRE(map.cells.size() == 8);
@@ -78,8 +72,7 @@ TEST_CASE("layer map view: one mapped and one least cell per column; costs are t
           "[layer_map_view]") {
   const MemoryTrace verifier = model(5, 3);
   const MemoryTrace draft = model(3, 4);
-  LayerMapOptions options;
-  options.dense_layers = GENERATE(0, 2);
+  LayerMapOptions options{.dense_layers = GENERATE(0, 2)};
   TestJob job;
   const LayerMap map = layer_map(verifier, draft, options, job.context);
   double monotone = 0.0, least = 0.0;
@@ -152,7 +145,7 @@ TEST_CASE("layer map view: traces of other tokens get a sentence with the way ou
     MemoryTrace draft = model(2, 2, 48);
     const Index at = GENERATE(0, 20);
     std::vector<TokenId> ids(draft.tokens().begin(), draft.tokens().end());
-    ids[static_cast<std::size_t>(at)] = 999;
+    ids[at] = 999;
     draft.set_tokens(ids);
     const auto obstacle = layer_map_obstacle(verifier, draft, options);
     REQUIRE(obstacle);
@@ -164,5 +157,4 @@ TEST_CASE("layer map view: traces of other tokens get a sentence with the way ou
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::layer_map_view_test

@@ -6,7 +6,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 namespace kvscope::gui::test::map_view_test {
-namespace {
 
 using Catch::Approx;
 
@@ -142,5 +141,4 @@ TEST_CASE("the tiles in sight cover the view and nothing else", "[map]") {
   CHECK(view.tiles(grid, 0).empty());  // nothing is seen above the diagonal
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::map_view_test

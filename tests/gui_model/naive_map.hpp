@@ -18,9 +18,8 @@ inline std::vector<double> naive_map(const TraceSource& trace, Index layer, Inde
   for (Index query = trace.info().rows.begin; query < trace.info().rows.end; ++query) {
     const std::vector<double> row = kvscope::test::naive_row(trace, layer, q_head, query);
     const Index first = kvscope::test::naive_first_visible(trace, layer, query);
-    for (std::size_t i = 0; i < row.size(); ++i) {
+    for (std::size_t i = 0; i < row.size(); ++i)
       map[static_cast<std::size_t>(query * n + first) + i] = row[i];
-    }
   }
   return map;
 }
@@ -37,7 +36,7 @@ inline NaiveCell naive_cell(const std::vector<double>& map, Index n, Index block
   Index count = 0;
   for (Index query = row * block; query < std::min(n, (row + 1) * block); ++query) {
     for (Index key = col * block; key < std::min(n, (col + 1) * block); ++key) {
-      const double weight = map[static_cast<std::size_t>(query * n + key)];
+      const double weight = map[query * n + key];
       if (std::isnan(weight)) continue;
       cell.max = count == 0 ? weight : std::max(cell.max, weight);
       sum += weight;
@@ -56,18 +55,17 @@ inline bool same(float found, double expected) {
 
 /// A small trace with structure; lse is not recorded unless a test fills it in.
 inline MemoryTrace map_trace(Index n_tokens, bool has_sink_logits = false) {
-  kvscope::test::PlantOptions options;
-  options.n_layers = 1;
-  options.n_q = 2;
-  options.n_kv = 1;
-  options.d_head = 8;
-  options.n_tokens = n_tokens;
-  options.chunk = n_tokens;
-  options.query_scale = 2.0;
-  options.sink = 3.0;
-  options.band = 1.0;
-  options.has_sink_logits = has_sink_logits;
-  options.seed = 7;
+  kvscope::test::PlantOptions options{.n_layers = 1,
+                                      .n_q = 2,
+                                      .n_kv = 1,
+                                      .d_head = 8,
+                                      .n_tokens = n_tokens,
+                                      .chunk = n_tokens,
+                                      .query_scale = 2.0,
+                                      .sink = 3.0,
+                                      .band = 1.0,
+                                      .has_sink_logits = has_sink_logits,
+                                      .seed = 7};
   return kvscope::test::planted_trace(options);
 }
 

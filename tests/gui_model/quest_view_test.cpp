@@ -19,7 +19,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::quest_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -30,19 +29,11 @@ constexpr auto kEval = QuestSemantics::eval;
 constexpr auto kKernel = QuestSemantics::kernel;
 
 MemoryTrace small_trace() {
-  PlantOptions plant;
-  plant.n_tokens = 90;
-  plant.sink = 1.0;
-  return planted_trace(plant);
+  return planted_trace(PlantOptions{.n_tokens = 90, .sink = 1.0});
 }
 
 QuestRequest small_request() {
-  QuestRequest request;
-  request.layer = 1;
-  request.q_head = 3;
-  request.page_size = 4;
-  request.budget = 16;
-  return request;
+  return QuestRequest{.layer = 1, .q_head = 3, .page_size = 4, .budget = 16};
 }
 
 QuestSteps quest_query(const TraceSource& trace, QuestRequest request, Index query) {
@@ -289,9 +280,7 @@ TEST_CASE("quest cloud: every page is one point that knows its query and page", 
 
 TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_view]") {
   QuestSteps steps;
-  QuestPages pages;
-  pages.page_size = 1;
-  pages.visible = {0, 50000};
+  QuestPages pages{.page_size = 1, .visible = {0, 50000}};
   for (int i = 0; i < 50000; ++i) {
     pages.true_max.push_back(static_cast<float>(i % 1000));
     pages.bound.push_back(static_cast<float>(i % 1000 + i % 3 + (i == 40000 ? -5 : 0)));
@@ -364,5 +353,4 @@ TEST_CASE("quest csv: one line per page with the values that are shown", "[quest
   CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", query.steps.at(0).bound[1])));
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::quest_view_test

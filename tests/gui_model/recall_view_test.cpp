@@ -19,7 +19,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::recall_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -29,25 +28,17 @@ using kvscope::test::PlantOptions;
 constexpr Index kTokens = 160;
 
 PlantOptions plant() {
-  PlantOptions options;
-  options.n_layers = 3;
-  options.n_tokens = kTokens;
-  options.sink = 2.0;
-  options.band = 1.5;
-  options.seed = 7;
-  return options;
+  return PlantOptions{.n_layers = 3, .n_tokens = kTokens, .sink = 2.0, .band = 1.5, .seed = 7};
 }
 
 RecallQuestion question_of(const std::vector<std::string>& ticked, Index budget = 32) {
-  RecallQuestion question;
-  question.trace = "planted.h5";
-  question.layer = 1;
-  question.q_head = 2;
-  question.layers = {0, 1, 2};
-  question.n_tokens = kTokens;
-  question.selector = "quoka";
-  question.parameters.budget = budget;
-  question.parameters.chunk = 32;
+  RecallQuestion question{.trace = "planted.h5",
+                          .layer = 1,
+                          .q_head = 2,
+                          .layers = {0, 1, 2},
+                          .n_tokens = kTokens,
+                          .selector = "quoka",
+                          .parameters = {.budget = budget, .chunk = 32}};
   question.options.along = RecallAlong::budget;  // what measured axes change has its own tests
   question.options.target = 0.0;
   for (MethodItem& item : method_items(ticked, question.parameters, question.phase, false)) {
@@ -78,17 +69,15 @@ RecallPicture picture_of(const RecallQuestion& question) {
 SweepResult sweep_of(const RecallQuestion& question, const std::vector<Budget>& budgets = {}) {
   SweepOptions options;
   for (const MethodItem& method : question.methods) options.selectors.push_back(method.spec);
-  for (Index tokens : budget_ladder(question.n_tokens)) {
+  for (Index tokens : budget_ladder(question.n_tokens))
     options.budgets.push_back({Budget::Kind::tokens, static_cast<double>(tokens)});
-  }
   if (!budgets.empty()) options.budgets = budgets;
   options.replay.calls.phase = question.phase;
   options.replay.calls.chunk = question.parameters.chunk;
   options.replay.rows_per_chunk = 8;
   options.replay.dense_layers = question.parameters.dense_layers;
-  SweepTrace trace;
-  trace.name = "planted.h5";
-  trace.open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); };
+  SweepTrace trace{.name = "planted.h5",
+                   .open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); }};
   const SweepPlan plan = plan_sweep({std::move(trace)}, options);
   ThreadPool pool(1);
   return merge_sweep({run_sweep(plan, std::nullopt, JournalMode::fresh, {}, pool, {}, {})});
@@ -217,9 +206,8 @@ TEST_CASE("recall view: curves are those of kvscope figure budget", "[recall_vie
       question.options.metric = metric;
       question.options.band = band;
       const RecallPicture picture = picture_of(question);
-      FigureOptions options;
-      options.metric = metric == RecallMetric::mass ? "mass" : "output_error";
-      options.band = band;
+      FigureOptions options{.metric = metric == RecallMetric::mass ? "mass" : "output_error",
+                            .band = band};
       if (scope != RecallScope::all_layers) options.layers = "1";
       if (scope == RecallScope::head) options.heads = "2";
       const plot::Figure expected = figures::sweep_curves(table_of_sweep(sweep_of(question)),
@@ -257,18 +245,17 @@ TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, b
   const MemoryTrace trace = planted_trace(plant());
   TestJob job;
   for (std::size_t m = 0; m < 2; ++m) {
-    KeptRequest request;
-    request.layer = 1;
-    request.q_head = 2;
-    request.chunk = 32;
-    request.spec = question.methods[m].spec;
-    request.budget = budget_of(question.methods[m].name, question.parameters);
-    request.rows_per_chunk = 8;
+    KeptRequest request{.layer = 1,
+                        .q_head = 2,
+                        .chunk = 32,
+                        .spec = question.methods[m].spec,
+                        .budget = budget_of(question.methods[m].name, question.parameters),
+                        .rows_per_chunk = 8};
     const KeptRows kept = kept_rows(trace, nullptr, request, job.context);
     double mass = 0.0, n_keys = 0.0;
     for (const KeptRow& row : kept.rows) {
       const auto probs = kvscope::test::naive_row(trace, 1, 2, row.pos);
-      for (const KeyPos key : row.keys) mass += probs[static_cast<std::size_t>(key)];
+      for (const KeyPos key : row.keys) mass += probs[key];
       n_keys += static_cast<double>(row.keys.size());
     }
     const auto n_rows = static_cast<double>(kept.rows.size());
@@ -293,7 +280,7 @@ TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, b
   const plot::Line& curve = line_of(picture, "quest");
   const auto at = std::find(curve.x.begin(), curve.x.end(), 20.0);
   REQUIRE(at != curve.x.end());
-  CHECK(curve.y[static_cast<std::size_t>(at - curve.x.begin())] == Approx(picture.numbers[0].mass));
+  CHECK(curve.y[at - curve.x.begin()] == Approx(picture.numbers[0].mass));
 }
 
 TEST_CASE("recall view: curves come method by method and keep their colours", "[recall_view]") {
@@ -361,13 +348,7 @@ TEST_CASE("recall view: along what is measured, points lie where the sweep measu
     plot::check_figure(picture.figure);
     const plot::Figure expected = figures::sweep_curves(
         table_of_sweep(sweep_of(question_of({"quoka", "oracle-topk"}))),
-        [] {
-          FigureOptions options;
-          options.metric = "mass";
-          options.layers = "1";
-          return options;
-        }(),
-        axis, "mass");
+        [] { return FigureOptions{.metric = "mass", .layers = "1"}; }(), axis, "mass");
     const plot::Line& quoka = line_of(picture, "quoka");
     for (const plot::Mark& mark : expected.panels.at(0).marks) {
       const auto* line = std::get_if<plot::Line>(&mark);
@@ -520,9 +501,7 @@ TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentence
   CHECK_FALSE(items[3].is_ticked);
   for (const MethodItem& item : items) CHECK_FALSE(item.title.empty());
   // An unknown name of a session file is an obstacle, not an accident.
-  const auto odd = method_items({"no-such"}, parameters, Phase::prefill, false);
-  CHECK_FALSE(odd[0].obstacle.empty());
+  CHECK_FALSE(method_items({"no-such"}, parameters, Phase::prefill, false)[0].obstacle.empty());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::recall_view_test

@@ -18,7 +18,6 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::run_queue_test {
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -55,11 +54,7 @@ std::string script(const TempFolder& folder, const std::string& lines) {
 }
 
 RecordingForm small_recording(const fs::path& out) {
-  RecordingForm form;
-  form.n_tokens = 96;
-  form.n_decode = 2;
-  form.out = out.string();
-  return form;
+  return RecordingForm{.n_tokens = 96, .n_decode = 2, .out = out.string()};
 }
 
 TEST_CASE("a recording is made, with progress, and can be opened") {
@@ -361,5 +356,4 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
   CHECK(lines.back() == "stopped");
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::run_queue_test

@@ -10,7 +10,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::script_text_test {
-namespace {
 
 using Words = std::vector<std::string>;
 
@@ -58,5 +57,4 @@ TEST_CASE("what of a text is not drawn as it is written is one sentence") {
   CHECK(script_of(U'a').empty());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::script_text_test

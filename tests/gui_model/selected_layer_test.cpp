@@ -4,7 +4,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 namespace kvscope::gui::test::selected_layer_test {
-namespace {
 
 constexpr plot::Colour kRed{255, 0, 0, 1.0};
 
@@ -13,7 +12,7 @@ KeptRow kept(Index pos, std::vector<KeyPos> keys) {
 }
 
 int alpha_at(const SelectedLayer& layer, Index x, Index y) {
-  return static_cast<int>(layer.pixels[static_cast<std::size_t>(y * layer.width + x)] >> 24);
+  return static_cast<int>(layer.pixels[y * layer.width + x] >> 24);
 }
 
 TEST_CASE("a pair covers its own pixels when zoomed in", "[map]") {
@@ -38,8 +37,8 @@ TEST_CASE("below a pixel the share of chosen pairs shows, and one pair is not lo
   view.set_map(256);  // 16 tokens per pixel
   std::vector<KeptRow> rows;
   std::vector<KeyPos> all(16);
-  for (int i = 0; i < 16; ++i) all[static_cast<std::size_t>(i)] = 32 + i;  // pixel column 2
-  for (Index pos = 160; pos < 176; ++pos) {                                // pixel row 10
+  for (int i = 0; i < 16; ++i) all[i] = 32 + i;  // pixel column 2
+  for (Index pos = 160; pos < 176; ++pos) {      // pixel row 10
     rows.push_back(kept(pos, all));
     rows.back().keys.push_back(100);  // a sixteenth of column 6
   }
@@ -70,7 +69,7 @@ TEST_CASE("what was not measured is hatched up to the last key that its queries 
       const bool is_kept = y / 10 == 5 && (x / 10 == 1 || x / 10 == 4);
       const bool is_unknown = y / 10 != 5 && x / 10 <= y / 10;
       REQUIRE(alpha_at(layer, x, y) == (is_kept || is_unknown ? 255 : 0));
-      const std::uint32_t pixel = layer.pixels[static_cast<std::size_t>(y * 80 + x)];
+      const std::uint32_t pixel = layer.pixels[y * 80 + x];
       if (is_unknown) REQUIRE((pixel & 0xFFU) == 0U);  // not as what is kept
       has_line = has_line || (pixel & 0xFF0000U) != 0U;
     }
@@ -78,5 +77,4 @@ TEST_CASE("what was not measured is hatched up to the last key that its queries 
   CHECK(has_line);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::selected_layer_test

@@ -7,14 +7,11 @@
 #include "core/trace/memory_trace.hpp"
 
 namespace kvscope::gui::test::selection_test {
-namespace {
 
 using Clock = History::Clock;
 
 Snapshot at_layer(Index layer) {
-  Snapshot snapshot;
-  snapshot.selection.layer = layer;
-  return snapshot;
+  return Snapshot{.selection = {.layer = layer}};
 }
 
 TraceInfo some_heads() {
@@ -28,9 +25,7 @@ TraceInfo some_heads() {
 TEST_CASE("indices go to the nearest that was recorded") {
   const TraceInfo info = some_heads();
   const auto layer_of = [&](Index wanted) {
-    Selection s;
-    s.layer = wanted;
-    return clamped(s, info).layer;
+    return clamped(Selection{.layer = wanted}, info).layer;
   };
   CHECK(layer_of(0) == 1);
   CHECK(layer_of(1) == 1);
@@ -39,9 +34,7 @@ TEST_CASE("indices go to the nearest that was recorded") {
   CHECK(layer_of(5) == 5);
   CHECK(layer_of(1000) == 5);
   CHECK(layer_of(-7) == 1);
-  Selection s;
-  s.q_head = 4;
-  s.query = 5;
+  Selection s{.q_head = 4, .query = 5};
   CHECK(clamped(s, info).q_head == 3);
   CHECK(clamped(s, info).query == 20);
   s.query = 1 << 30;
@@ -50,9 +43,7 @@ TEST_CASE("indices go to the nearest that was recorded") {
 
 TEST_CASE("a key lies before its query or is none") {
   const TraceInfo info = some_heads();
-  Selection s;
-  s.query = 50;
-  s.key = 50;
+  Selection s{.query = 50, .key = 50};
   CHECK(clamped(s, info).key == 50);
   s.key = 51;
   CHECK_FALSE(clamped(s, info).key);
@@ -67,10 +58,7 @@ TEST_CASE("whatever is wanted, what comes out is recorded, and stays as it is") 
   const TraceInfo info = some_heads();
   for (int round = 0; round < 500; ++round) {
     const auto any = [&] { return static_cast<Index>(random() % 240) - 60; };
-    Selection wanted;
-    wanted.layer = any();
-    wanted.q_head = any();
-    wanted.query = any();
+    Selection wanted{.layer = any(), .q_head = any(), .query = any()};
     if (random() % 2 == 0) wanted.key = any();
     const Selection got = clamped(wanted, info);
     CHECK(info.has_layer(got.layer));
@@ -113,9 +101,8 @@ TEST_CASE("a new change forgets what was undone") {
 TEST_CASE("one gesture is one step: the same origin in quick succession") {
   History history;
   const auto start = Clock::now();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 20; ++i)
     history.note(at_layer(i), "slider", start + std::chrono::milliseconds(100 * i));
-  }
   CHECK(history.undo(at_layer(20)) == at_layer(0));
   CHECK_FALSE(history.can_undo());
 
@@ -153,9 +140,7 @@ TEST_CASE("the history is bounded: the oldest steps go first") {
 }
 
 TEST_CASE("sliders end where the trace ends") {
-  TraceInfo info;
-  info.n_tokens = 8192;
-  info.n_layers = 8;
+  TraceInfo info{.n_layers = 8, .n_tokens = 8192};
   Parameters parameters;
   visit_fields(parameters, [&](const Field& field, auto&) {
     const Field here = within(field, info);
@@ -171,5 +156,4 @@ TEST_CASE("sliders end where the trace ends") {
   });
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::selection_test

@@ -10,7 +10,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::session_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
@@ -143,9 +142,8 @@ TEST_CASE("selections are clamped, undone and redone; a slider's drag is one ste
   CHECK(session.selection().layer == 2);
   select_layer(session, 2, "nothing new");
   select_layer(session, 1, "two");
-  for (Index budget = 10; budget < 20; ++budget) {
+  for (Index budget = 10; budget < 20; ++budget)
     session.set_parameters("slider", [&](Parameters& p) { p.budget = budget; });
-  }
   CHECK(session.parameters().budget == 19);
   session.undo();
   CHECK(session.parameters().budget == 256);
@@ -472,5 +470,4 @@ TEST_CASE("a session of odd values is taken as far as it makes sense") {
   CHECK_FALSE(bench.session().selection().key);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::session_test

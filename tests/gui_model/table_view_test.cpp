@@ -11,7 +11,6 @@
 #include "support/planted_trace.hpp"
 
 namespace kvscope::gui::test::table_view_test {
-namespace {
 
 using Rows = std::vector<std::uint32_t>;
 
@@ -160,5 +159,4 @@ TEST_CASE("columns of HDF5 files, which come by alphabet, are read names first")
   CHECK(reading_order(sample()) == std::vector<std::size_t>{0, 1, 2, 3, 4, 5});
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::table_view_test

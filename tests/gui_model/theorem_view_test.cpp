@@ -17,7 +17,6 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::theorem_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
@@ -25,18 +24,13 @@ using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
 MemoryTrace small_trace() {
-  PlantOptions plant;
-  plant.n_tokens = 80;
-  plant.sink = 2.0;
+  PlantOptions plant{.n_tokens = 80, .sink = 2.0};
   plant.key_scale = 0.001;  // short keys: the printed bound fails
   return planted_trace(plant);
 }
 
 TheoremRequest small_request() {
-  TheoremRequest request;
-  request.layer = 1;
-  request.q_head = 2;
-  return request;
+  return TheoremRequest{.layer = 1, .q_head = 2};
 }
 
 TheoremRows small_rows() {
@@ -148,11 +142,8 @@ TEST_CASE("theorem plot: a row is marked where it stands", "[theorem_view]") {
 }
 
 TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_view]") {
-  PlantOptions plant;
-  plant.n_tokens = 1;
-  plant.chunk = 1;
   TestJob job;
-  const MemoryTrace trace = planted_trace(plant);
+  const MemoryTrace trace = planted_trace(PlantOptions{.n_tokens = 1, .chunk = 1});
   const TheoremRows rows = theorem_rows(trace, small_request(), job.context);
   CHECK(rows.n_stated == 0);
   CHECK_THROWS_WITH(theorem_plot(rows, {TheoremBound::jensen}, TheoremColour::weight),
@@ -183,5 +174,4 @@ TEST_CASE("theorem view: cache keys name every option", "[theorem_view]") {
   CHECK(other.key() != request.key());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::theorem_view_test

@@ -9,7 +9,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::token_lines_test {
-namespace {
 
 using Catch::Approx;
 
@@ -56,8 +55,7 @@ TEST_CASE("right-to-left tokens stand in their order in a line, joined over spli
   CHECK(lines.x[2] < lines.x[1]);
   CHECK(lines.x[1] < lines.x[4]);
   for (Index pos = 0; pos < 5; ++pos) {
-    const auto at = static_cast<std::size_t>(pos);
-    CHECK(lines.token_at(0, lines.x[at] + 1.0f) == pos);
+    CHECK(lines.token_at(0, lines.x[static_cast<std::size_t>(pos)] + 1.0f) == pos);
   }
   // seen and alef whose bytes four tokens share: joined all the same
   const TokenTexts split = t.of({"\xd8", "\xb3", "\xd8", "\xa7"});
@@ -151,8 +149,8 @@ TEST_CASE("lines of random text: every token once, none beyond the width, none t
       // What would still have fitted is the beginning of a word that would not have.
       float more = x;
       Index pos = line.end;
-      while (pos < 24 && more + lines.widths[static_cast<std::size_t>(pos)] <= width) {
-        more += lines.widths[static_cast<std::size_t>(pos)];
+      while (pos < 24 && more + lines.widths[pos] <= width) {
+        more += lines.widths[pos];
         ++pos;
         if (pos < 24) CHECK_FALSE(texts.begins_word(pos));
       }
@@ -205,5 +203,4 @@ TEST_CASE("a stopped reading ends") {
   CHECK_THROWS_AS(t.of({"a"}), Interrupted);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::token_lines_test

@@ -17,7 +17,6 @@
 #include "tests/gui_model/job_context.hpp"
 
 namespace kvscope::gui::test::token_losses_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinAbs;
@@ -25,24 +24,16 @@ using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
 PlantOptions plant() {
-  PlantOptions options;
-  options.n_tokens = 160;
-  options.chunk = 16;
-  options.band = 1.0;
-  options.sink = 1.0;
-  options.seed = 5;
-  return options;
+  return PlantOptions{.n_tokens = 160, .chunk = 16, .sink = 1.0, .band = 1.0, .seed = 5};
 }
 
 LossRequest asking(LossHeads heads) {
-  LossRequest request;
-  request.of.layer = 1;
-  request.of.q_head = 2;
-  request.of.chunk = 16;
-  request.of.spec = "quoka";
-  request.of.budget = Budget{Budget::Kind::tokens, 12.0};
-  request.heads = heads;
-  return request;
+  return LossRequest{.of = {.layer = 1,
+                            .q_head = 2,
+                            .chunk = 16,
+                            .spec = "quoka",
+                            .budget = Budget{Budget::Kind::tokens, 12.0}},
+                     .heads = heads};
 }
 
 TEST_CASE("a head's losses are one minus the mass on the keys that it keeps") {
@@ -84,8 +75,8 @@ TEST_CASE("losses of a layer and of all are means over their heads, for any numb
       request.of.q_head = head;
       const TokenLosses one = of(request);
       for (std::size_t i = 0; i < one.pos.size(); ++i) {
-        sum[static_cast<std::size_t>(one.pos[i])] += one.lost[i];
-        if (layer == 1) layer_sum[static_cast<std::size_t>(one.pos[i])] += one.lost[i];
+        sum[one.pos[i]] += one.lost[i];
+        if (layer == 1) layer_sum[one.pos[i]] += one.lost[i];
       }
     }
   }
@@ -114,9 +105,7 @@ TEST_CASE("what stays dense loses nothing, and the words say so") {
 }
 
 TEST_CASE("where not all queries were measured the one before stands for a token") {
-  TokenLosses losses;
-  losses.pos = {4, 10};
-  losses.lost = {0.25, 0.5};
+  TokenLosses losses{.pos = {4, 10}, .lost = {0.25, 0.5}};
   CHECK_FALSE(losses.at(3).has_value());
   CHECK(losses.at(4) == 0.25);
   CHECK(losses.at(9) == 0.25);
@@ -138,9 +127,7 @@ TEST_CASE("the error of the output is that of the values on the kept keys") {
     double error = 0.0;
     double norm = 0.0;
     for (Index c = 0; c < info.d_head; ++c) {
-      const auto at = [&](Index key) {
-        return static_cast<double>(v.view().row(key)[static_cast<std::size_t>(c)]);
-      };
+      const auto at = [&](Index key) { return static_cast<double>(v.view().row(key)[c]); };
       double dense = 0.0;
       double sparse = 0.0;
       for (Index key = 0; key <= row.pos; ++key) dense += weights.prob(key) * at(key);
@@ -200,19 +187,17 @@ TEST_CASE("the loss of the next token is what the running model says under the m
         live.prefill(tokens.first(32), 16, PrefillMode::sparse, Logits::last);
     return negative_log_likelihood(logits.view().row(0), tokens[32]);
   };
-  LiveOptions sparse;
-  sparse.selector = request.of.spec;
-  sparse.budget = request.of.budget;
-  sparse.dense_layers = request.of.dense_layers;
+  LiveOptions sparse{.selector = request.of.spec,
+                     .budget = request.of.budget,
+                     .dense_layers = request.of.dense_layers};
   CHECK_THAT(losses.lost[31], WithinAbs(surprise(sparse) - surprise({}), 1e-5));
   CHECK_THAT(loss_words(losses, request), ContainsSubstring("nats of the next token"));
 }
 
 TEST_CASE("a trace whose model is not here says so in a sentence") {
-  TraceInfo info;
-  info.model_name = "elsewhere";
-  info.model_hash = "xxh128:0";
-  info.command_line = "kvscope record --model '/no such/folder' out.h5";
+  TraceInfo info{.model_name = "elsewhere",
+                 .model_hash = "xxh128:0",
+                 .command_line = "kvscope record --model '/no such/folder' out.h5"};
   CHECK_THROWS_AS(model_of_trace(info), ConfigError);
   info.command_line.clear();
   try {
@@ -226,5 +211,4 @@ TEST_CASE("a trace whose model is not here says so in a sentence") {
   CHECK(model_of_trace(info) == embedded_draft());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::token_losses_test

@@ -10,7 +10,6 @@
 #include "tests/gui_model/job_context.hpp"
 
 namespace kvscope::gui::test::token_reading_test {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinAbs;
@@ -18,24 +17,16 @@ using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
 PlantOptions plant() {
-  PlantOptions options;
-  options.n_tokens = 160;
-  options.chunk = 16;
-  options.band = 1.0;
-  options.sink = 1.0;
-  options.seed = 5;
-  return options;
+  return PlantOptions{.n_tokens = 160, .chunk = 16, .sink = 1.0, .band = 1.0, .seed = 5};
 }
 
 AnswersRequest asking(const char* method, LossHeads heads) {
-  AnswersRequest request;
-  request.of.layer = 1;
-  request.of.q_head = 2;
-  request.of.chunk = 16;
-  request.of.spec = method;
-  request.of.budget = Budget{Budget::Kind::tokens, 12.0};
-  request.heads = heads;
-  return request;
+  return AnswersRequest{.of = {.layer = 1,
+                               .q_head = 2,
+                               .chunk = 16,
+                               .spec = method,
+                               .budget = Budget{Budget::Kind::tokens, 12.0}},
+                        .heads = heads};
 }
 
 TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule and score") {
@@ -97,8 +88,7 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
       if (heads == LossHeads::layer && layer != 1) continue;
       for (const Index head : info.q_heads) {
         const AttentionRow row = attention_row(trace, layer, head, kQuery);
-        for (Index key = 0; key <= kQuery; ++key)
-          mean[static_cast<std::size_t>(key)] += row.prob(key);
+        for (Index key = 0; key <= kQuery; ++key) mean[key] += row.prob(key);
         AnswersRequest one = request;
         one.of.layer = layer;
         one.of.q_head = head;
@@ -110,10 +100,8 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
         n += 1.0;
       }
     }
-    for (Index key = 0; key <= kQuery; ++key) {
-      CHECK_THAT(reading.row.row.prob(key),
-                 WithinAbs(mean[static_cast<std::size_t>(key)] / n, 1e-6));
-    }
+    for (Index key = 0; key <= kQuery; ++key)
+      CHECK_THAT(reading.row.row.prob(key), WithinAbs(mean[key] / n, 1e-6));
     CHECK_THAT(reading.fates.lost, WithinAbs(lost / n, 1e-5));
     CHECK(reading.other_fates.of == reading.fates.of);
     CHECK_THAT(difference_words(reading, "QuoKA", "Quest"),
@@ -145,5 +133,4 @@ TEST_CASE("a query that a method was not asked about has no fates") {
   CHECK(asking("quoka", LossHeads::all).key() != asking("quoka", LossHeads::layer).key());
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::token_reading_test

@@ -6,7 +6,6 @@
 #include <random>
 
 namespace kvscope::gui::test::token_text_test {
-namespace {
 
 using Positions = std::vector<std::size_t>;
 
@@ -135,5 +134,4 @@ TEST_CASE("search agrees with comparing at every place") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::token_text_test

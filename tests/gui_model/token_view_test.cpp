@@ -13,15 +13,13 @@
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::token_view_test {
-namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
 /// A row with given weights, of keys begin, begin + 1, ...
 RankedRow row_of(std::vector<float> probs, Index begin = 0) {
-  AttentionRow row;
-  row.visible = {begin, begin + static_cast<Index>(probs.size())};
+  AttentionRow row{.visible = {begin, begin + static_cast<Index>(probs.size())}};
   row.query = row.visible.end - 1;
   row.probs = std::move(probs);
   return rank_keys(0, 0, std::move(row));
@@ -181,9 +179,8 @@ TEST_CASE("a query that sees a single key, or only sinks, still makes a figure")
     Shown shown({}, query);
     shown.keys.row->keys = {0};
     for (const auto scale : {WeightScale::log, WeightScale::linear, WeightScale::percentile}) {
-      for (const bool mask : {false, true}) {
+      for (const bool mask : {false, true})
         CHECK_NOTHROW(plot::check_figure(token_figure(shown.input(scale, mask))));
-      }
     }
   }
 }
@@ -238,5 +235,4 @@ TEST_CASE("words on what a method keeps") {
   CHECK(budget_words(Budget{Budget::Kind::mass, 0.95}) == "p = 0.95");
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::token_view_test

@@ -8,7 +8,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::trace_facts_test {
-namespace {
 
 /// The value of a fact; "-" if it is not there.
 std::string fact(const std::vector<FactSection>& sections, const std::string& name) {
@@ -143,5 +142,4 @@ TEST_CASE("the grid fits its room until cells are as small as they may be") {
   CHECK(plan_grid(wide, 220, 20, 14, 3, 14).width > 220);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::trace_facts_test

@@ -11,15 +11,11 @@
 #include "tests/gui_model/job_context.hpp"
 
 namespace kvscope::gui::test::word_readers_test {
-namespace {
 
 using Catch::Matchers::WithinAbs;
 
 TEST_CASE("every head is told with what it gives the word, the one that gives most first") {
-  kvscope::test::PlantOptions plant;
-  plant.n_tokens = 90;
-  plant.chunk = 16;
-  plant.seed = 7;
+  kvscope::test::PlantOptions plant{.n_tokens = 90, .chunk = 16, .seed = 7};
   const auto trace = kvscope::test::planted_trace(plant);
   const TraceInfo& info = trace.info();
   TestJob job;
@@ -58,5 +54,4 @@ TEST_CASE("an occurrence ends in the token that holds its last byte") {
   CHECK(n_tokens_of(bytes, 4, "..") == 1);
 }
 
-}  // namespace
 }  // namespace kvscope::gui::test::word_readers_test

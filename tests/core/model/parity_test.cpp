@@ -112,8 +112,7 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   const Index n_long = test::kSanitizer ? 300 : 1200;
   for (Index t = 0; t < (name == "embedded draft" ? n_long : 200); ++t)
     tokens.push_back(static_cast<TokenId>((t * 37 + 11 + t * t / 7) % model.config().n_vocab));
-  const auto store = model.make_store(64);
-  CHECK(store->dtype() == DType::bf16);
+  CHECK(model.make_store(64)->dtype() == DType::bf16);
   const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
   check_same_bits(whole, run(model, tokens, /*chunk=*/128, /*n_threads=*/3));
   check_same_bits(whole, run(model, tokens, /*chunk=*/47, /*n_threads=*/2));

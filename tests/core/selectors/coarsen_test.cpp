@@ -139,26 +139,4 @@ TEST_CASE("pages that are seen in part count with the keys they have") {
   CHECK(answer.at(0).scored() == expected);
 }
 
-TEST_CASE("several budgets and any threads give the lists of one budget on one thread") {
-  CallFixture fixture(
-      {.n_q = 8, .n_kv = 4, .n_past = 300, .n_tok = 1, .phase = Phase::decode, .has_ties = true});
-  const std::vector<Budget> budgets = {Budget::parse("tokens=16"), Budget::parse("tokens=64")};
-  ThreadPool pool(3);
-  for (const std::string spec : {"quest:page-size=4+coarsen:owner=layer,page=16,query=mean",
-                                 "quoka+coarsen:owner=layer,scores=fp8",
-                                 "oracle-topk+coarsen:owner=layer,page=16,scores=bf16"}) {
-    INFO(spec);
-    ScoreEngine engine(ScorePrecision::f64, &pool);
-    SelectCall threaded = fixture.call;
-    threaded.engine = &engine;
-    const std::vector<Selection> both = made(spec, fixture)->select_budgets(threaded, budgets);
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
-      fixture.call.budget = budgets[i];
-      const Selection alone = made(spec, fixture)->select(fixture.call);
-      CHECK(std::ranges::equal(alone.keys(), both[i].keys()));
-      CHECK(std::ranges::equal(alone.begins(), both[i].begins()));
-    }
-  }
-}
-
 }  // namespace kvscope::test::coarsen_test

@@ -60,11 +60,8 @@ TEST_CASE("every: a rollback forgets the choices that dropped tokens took part i
     if (phase == Phase::decode && begin + 6 <= sequence.n_tokens()) {
       run_call(drafting, sequence, Phase::verify, 3);
       drafting.rollback(begin);
-      run_call(drafting, sequence, Phase::decode, 1);  // a draft model's own steps
-      run_call(drafting, sequence, Phase::decode, 1);
-      run_call(drafting, sequence, Phase::decode, 1);
-      run_call(drafting, sequence, Phase::decode, 1);
-      run_call(drafting, sequence, Phase::decode, 1);
+      // a draft model's own steps
+      for (int i = 0; i < 5; ++i) run_call(drafting, sequence, Phase::decode, 1);
       drafting.rollback(begin);
     }
     CHECK(run_call(drafting, sequence, phase, n_tok) == run_call(plain, sequence, phase, n_tok));
@@ -104,8 +101,7 @@ TEST_CASE("every: between choices nothing is scored, and the list is held") {
 }
 
 TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there") {
-  PlantOptions plant{.n_tokens = 96};
-  const MemoryTrace trace = planted_trace(plant);
+  const MemoryTrace trace = planted_trace(PlantOptions{.n_tokens = 96});
   ThreadPool pool(2);
   const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")},
                                          {"quest:page-size=4+every=8", Budget::parse("16")}};

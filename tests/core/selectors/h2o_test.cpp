@@ -5,8 +5,7 @@ namespace kvscope::test::h2o_test {
 
 /// The cache of one run: sums over all queries so far (or per query, or of the last `window`), even
 /// split of the budget.
-void check_against_cache(const std::string& spec, Index n_window, bool by_queries, Index n_recent,
-                         bool with_drafts) {
+void check_against_cache(const std::string& spec, Index n_window, bool by_queries, Index n_recent) {
   const Sequence sequence =
       random_sequence({.n_kv = 2, .group = 2, .n_tokens = 50, .n_decode = 12, .has_ties = false});
   constexpr Index kBudget = 12;
@@ -16,11 +15,6 @@ void check_against_cache(const std::string& spec, Index n_window, bool by_querie
   std::vector<std::set<KeyPos>> cache(static_cast<std::size_t>(shape.n_layers * shape.n_kv));
   std::vector<std::vector<std::vector<double>>> rows(cache.size());  // every query's vote, by query
   for (const auto& [phase, n_tok] : sequence.calls) {
-    if (with_drafts && phase == Phase::decode && run.n_keys() + 3 <= shape.max_tokens) {
-      const Index begin = run.n_keys();
-      run_call(run, sequence, Phase::verify, 3);
-      run.rollback(begin);
-    }
     run_call(run, sequence, phase, n_tok);
     const Index n_ctx = run.n_keys();
     for (Index layer = 0; layer < shape.n_layers; ++layer) {
@@ -54,17 +48,10 @@ void check_against_cache(const std::string& spec, Index n_window, bool by_querie
 }
 
 TEST_CASE("h2o keeps the largest sums and the latest keys") {
-  check_against_cache("h2o", 1000, /*by_queries=*/false, 6, /*with_drafts=*/false);
-  check_against_cache("h2o-sparq", 1000, /*by_queries=*/false, 3, /*with_drafts=*/false);
-  check_against_cache("h2o-by-queries", 1000, /*by_queries=*/true, 6, /*with_drafts=*/false);
-  check_against_cache("h2o:normalise=window,vote-window=5", 5, /*by_queries=*/false, 6,
-                      /*with_drafts=*/false);
-}
-
-TEST_CASE("h2o: rejected drafts neither vote nor evict") {
-  check_against_cache("h2o", 1000, /*by_queries=*/false, 6, /*with_drafts=*/true);
-  check_against_cache("h2o:normalise=window,vote-window=5", 5, /*by_queries=*/false, 6,
-                      /*with_drafts=*/true);
+  check_against_cache("h2o", 1000, /*by_queries=*/false, 6);
+  check_against_cache("h2o-sparq", 1000, /*by_queries=*/false, 3);
+  check_against_cache("h2o-by-queries", 1000, /*by_queries=*/true, 6);
+  check_against_cache("h2o:normalise=window,vote-window=5", 5, /*by_queries=*/false, 6);
 }
 
 TEST_CASE("h2o: with uniform attention the heaviest keys are the first ones") {

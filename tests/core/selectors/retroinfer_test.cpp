@@ -189,12 +189,4 @@ TEST_CASE("retroinfer: summaries make up for what they stand for, from below") {
   CHECK(one_key_each == Catch::Approx(1.0).epsilon(1e-4));
 }
 
-TEST_CASE("retroinfer: a budget of everything is exact") {
-  CallFixture fixture(step_shape(150, 4));
-  fixture.call.budget = Budget::parse("ratio=1");
-  const Selection all = made("retroinfer", fixture)->select(fixture.call);
-  CHECK(all.summaries.empty());
-  CHECK(merged(all.at(0)) == positions(0, 151));
-}
-
 }  // namespace kvscope::test::retroinfer_test

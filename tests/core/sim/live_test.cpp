@@ -212,27 +212,6 @@ TEST_CASE("a dense prefill that was taken over equals one's own") {
   }
 }
 
-TEST_CASE("after a rollback the run goes on as if the drafts had never been") {
-  const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff",
-                                    "quest-sglang:page-size=4", "quoka+every=4",
-                                    "quest:page-size=4+coarsen:owner=layer,ties=last+every=4");
-  INFO(spec);
-  const Golden golden("llama3_gqa");
-  ThreadPool pool(1);
-  LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
-  LiveSequence straight(golden.model, options, golden.n(), pool);
-  LiveSequence undone(golden.model, options, golden.n(), pool);
-  for (LiveSequence* live : {&straight, &undone})
-    live->prefill(golden.part(0, 20), 10, PrefillMode::sparse);
-  undone.run(Phase::verify, golden.part(30, 35), Logits::all);  // other tokens than what follows
-  undone.rollback(20);
-  for (Index pos = 20; pos < 26; ++pos) {
-    const Tensor<float> a = straight.run(Phase::decode, golden.part(pos, pos + 1), Logits::last);
-    const Tensor<float> b = undone.run(Phase::decode, golden.part(pos, pos + 1), Logits::last);
-    CHECK(std::equal(a.flat().begin(), a.flat().end(), b.flat().begin()));
-  }
-}
-
 TEST_CASE("what cannot run is refused in a sentence") {
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);

@@ -55,8 +55,7 @@ TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of 
 }
 
 TEST_CASE("observed weights and draft rows know the sinks") {
-  PlantOptions options{.n_tokens = 24};
-  const MemoryTrace plain = planted_trace(options);
+  const MemoryTrace plain = planted_trace(PlantOptions{.n_tokens = 24});
   TraceInfo info = plain.info();
   for (Index i = 0; i < info.n_layers * info.n_q; ++i)
     info.sink_logits.push_back(0.3f * static_cast<float>(i) - 1.0f);
