@@ -326,8 +326,7 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it")
 }
 
 TEST_CASE("cost: a replay's answers become rows") {
-  test::PlantOptions plant{.n_tokens = 64};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
   const TraceInfo& info = trace.info();
   const std::vector<ReplayPair> pairs = {
       {MethodSpec("full"), std::nullopt},
@@ -370,8 +369,7 @@ TEST_CASE("cost: a replay's answers become rows") {
 
 /// The report of two methods on the first n_tokens of one recording.
 nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<double> contexts) {
-  test::PlantOptions plant{.n_tokens = n_tokens};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = n_tokens});
   const TraceInfo& info = trace.info();
   const std::vector<ReplayPair> pairs = {
       {MethodSpec("full"), std::nullopt},

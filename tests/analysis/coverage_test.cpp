@@ -99,8 +99,7 @@ TEST_CASE("coverage: every number equals three loops") {
     const Index n = std::min<Index>(16, plant.n_tokens - begin);
     for (Index row : measured_rows(n, 3)) rows.emplace_back(begin + row, begin);
   }
-  const auto row_pos = result.values<std::int64_t>("row_pos");
-  REQUIRE(row_pos.size() == rows.size());
+  REQUIRE(result.values<std::int64_t>("row_pos").size() == rows.size());
 
   const Index n_blocks = (plant.n_tokens + 9) / 10;
   const Index n_pages = (plant.n_tokens + 3) / 4;
@@ -273,8 +272,7 @@ TEST_CASE("coverage: without selectors there are sizes and the map of attention"
   options.selectors.clear();
   options.budgets.clear();
   MemoryResult result;
-  const auto summary = run(trace, options, result);
-  CHECK(summary["pairs"].empty());
+  CHECK(run(trace, options, result)["pairs"].empty());
   CHECK_THROWS_AS(result.values<double>("kept_mass"), ConfigError);
   CHECK(!result.values<float>("map_mass").empty());
 }

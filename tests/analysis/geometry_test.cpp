@@ -159,11 +159,9 @@ TEST_CASE("geometry: planted axes and clusters are found") {
     for (Index head = 0; head < 2; ++head) trace.q(0)(head, t, 5) += 30.0f;
     trace.v(0)(0, t, 0) = static_cast<float>(t);  // norms 0, 1, ..., 199
   }
-  GeometryOptions options{.basis = GeometryBasis::keys};
   MemoryResult result;
-  const auto summary = run(trace, options, result);
-  const auto direction = result.values<double>("directions");
-  CHECK(direction[2] == Approx(1.0).margin(1e-3));
+  const auto summary = run(trace, GeometryOptions{.basis = GeometryBasis::keys}, result);
+  CHECK(result.values<double>("directions")[2] == Approx(1.0).margin(1e-3));
   CHECK(summary["layers"][0]["explained_first"].get<double>() > 0.99);
   CHECK(summary["layers"][0]["axes_for_90_percent"] == 1.0);
   CHECK(summary["layers"][0]["query_clustering"].get<double>() > 0.999);
@@ -213,8 +211,7 @@ TEST_CASE("geometry: the share of the keys' spread that RoPE makes") {
 }
 
 TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not") {
-  test::PlantOptions plant{.n_layers = 3, .n_tokens = 90};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 90});
   GeometryOptions options{.basis = GeometryBasis::head};
   MemoryResult whole, part;
   run(trace, options, whole);
@@ -245,8 +242,7 @@ TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fi
 }
 
 TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers") {
-  test::PlantOptions plant{.n_q = 2, .n_tokens = 1};
-  MemoryTrace lone = test::planted_trace(plant);
+  MemoryTrace lone = test::planted_trace(test::PlantOptions{.n_q = 2, .n_tokens = 1});
   GeometryOptions options{.basis = GeometryBasis::keys, .span = QuerySpan::chunk};
   MemoryResult result;
   auto summary = run(lone, options, result);

@@ -90,8 +90,7 @@ TEST_CASE("ladder: the oracle's rungs are those of loops") {
 }
 
 TEST_CASE("ladder: bytes follow the lists") {
-  test::PlantOptions plant{.n_tokens = 64};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
   MemoryResult result;
   LadderOptions options = options_for("streamingllm", "tokens=16");
   const auto summary = run(trace, options, result);

@@ -145,8 +145,7 @@ TEST_CASE("layer-map: a draft with a sliding window has zeros: smoothed, or infi
       test::planted_trace(draft_plant(), [](TraceInfo& info) { info.window[1] = 10; });
   LayerMapOptions options{.row_choice = RowChoice::all};
   MemoryResult result;
-  const auto summary = run(verifier, draft, options, result);
-  REQUIRE(summary["totals"]["smoothed_layer_rows"] == 35);
+  REQUIRE(run(verifier, draft, options, result)["totals"]["smoothed_layer_rows"] == 35);
   double expected = 0.0;
   for (Index pos = 15; pos < 50; ++pos) {
     const auto v = naive_mean_row(verifier, 0, pos);
@@ -193,8 +192,7 @@ TEST_CASE("layer-map: NaN keys and bad options end it with a sentence") {
   MemoryTrace verifier = test::planted_trace(verifier_plant());
   const MemoryTrace draft = test::planted_trace(draft_plant());
   MemoryResult result;
-  LayerMapOptions options{.eps = 0.0};
-  REQUIRE_THROWS_AS(run(verifier, draft, options, result), ConfigError);
+  REQUIRE_THROWS_AS(run(verifier, draft, LayerMapOptions{.eps = 0.0}, result), ConfigError);
   verifier.k(2)(0, 30, 1) = std::nanf("");
   REQUIRE_THROWS_AS(run(verifier, draft, {}, result), FormatError);
 }
@@ -206,8 +204,7 @@ TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed") {
   const MemoryTrace draft = test::planted_trace(plant);
   const MemoryTrace verifier = test::planted_trace(verifier_plant());
   MemoryResult result;
-  const auto summary = run(verifier, draft, {}, result);
-  REQUIRE(summary["totals"]["smoothed_layer_rows"].get<int>() > 0);
+  REQUIRE(run(verifier, draft, {}, result)["totals"]["smoothed_layer_rows"].get<int>() > 0);
   for (double x : result.values<double>("kl")) REQUIRE(std::isfinite(x));
 }
 

@@ -40,8 +40,7 @@ MemoryTrace recorded(const Transformer& model, std::span<const TokenId> text, Th
   trace.set_tokens({text.begin(), text.end()});
   Recorder recorder(trace);
   KvCache cache(config, n);
-  ForwardOptions options{.observer = &recorder};
-  model.forward(text, cache, pool, options);
+  model.forward(text, cache, pool, ForwardOptions{.observer = &recorder});
   return trace;
 }
 

@@ -83,8 +83,7 @@ TEST_CASE("pruning: the oracle's pages are those that a best-first search reads"
 }
 
 TEST_CASE("pruning: pages of one key read what they hold; a page of all reads everything") {
-  test::PlantOptions plant{.n_tokens = 80};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 80});
   MemoryResult result;
   run(trace, {.budget = 8, .page_sizes = "1,80", .chunk = 16, .steps = 1}, result);
   for (const char* score : {"quoka", "oracle", "sparq"}) {
@@ -101,8 +100,7 @@ TEST_CASE("pruning: pages of one key read what they hold; a page of all reads ev
 }
 
 TEST_CASE("pruning: a sequence that the budget takes is refused in a sentence") {
-  test::PlantOptions plant{.n_tokens = 40};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 40});
   MemoryResult result;
   CHECK_SAYS(run(trace, {.budget = 32}, result), "found a recording of 40 tokens");
   CHECK_SAYS(run(trace, {.budget = 4, .page_sizes = "0", .chunk = 8}, result), "page-sizes");

@@ -25,8 +25,7 @@ double naive_score(TensorView<const float> q, Index i, Index begin, Index end, Q
 }
 
 TEST_CASE("S_q equals the loops for both spans and both means") {
-  test::PlantOptions plant{.n_tokens = 45};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 45});
   TraceInfo info = trace.info();
   info.n_prompt = 41;  // chunks of 16, 16 and 9; four decoded
   const QuokaMean mean = GENERATE(QuokaMean::raw, QuokaMean::unit);
@@ -49,8 +48,7 @@ TEST_CASE("S_q equals the loops for both spans and both means") {
 }
 
 TEST_CASE("a query alone in its chunk has no score; a chunk as long as the prompt is the prompt") {
-  test::PlantOptions plant{.n_tokens = 33};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 33});
   const TraceInfo& info = trace.info();
   const Tensor<float> q = trace.read_q(0, 0, {0, 33});
   const auto chunk = query_scores(info, q.view(), QuerySpan::chunk, {32, QuokaMean::raw, 1e-12});

@@ -68,8 +68,7 @@ TEST_CASE("query-selection: every row equals the loops") {
 }
 
 TEST_CASE("query-selection: correlations are those of the arrays it writes") {
-  test::PlantOptions plant{.n_tokens = 80, .band = 1.0};
-  const MemoryTrace trace = windowed_trace(plant, 9, 72);
+  const MemoryTrace trace = windowed_trace(test::PlantOptions{.n_tokens = 80, .band = 1.0}, 9, 72);
   QuerySelectionOptions options;
   options.chunk = 16;  // 4 whole chunks and one of 8
   options.control = GENERATE(QueryControl::position, QueryControl::log_position);
@@ -113,8 +112,7 @@ TEST_CASE("query-selection: correlations are those of the arrays it writes") {
 }
 
 TEST_CASE("query-selection: the confounding is measured over the queries that are correlated") {
-  test::PlantOptions plant{.n_tokens = 80};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 80});
   QuerySelectionOptions options;
   options.skip_recent = 60;  // queries before 61 have no key left
   MemoryResult result;
@@ -168,9 +166,8 @@ TEST_CASE("query-selection: a planted relation is found, a planted confounding i
     trace.q(1)(0, t, 1) = static_cast<float>(sign * (8.0 * when + 0.5 * random.normal()));
     trace.q(1)(0, t, 2) = static_cast<float>(0.5 * std::abs(random.normal()));
   }
-  QuerySelectionOptions options{.skip = 0};
   MemoryResult result;
-  const auto summary = run(trace, options, result);
+  const auto summary = run(trace, QuerySelectionOptions{.skip = 0}, result);
   const auto value = [&](const char* name, std::size_t layer) {
     return result.values<double>(std::string("correlation/") + name)[layer];
   };
@@ -185,12 +182,10 @@ TEST_CASE("query-selection: a planted relation is found, a planted confounding i
 }
 
 TEST_CASE("query-selection: sampled queries and a selection give the same rows") {
-  test::PlantOptions plant{.n_layers = 3, .n_tokens = 150};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 150});
   MemoryResult all, part;
   run(trace, {}, all);
-  QuerySelectionOptions options{.selection = {{1, 2}, {0, 3}}, .queries = 11};
-  run(trace, options, part);
+  run(trace, QuerySelectionOptions{.selection = {{1, 2}, {0, 3}}, .queries = 11}, part);
   const auto pos = part.values<std::int64_t>("pos");
   REQUIRE(pos.size() == 11);
   CHECK(part.values<std::int64_t>("q_head")[1] == 3);
@@ -205,9 +200,8 @@ TEST_CASE("query-selection: sampled queries and a selection give the same rows")
 }
 
 TEST_CASE("query-selection: nothing to correlate is null") {
-  test::PlantOptions plant{.n_tokens = 1};
   MemoryResult lone;
-  auto summary = run(test::planted_trace(plant), {}, lone);
+  auto summary = run(test::planted_trace(test::PlantOptions{.n_tokens = 1}), {}, lone);
   CHECK(summary["totals"]["prompt_pearson_log"].is_null());
   CHECK(summary["layers"][0]["best_head"].is_null());
   CHECK(lone.values<std::int32_t>("max_key")[0] == -1);

@@ -33,8 +33,7 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops") {
   options.budget = 16;
   options.steps = 45;
   MemoryResult result;
-  const auto summary = run(trace, options, result);
-  REQUIRE(summary["totals"]["violations"] == 0);
+  REQUIRE(run(trace, options, result)["totals"]["violations"] == 0);
 
   const Index n_pages = 12;
   const auto bound = result.values<float>("bound");
@@ -136,8 +135,7 @@ TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys") {
 }
 
 TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union") {
-  test::PlantOptions plant{.n_q = 8, .n_kv = 2, .n_tokens = 256};
-  MemoryTrace trace = test::planted_trace(plant);
+  MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_q = 8, .n_kv = 2, .n_tokens = 256});
   QuestOptions options;
   options.budget = 64;
   options.group_shared = GENERATE(GroupShared::none, GroupShared::max, GroupShared::mean);
@@ -186,8 +184,7 @@ TEST_CASE("quest: steps are the decoded positions if there are any") {
 }
 
 TEST_CASE("quest: totals leave out the dense layers") {
-  test::PlantOptions plant{.n_layers = 3, .n_tokens = 200};
-  MemoryTrace trace = test::planted_trace(plant);
+  MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 200});
   QuestOptions options;
   options.budget = 48;
   MemoryResult result;
@@ -215,8 +212,7 @@ TEST_CASE("quest: pages can be left out") {
 TEST_CASE("quest: bad input gets a sentence") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  QuestOptions options{.page_size = 0};
-  REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
+  REQUIRE_THROWS_AS(run(trace, QuestOptions{.page_size = 0}, result), ConfigError);
   trace.k(0)(1, 1, 1) = std::nanf("");
   REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
 }

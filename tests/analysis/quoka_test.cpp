@@ -157,9 +157,8 @@ TEST_CASE("quoka: every array equals the three-loop reference") {
                     naive.picks[r][slot]);
           }
           for (Index pos = begin; pos < end; ++pos) {
-            const auto i = static_cast<std::size_t>(pos - begin);
             REQUIRE(at<float>(result, "s_q", {layer, head, pos}) ==
-                    Approx(naive.s_q[r][i]).margin(1e-6));
+                    Approx(naive.s_q[r][static_cast<std::size_t>(pos - begin)]).margin(1e-6));
             const Vector row = test::naive_row(trace, layer, head, pos);
             double mass = 0.0, largest = 0.0, entropy = 0.0;
             double total = 0.0;  // 1 without a sink; mass and breadth are shares of it

@@ -7,8 +7,7 @@
 namespace kvscope::test::score_row_loop_test {
 
 TEST_CASE("rows of a head are the same bits, read alone or among all queries") {
-  PlantOptions plant{.n_tokens = 400};
-  const MemoryTrace trace = planted_trace(plant);
+  const MemoryTrace trace = planted_trace(PlantOptions{.n_tokens = 400});
   const KeyTable keys(trace.read_k(1, 1, {0, 400}).view());
   const Tensor<float> q = trace.read_q(1, 3, {0, 400});
   ThreadPool pool(2);

@@ -19,9 +19,8 @@ double naive_norm(std::span<const float> x) {
 TEST_CASE("theorem-b1: a rank that a row does not have makes no statement") {
   test::PlantOptions plant{.n_tokens = 12};
   const MemoryTrace trace = test::planted_trace(plant);
-  TheoremB1Options options{.star = StarKey::rank, .rank = 5};
   MemoryResult result;
-  const auto summary = run(trace, options, result);
+  const auto summary = run(trace, TheoremB1Options{.star = StarKey::rank, .rank = 5}, result);
   const auto cos = result.values<float>("cos");
   for (std::size_t pos = 0; pos < 12; ++pos) {
     CHECK(std::isnan(cos[pos]) == (pos < 4));
@@ -158,11 +157,9 @@ TEST_CASE("theorem-b1: a sliding window hides older keys") {
 }
 
 TEST_CASE("theorem-b1: sampled rows are spaced") {
-  test::PlantOptions plant{.n_tokens = 120};
-  MemoryTrace trace = test::planted_trace(plant);
-  TheoremB1Options options{.rows = 10};
+  MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 120});
   MemoryResult one;
-  run(trace, options, one);
+  run(trace, TheoremB1Options{.rows = 10}, one);
   REQUIRE(one.values<float>("bounds/jensen").size() == 2u * 4u * 10u);
   const auto pos = one.values<std::int64_t>("row_pos");
   REQUIRE(pos.front() == 0);
@@ -172,8 +169,7 @@ TEST_CASE("theorem-b1: sampled rows are spaced") {
 TEST_CASE("theorem-b1: bad input gets a sentence") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  TheoremB1Options options{.rows = 0};
-  REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
+  REQUIRE_THROWS_AS(run(trace, TheoremB1Options{.rows = 0}, result), ConfigError);
   trace.k(1)(0, 5, 2) = std::nanf("");
   REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
   TraceInfo info = trace.info();

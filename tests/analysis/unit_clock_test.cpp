@@ -10,18 +10,15 @@ namespace kvscope::test::unit_clock_test {
 
 TEST_CASE("two measurements make a line, or a factor where no line can be") {
   const auto at = [](const UnitClock& clock, double guess) {
-    UnitCost cost{.predicted_seconds = guess};
-    return clock.seconds(cost);
+    return clock.seconds(UnitCost{.predicted_seconds = guess});
   };
   CHECK(std::isnan(at({}, 1.0)));
   const auto line = UnitClock::through(1.0, 3.0, 5.0, 11.0);  // 1 + 2 x
   CHECK(at(line, 3.0) == 7.0);
-  const auto same = UnitClock::through(2.0, 3.0, 2.0, 5.0);
-  CHECK(at(same, 2.0) == 4.0);
+  CHECK(at(UnitClock::through(2.0, 3.0, 2.0, 5.0), 2.0) == 4.0);
   const auto steep = UnitClock::through(1.0, 1.0, 2.0, 10.0);  // below 0 at 0: a factor
   CHECK(at(steep, 3.0) == 11.0);
-  const auto falling = UnitClock::through(1.0, 3.0, 10.0, 1.0);
-  CHECK(at(falling, 100.0) == 2.0);
+  CHECK(at(UnitClock::through(1.0, 3.0, 10.0, 1.0), 100.0) == 2.0);
 }
 
 TEST_CASE("a unit's memory holds a call's scores for every key") {

@@ -64,8 +64,7 @@ TEST_CASE("a recording says that its text stood in a template") {
   const ChatModel model(kTalk);
   const std::string trace = model.dir.file("t.h5");
   ran({"record", "--model", model.path, "--prompt", "Who was it?", "--chat", "--out", trace});
-  const auto info = kvscope_run({"info", trace, "--json"});
-  CHECK_HAS(info.out, "command line (chat: template of model)");
+  CHECK_HAS(kvscope_run({"info", trace, "--json"}).out, "command line (chat: template of model)");
 }
 
 TEST_CASE("a simulation in chat says so in its table, configuration and rows") {

@@ -21,7 +21,7 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it") {
     CHECK(row.at("call_us").is_number());  // the recording knows its model
   }
   CHECK(std::filesystem::exists(out));
-  const auto figure = ran({"figure", "cost", out, "--out", dir.file("figures")});
+  ran({"figure", "cost", out, "--out", dir.file("figures")});
   const auto text =
       ran({"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
   CHECK_HAS(text.out, "pays from", "a100-80");
@@ -36,8 +36,7 @@ TEST_CASE("cost --ledger prints predicted, published and error") {
   CHECK(json.at("headlines").size() == 9);
   CHECK(json.at("groups").size() == 4);
   CHECK(json.at("median_error").is_number());
-  const auto text = ran({"cost", "--ledger"});
-  CHECK_HAS(text.out, "quest-attention", "settings assumed");
+  CHECK_HAS(ran({"cost", "--ledger"}).out, "quest-attention", "settings assumed");
 }
 
 TEST_CASE("cost --check reads a report of bench select and a profile") {

@@ -34,10 +34,8 @@ TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
   CHECK(info.at("kind") == "coverage");
   CHECK(info.at("trace_uuids").size() == 2);
 
-  const auto table = kvscope_run(pair.coverage(options));
-  CHECK_HAS(table.out, "Pinsker floor", "quoka tokens=32");
-  const auto csv = kvscope_run(pair.coverage({"--csv", "-"}));
-  CHECK(std::ranges::count(csv.out, '\n') == 9);
+  CHECK_HAS(kvscope_run(pair.coverage(options)).out, "Pinsker floor", "quoka tokens=32");
+  CHECK(std::ranges::count(kvscope_run(pair.coverage({"--csv", "-"})).out, '\n') == 9);
   CHECK_HAS(kvscope_run(pair.coverage({"--json"})).json().at("pinsker").get<std::string>(),
             "no draft trace was given");
 }
@@ -45,8 +43,7 @@ TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
 TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") {
   const Pair pair;
   const auto check = [&](const Words& words, const std::string& sentence) {
-    const auto run = refused(pair.coverage(words), 2, {sentence});
-    CHECK(run.out.empty());
+    CHECK(refused(pair.coverage(words), 2, {sentence}).out.empty());
   };
   const std::string out = pair.dir.file("r.h5");
   check({"--selector", "qest", "--budget", "8", "--out", out}, "did you mean quest?");

@@ -17,9 +17,8 @@ TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation"
       nlohmann::json::parse(testing::read_file(dir.path() / "draft" / "config.json"));
   CHECK(config.at("num_hidden_layers") == 2);
   CHECK_HAS(config.at("kvscope_draft").at("what").get<std::string>(), "early exit");
-  const auto speculative =
-      ran({"simulate", "speculative", "--draft", out, "--selector", "full,specattn", "--budget",
-           "p=0.9", "--prompt", "256", "--n-new", "16", "--prompts", "1", "--json"});
+  ran({"simulate", "speculative", "--draft", out, "--selector", "full,specattn", "--budget",
+       "p=0.9", "--prompt", "256", "--n-new", "16", "--prompts", "1", "--json"});
 
   refused(fit, 3, {"--overwrite replaces the files of a draft in it"});
 }

@@ -9,15 +9,13 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
   const TempDir dir;
   const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto trace = file("bf16.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--matmul", "bf16-portable"}).code ==
-          0);
+  ran({"record", trace, "--max-tokens", "120", "--matmul", "bf16-portable"});
   CHECK_HAS(kvscope_run({"info", trace}).out, kSentence);
   CHECK(kvscope_run({"info", trace, "--json"}).json().at("matmul") == "bf16-portable");
   CHECK(!kvscope_run({"info", recording(96), "--json"}).json().contains("matmul"));
 
   const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
-  const auto printed = ran(with(sweep, {"--out", file("s.h5")}));
-  CHECK_HAS(printed.out, kSentence);
+  CHECK_HAS(ran(with(sweep, {"--out", file("s.h5")})).out, kSentence);
   CHECK_HAS(kvscope_run({"info", file("s.h5")}).out, kSentence);
   ran(with(sweep, {"--out", file("s.csv")}));
   CHECK_THAT(read_file(file("s.csv")),
@@ -43,8 +41,7 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
   const auto report = kvscope_run({"analyze", "quest", trace, "--json"}).json();
   CHECK(report.at("config").at("matmul") == "bf16-portable");
   CHECK(report.at("rows").at(0).at("matmul") == "bf16-portable");
-  const auto exact = kvscope_run({"analyze", "quest", recording(96)});
-  CHECK_THAT(exact.out, !has("Computed"));
+  CHECK_THAT(kvscope_run({"analyze", "quest", recording(96)}).out, !has("Computed"));
 }
 
 TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
@@ -57,8 +54,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   const Words sweep = {"sweep",    recording(96), trace,     "--selector", "quest",
                        "--budget", "16",          "--chunk", "32"};
   const auto out = file("s.csv");
-  const auto printed = kvscope_run(with(sweep, {"--out", out}));
-  CHECK_HAS(printed.out, sentence);
+  CHECK_HAS(kvscope_run(with(sweep, {"--out", out})).out, sentence);
   CHECK_HAS(read_file(out), ",recorded,", ",f16,");
 
   // Of a table too, which has no configuration.
@@ -66,8 +62,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   // A mean over both is of neither; side by side they may stand.
   const Words table = {"table", out, "--value", "mass_mean", "--where", "layer=0"};
   refused(with(table, {"--rows", "selector"}), 2, {"differ in recorded"});
-  const auto beside = ran(with(table, {"--rows", "trace"}));
-  CHECK_HAS(beside.out, sentence + " (1 of 2 rows)");
+  CHECK_HAS(ran(with(table, {"--rows", "trace"})).out, sentence + " (1 of 2 rows)");
 
   CHECK_HAS(kvscope_run({"analyze", "heads", trace}).out, sentence);
   CHECK_HAS(kvscope_run({"explain", trace, "--layers", "1", "--heads", "0", "--query", "80",

@@ -41,7 +41,7 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
     const auto run = record(kGolden / name, dir);
     INFO(run.err);
     REQUIRE(run.code == 0);
-    const auto verify = ran({"verify", dir.file("t.h5"), "--json"});
+    ran({"verify", dir.file("t.h5"), "--json"});
     const auto info = kvscope_run({"info", dir.file("t.h5"), "--json"}).json();
     CHECK(info.at("model").at("score_cap") == (std::string(name) == "gemma2" ? 3.0 : 0.0));
     CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
@@ -61,7 +61,7 @@ TEST_CASE("quantised and adapted checkpoints and text towers record and verify")
     for (const char* matmul : {"f32", "bf16"}) {
       ran({"record", "--model", (kGolden / name).string(), "--tokens", ids.string(), "--out",
            dir.file("t.h5"), "--overwrite", "--matmul", matmul});
-      const auto verify = ran({"verify", dir.file("t.h5"), "--json"});
+      ran({"verify", dir.file("t.h5"), "--json"});
     }
   }
 }

@@ -81,8 +81,7 @@ TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
     CHECK(row_of(run.json(), "streamingllm", 32).at("loss") ==
           row_of(measured, "streamingllm", 32).at("relative_increase"));
     CHECK_HAS(run.json().at("answer").get<std::string>(), "loss measured at 60 tokens");
-    const auto figure = ran(
-        {"figure", "pareto", out, "--format", "svg", "--overwrite", "--out", dir.file("figures")});
+    ran({"figure", "pareto", out, "--format", "svg", "--overwrite", "--out", dir.file("figures")});
     const auto table = ran({"table", "--rows", "selector", "--columns", "budget", "--value",
                             "loss,predicted_speedup", out});
     CHECK_HAS(table.out, "StreamingLLM");

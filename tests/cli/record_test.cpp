@@ -84,9 +84,8 @@ TEST_CASE("prompts: text, words, standard input, ids in three spellings, the tok
   std::vector<std::string> hashes;
   int n = 0;
   const auto record = [&](const Words& source, const std::string& input = "") {
-    RunSetup setup{.input = input};
     const Words words = draft_run(dir.path() / (std::to_string(n++) + ".h5"), {"--json"});
-    const auto run = ran(with(words, source), setup);
+    const auto run = ran(with(words, source), RunSetup{.input = input});
     hashes.push_back(run.json().at("content_hash"));
     CHECK(run.json().at("n_prompt") == ids.size());
   };
@@ -249,8 +248,7 @@ TEST_CASE("Ctrl-C and SIGTERM leave a valid file marked as interrupted") {
 TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";
-  const auto run = stop_recording(out, SIGKILL);
-  CHECK(run.code == 137);
+  CHECK(stop_recording(out, SIGKILL).code == 137);
   CHECK_FALSE(fs::exists(out));
   const std::string part = out.string() + ".part";
   const auto recovered = ran({"recover", part, "--json"});

@@ -39,11 +39,9 @@ TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") 
   const std::string sentence = "products in bf16-portable, keys and values in bf16";
   const auto csv = dir.file("bf16.csv");
   const auto plain = dir.file("f32.csv");
-  const auto printed = ran(with(with(kPerplexity, rounded), {"--out", csv}));
-  CHECK_HAS(printed.out, sentence);
+  CHECK_HAS(ran(with(with(kPerplexity, rounded), {"--out", csv})).out, sentence);
   CHECK_HAS(read_file(csv), ",matmul,kv_dtype,", ",bf16-portable,bf16,");
-  const auto exact = kvscope_run(with(kPerplexity, {"--out", plain}));
-  CHECK_THAT(exact.out, !has("bf16"));
+  CHECK_THAT(kvscope_run(with(kPerplexity, {"--out", plain})).out, !has("bf16"));
   CHECK_THAT(read_file(plain), !has("matmul"));
   const Words table = {"table", "--rows", "selector", "--value", "perplexity"};
   CHECK_HAS(kvscope_run(with(table, {csv})).out, sentence);
@@ -146,9 +144,8 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
   CHECK(papers.json().at("comparisons").size() >= 8);
   CHECK(papers.json().at("rows").at(0).at("accuracy_high") == 1);
 
-  const auto shown = ran(with(needle, {"--turns", "2", "--show-prompts", "1"}));
-  CHECK_HAS(shown.out, "--- multi_key, 300 tokens", "turn 2: What is the magic number",
-            "expected: ");
+  CHECK_HAS(ran(with(needle, {"--turns", "2", "--show-prompts", "1"})).out,
+            "--- multi_key, 300 tokens", "turn 2: What is the magic number", "expected: ");
   const auto saturated = ran({"simulate", "passkey", "--lengths", "300", "--depths", "2",
                               "--selector", "full,quest", "--budget", "256"});
   CHECK_HAS(saturated.out, "100.0 % [34, 100]", "doubt (saturated): passkey, 300 tokens");

@@ -13,15 +13,12 @@ TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
             "| Full attention  |       100% |       100% |",
             "| Quest           |   **100%** |   **100%** |");
   const std::string tex = dir.file("t.tex");
-  REQUIRE(
-      kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex, "--label", "tab:x"}).code ==
-      0);
+  ran({"table", "quest-passkey", kPasskey, "--out", tex, "--label", "tab:x"});
   CHECK_HAS(read_file(tex), "\\label{tab:x}",
             "Length & \\multicolumn{2}{c}{512} & \\multicolumn{2}{c}{1024}");
   const auto csv = kvscope_run({"table", "quest-passkey", kPasskey, "--format", "csv"});
   CHECK_HAS(csv.out, "Method / Budget,512 / 64,512 / 128,1024 / 64,1024 / 128\n");
-  const auto exists = kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex});
-  CHECK(exists.code == 3);
+  CHECK(kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex}).code == 3);
   ran({"table", "quest-passkey", kPasskey, "--out", tex, "--overwrite"});
   // Nothing half written.
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
@@ -54,8 +51,7 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
 TEST_CASE("wrong words and files end with a sentence and leave nothing behind") {
   const TempDir dir;
   const auto fails = [&](const Words& words, int code, const char* sentence) {
-    const auto result = refused(with({"table"}, words), code, {sentence});
-    CHECK(result.out.empty());
+    CHECK(refused(with({"table"}, words), code, {sentence}).out.empty());
   };
   fails({}, 2, "expected a preset (quoka-1");
   fails({"quest-paskey", kPasskey}, 2, "Did you mean quest-passkey");

@@ -32,8 +32,7 @@ struct Bench {
   /// Does the units in this order, each in a process of its own.
   void do_units(const Words& command, const Words& ids, const std::string& folder) const {
     for (const std::string& id : ids) {
-      const RunResult run = ran(with(command, {"--unit", id, "--out", folder}));
-      CHECK(run.out == id + "\n");
+      CHECK(ran(with(command, {"--unit", id, "--out", folder})).out == id + "\n");
     }
   }
 };
@@ -65,8 +64,7 @@ TEST_CASE("units say what they read before anything is computed") {
   CHECK_HAS(kvscope_run(bench.sweep({"--list-units"})).out, "layers 0 to 7");
   // Ids are words, and stand left, whether their hash begins with a digit or a letter.
   for (const char* seed : {"1", "2", "3", "4", "5", "6"}) {
-    const auto table = kvscope_run(bench.sweep({"--list-units", "--seed", seed}));
-    CHECK(table.out.starts_with("unit "));
+    CHECK(kvscope_run(bench.sweep({"--list-units", "--seed", seed})).out.starts_with("unit "));
   }
 }
 
@@ -239,16 +237,14 @@ TEST_CASE("local workers make the bytes of one run, and their folder goes") {
   fs::create_directories(left + ".units");
   for (const char* name : {"list-of-units-6957", "slurm-3.out", "slurm.sh"})
     std::ofstream(fs::path(left + ".units") / name) << "x\n";
-  REQUIRE(kvscope_run(bench.sweep({"--engine", "local", "--workers", "2", "--out", left})).code ==
-          0);
+  ran(bench.sweep({"--engine", "local", "--workers", "2", "--out", left}));
   CHECK(!fs::exists(left + ".units"));
   // a folder that was named stays, and what it holds is not computed again
   const std::string folder = bench.file("kept");
   const Words kept = bench.sweep({"--units", folder, "--json"});
   const RunResult first = ran(with(kept, {"--engine", "local", "--workers", "2"}));
   CHECK(n_files(folder) == 9);
-  const RunResult second = kvscope_run(kept);
-  CHECK(second.out == first.out);
+  CHECK(kvscope_run(kept).out == first.out);
   // what is wrong with the input is said once
   fs::copy_file(bench.trace, bench.file("cut.h5"));
   fs::resize_file(bench.file("cut.h5"), fs::file_size(bench.trace) / 2);
@@ -271,9 +267,8 @@ TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list"
       {"SLURM_ARRAY_TASK_ID=1", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=3"},
       {"PMI_RANK=2", "PMI_SIZE=3"}};
   for (const auto& environment : ranks) {
-    const RunResult run =
-        ran(bench.sweep({"--unit", "@" + list, "--out", folder}), {"", environment});
-    CHECK(run.out == ids[n] + "\n" + ids[n + 3] + "\n" + ids[n + 6] + "\n");
+    CHECK(ran(bench.sweep({"--unit", "@" + list, "--out", folder}), {"", environment}).out ==
+          ids[n] + "\n" + ids[n + 3] + "\n" + ids[n + 6] + "\n");
     CHECK(n_files(folder) == 3 * ++n);
   }
   ran({"merge", folder});

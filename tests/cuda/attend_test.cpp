@@ -69,10 +69,9 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
   const int n_owners = c.per_q_head ? c.batch.n_q : c.batch.n_kv;
   const RandomLists lists(batch, n_owners, c.share, 7);
   const bool is_dense = c.share > 1.0;
-  gpu::AttendOptions options{.by = by, .n_splits = n_splits};
   gpu::attend(batch.shape, batch.rows(), is_dense ? gpu::DeviceLists{} : lists.lists,
-              batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()), options,
-              batch.stream);
+              batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
+              gpu::AttendOptions{.by = by, .n_splits = n_splits}, batch.stream);
   batch.stream.wait();
   const AnswerDifference answer = compare_answers(
       batch,

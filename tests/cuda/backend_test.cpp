@@ -357,8 +357,7 @@ TEST_CASE("gpu: a store hands out, cuts and copies its rows", "[gpu][backend]") 
   CHECK(
       same_bits(model.forward({tokens.data() + 49, 1}, *back, pool, {Logits::last}), fill(49, 1)));
   CHECK_THROWS_AS(model.make_store(20)->copy_from(*on_host), ConfigError);
-  const auto of_cpu = cpu.make_store(10);
-  CHECK_THROWS_AS(model.forward({tokens.data(), 1}, *of_cpu, pool), ConfigError);
+  CHECK_THROWS_AS(model.forward({tokens.data(), 1}, *cpu.make_store(10), pool), ConfigError);
   CHECK_THROWS_AS(cpu.forward({tokens.data(), 1}, *store, pool), ConfigError);
 }
 

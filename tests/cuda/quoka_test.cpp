@@ -164,8 +164,7 @@ TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory
   // the same memory at two lengths: one graph, started at each
   Case c{"graph", {.n_q = 6, .n_kv = 2, .n_past = {3000}, .n_tok = 40}, 16, 128};
   DeviceBatch batch(c.batch);
-  gpu::QuokaOptions options{.budget = c.budget};
-  gpu::Quoka quoka(batch.shape, options);
+  gpu::Quoka quoka(batch.shape, gpu::QuokaOptions{.budget = c.budget});
   gpu::DeviceBuffer from_zero(4, "positions");
   quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 3040,
                batch.stream);

@@ -17,8 +17,7 @@ std::filesystem::path write_result(const TempDir& dir, const std::string& name,
                                    const nlohmann::ordered_json& summary) {
   const auto file = dir.path() / name;
   const auto output = create_result_file(file, /*overwrite=*/false);
-  ResultInfo info{.kind = "quest", .created = "2026-01-01T00:00:00Z"};
-  output->begin(info);
+  output->begin(ResultInfo{.kind = "quest", .created = "2026-01-01T00:00:00Z"});
   output->declare({"mass", ResultType::f32, {2}, {"layer"}, "1", "mass"});
   output->write<float>("mass", 0, std::vector<float>{0.5F, 0.25F});
   output->finish(summary);

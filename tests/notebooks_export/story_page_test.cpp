@@ -258,8 +258,7 @@ TEST_CASE("story page: codes keep their order and their ends", "[story_page]") {
 }
 
 TEST_CASE("story page: what is text in a trace or a story is text in the page", "[story_page]") {
-  test::PlantOptions plant{.n_tokens = 16};
-  MemoryTrace planted = test::planted_trace(plant);
+  MemoryTrace planted = test::planted_trace(test::PlantOptions{.n_tokens = 16});
   TraceInfo info = planted.info();
   info.model_name = "<img src=x onerror=alert(1)>";
   MemoryTrace trace(info);
@@ -281,8 +280,7 @@ TEST_CASE("story page: what is text in a trace or a story is text in the page", 
 }
 
 TEST_CASE("story page: maps get coarser until the page fits, or it is refused", "[story_page]") {
-  test::PlantOptions plant{.n_tokens = 1200, .chunk = 600};
-  const MemoryTrace trace = test::planted_trace(plant);
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 1200, .chunk = 600});
   StoryPageOptions options{.max_size = 1.0};
   const StoryPage page = atlas_of(trace, options);
   CHECK(page.block > 1);
@@ -306,8 +304,7 @@ TEST_CASE("story page: steps that a trace does not hold are refused by name", "[
 }
 
 TEST_CASE("story frames: a picture for each step, layer, budget or decode step", "[story_page]") {
-  test::PlantOptions plant{.n_tokens = 40, .chunk = 16};
-  MemoryTrace planted = test::planted_trace(plant);
+  MemoryTrace planted = test::planted_trace(test::PlantOptions{.n_tokens = 40, .chunk = 16});
   TraceInfo info = planted.info();
   info.n_prompt = 36;
   MemoryTrace trace(info);

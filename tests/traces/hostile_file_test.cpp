@@ -145,8 +145,7 @@ TEST_CASE("groups that contain themselves end the reading of a result") {
   const fs::path path = folder / "r.h5";
   {
     const auto output = create_result_file(path, /*overwrite=*/false);
-    ResultInfo info{.kind = "quest"};
-    output->begin(info);
+    output->begin(ResultInfo{.kind = "quest"});
     output->finish({{"a", 1}});
   }
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);

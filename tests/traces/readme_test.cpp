@@ -31,8 +31,7 @@ TEST_CASE("the examples of the format's documentation run") {
             "largest score");
 
   auto output = create_result_file(folder / "result.h5", /*overwrite=*/false);
-  ResultInfo info{.kind = "quest"};
-  output->begin(info);
+  output->begin(ResultInfo{.kind = "quest"});
   output->declare({"bound", ResultType::f32, {2}, {"pos"}, "nat", ""});
   output->write<float>("bound", 0, std::vector<float>{1, 2});
   output->add_plot({"bound", "bound", {"."}, ""});

@@ -113,9 +113,8 @@ TEST_CASE("a recovery never takes the place of a part that it reads") {
                "t.layer-0.h5", "another name");
     CHECK((slurp(folder / "t.layer-0.h5") == only_copy));  // bytes are nothing to print
   }
-  const RecoverReport report =
-      recover_trace(folder / "t.kvset.part", folder / "r.kvset", /*overwrite=*/false);
-  CHECK(report.n_units == 5);
+  CHECK(recover_trace(folder / "t.kvset.part", folder / "r.kvset", /*overwrite=*/false).n_units ==
+        5);
   CHECK(holds(folder / "r.kvset", new_text(), 20));
   CHECK((slurp(folder / "t.layer-0.h5") == only_copy));
 }

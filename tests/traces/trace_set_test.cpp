@@ -363,8 +363,7 @@ TEST_CASE("a set behind a symbolic link opens, and its parts are beside the real
   const SpoiledSet set;
   fs::create_directory(set.folder / "elsewhere");
   fs::create_symlink(set.manifest, set.folder / "elsewhere/l.kvset");
-  const TraceFile file = TraceFile::open(set.folder / "elsewhere/l.kvset");
-  CHECK(file.read_k(1, 0, {0, 80}).dim(0) == 80);
+  CHECK(TraceFile::open(set.folder / "elsewhere/l.kvset").read_k(1, 0, {0, 80}).dim(0) == 80);
 }
 
 }  // namespace kvscope::test::trace_set_test

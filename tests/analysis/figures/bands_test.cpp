@@ -62,9 +62,8 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
       }
     }
     for (const char* x : {"keys", "bytes", "flops", "budget"}) {
-      FigureOptions options{.metric = kMetrics, .x = x};
-      CHECK(testing::check_bands(
-                testing::drawn(testing::result_of(csv, "sweep"), "budget", options)) > 0);
+      CHECK(testing::check_bands(testing::drawn(testing::result_of(csv, "sweep"), "budget",
+                                                FigureOptions{.metric = kMetrics, .x = x})) > 0);
     }
   }
 }

@@ -15,8 +15,7 @@ using testing::marks_of;
 
 struct Heads {
   Heads() {
-    test::PlantOptions plant{.n_tokens = 64};
-    const MemoryTrace trace = test::planted_trace(plant);
+    const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
     HeadsOptions options;
     options.selector = "quest:page-size=4";
     options.budget = "8";
@@ -27,8 +26,7 @@ struct Heads {
   }
   /// Another analysis: seed of the text, layers that are shown, methods.
   Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector) {
-    test::PlantOptions plant{.n_tokens = 64, .seed = seed};
-    const MemoryTrace trace = test::planted_trace(plant);
+    const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64, .seed = seed});
     HeadsOptions options;
     options.selector = selector;
     options.budget = "8";
@@ -103,8 +101,7 @@ TEST_CASE("heads: many layers of few heads stand in blocks beside each other") {
   CHECK(tiles[25].column == 4);
   CHECK(tiles[25].row == 5);
   // Layers and heads that are chosen make their own blocks.
-  FigureOptions few{.layers = "0-3"};
-  CHECK(testing::drawn(result, "heads", few).panels[0].aspect <= 1.4);
+  CHECK(testing::drawn(result, "heads", FigureOptions{.layers = "0-3"}).panels[0].aspect <= 1.4);
 }
 
 TEST_CASE("heads: a number that has no room in its tile is left out") {

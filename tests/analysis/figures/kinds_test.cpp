@@ -73,8 +73,7 @@ TEST_CASE("budget curves are means over the heads of layers that are sparse for 
   CHECK_HAS(testing::caption_of(figure), "none are recorded for mass, recall10", "n = 2");
   FigureOptions options{.metric = "recall10", .band = BandKind::range};
   CHECK(result.make("budget", options).panels.size() == 1);
-  const plot::Figure bytes = result.make("bytes");
-  CHECK(line_named(bytes.panels[0], "quest").x[0] == Approx(3200.0));
+  CHECK(line_named(result.make("bytes").panels[0], "quest").x[0] == Approx(3200.0));
 }
 
 TEST_CASE("selections that leave nothing and unknown choices are refused") {
@@ -127,8 +126,7 @@ TEST_CASE("coverage by head shows methods that take no budget") {
   const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads");
   const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
   CHECK(map.values == std::vector<float>{0.25F, 0.75F});
-  FigureOptions options{.budget = "64"};
-  CHECK_SAYS(TableResult(csv, "sweep").make("coverage-heads", options),
+  CHECK_SAYS(TableResult(csv, "sweep").make("coverage-heads", FigureOptions{.budget = "64"}),
              "no method here has a budget");
 }
 
@@ -169,13 +167,11 @@ TEST_CASE("needle, perplexity and latency are made from plain tables") {
   CHECK(map.values[0] == 0.5F);  // two prompts averaged
   CHECK(std::isnan(map.values[3]));
   const TableResult ppl("selector,position,log_perplexity\nfull,1,0\nfull,2,1\n");
-  const plot::Figure curves = ppl.make("perplexity");
-  CHECK(line_named(curves.panels[0], "full").y[1] == Approx(std::exp(1.0)));
+  CHECK(line_named(ppl.make("perplexity").panels[0], "full").y[1] == Approx(std::exp(1.0)));
   const TableResult times(
       "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
       "001\n");
-  const plot::Figure latency = times.make("latency");
-  CHECK(line_named(latency.panels[1], "quest").y == std::vector<double>{2.0, 4.0});
+  CHECK(line_named(times.make("latency").panels[1], "quest").y == std::vector<double>{2.0, 4.0});
 }
 
 TEST_CASE("densities count what they show and what lies outside") {
@@ -362,8 +358,7 @@ TEST_CASE("against bytes, budgets of every kind stand together") {
   const plot::Figure bytes = TableResult(csv, "sweep").make("bytes");
   CHECK(line_named(bytes.panels[0], "twilight").x[0] == Approx(150.0));
   FigureOptions options{.selector = "twilight"};
-  const plot::Figure budget = TableResult(csv, "sweep").make("budget", options);
-  CHECK_HAS(budget.panels[0].x.label, "share $p$");
+  CHECK_HAS(TableResult(csv, "sweep").make("budget", options).panels[0].x.label, "share $p$");
 }
 
 TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said") {
@@ -443,8 +438,7 @@ TEST_CASE("latency: full as a method is a control beside dense, and budgets have
   const plot::Line& noise = line_named(figure.panels[1], "full, as a method");
   CHECK(noise.y[0] == Approx(0.91));  // the one control there is
   CHECK(noise.high[0] == Approx(1.05));
-  FigureOptions options{.selector = "quest"};
-  const plot::Figure without = result.make("latency", options);
+  const plot::Figure without = result.make("latency", FigureOptions{.selector = "quest"});
   CHECK(without.panels[0].marks.size() == 3);  // dense and two budgets
 }
 

@@ -9,8 +9,7 @@ namespace kvscope::papers::measure_test {
 /// A table in memory as the result of the run "run"; any other run is missing.
 struct Results {
   explicit Results(const std::string& csv) : view(result, "run.csv") {
-    ResultInfo info{.kind = "table"};
-    table_to_result(table_from_csv(csv, "run.csv"), info, result);
+    table_to_result(table_from_csv(csv, "run.csv"), ResultInfo{.kind = "table"}, result);
   }
   FindRun find() {
     return [this](const std::string& run) {

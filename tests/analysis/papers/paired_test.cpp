@@ -17,8 +17,7 @@ using Rows = std::vector<std::vector<double>>;
 /// A table with the units of its rows, as the run "run".
 struct Simulated {
   Simulated(const std::string& csv, const Rows& units) : view(result, "run.h5") {
-    ResultInfo info{.kind = "simulate-ruler"};
-    table_to_result(table_from_csv(csv, "run.csv"), info, result,
+    table_to_result(table_from_csv(csv, "run.csv"), ResultInfo{.kind = "simulate-ruler"}, result,
                     [&](ResultWriter& output) { write_row_units(output, units, "score"); });
   }
   FindRun find() {

@@ -33,13 +33,12 @@ struct Made {
     figure.pdf = "items/quoka-made-up/needle.pdf";
     DrawnPicture table{.cells = {{"Method", "64"}, {"QuoKA", "**99%**"}, {"<i>", "<u>98%</u>"}}};
     table.tex = "items/quoka-made-up/table.tex";
-    DrawnPicture failed{.failed = "there is no column"};
     ItemOutcome outcome{&item,
                         {measured},
                         {Verdict::in_form, "A reason."},
                         {"kvscope x"},
                         {"runs/x.h5"},
-                        {figure, table, failed},
+                        {figure, table, DrawnPicture{.failed = "there is no column"}},
                         "A remark.",
                         {"7 trials do not tell."}};
     outcome.judgement.checks.push_back({.check = &item.checks[0],

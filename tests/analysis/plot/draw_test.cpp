@@ -128,8 +128,7 @@ TEST_CASE("a colour bar's label ends on the page at any height that is asked for
 }
 
 TEST_CASE("figures that cannot be drawn are refused in a sentence") {
-  Figure empty{.name = "x"};
-  CHECK_SAYS(check_figure(empty), "nothing to draw");
+  CHECK_SAYS(check_figure(Figure{.name = "x"}), "nothing to draw");
   Figure all_nan = sample_figure();
   all_nan.panels = {Panel{}};
   all_nan.panels[0].marks.emplace_back(Line{"a", {}, {1, 2}, {kNan, kNan}});

@@ -96,8 +96,7 @@ TEST_CASE("every protocol: full finds the key, a window that question and answer
 TEST_CASE("inside: one list for the chunk that holds the answer, read off where it stands") {
   World world;
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=16"}, {Phase::prefill});
-  PromptSpec spec{.length = 300};
-  const Prompt prompt = make_prompt(spec, world.text, world.tokenizer);
+  const Prompt prompt = make_prompt(PromptSpec{.length = 300}, world.text, world.tokenizer);
   std::vector<std::size_t> begins;
   const auto expected = answer_tokens(prompt.answers, world.tokenizer, begins);
   CHECK(world.tokenizer.decode(expected) == " " + prompt.answers.front());
@@ -145,8 +144,7 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
     CHECK(result.table.rows.size() == 2 * 3 * 2);  // protocols, turns, methods
     const auto& names = result.table.number_names;
     CHECK(std::ranges::find(names, "turn") != names.end());
-    const auto json = simulation_json(*task, result);
-    CHECK(json.at("outcomes").at(0).at("scores").at("full").size() == 3);
+    CHECK(simulation_json(*task, result).at("outcomes").at(0).at("scores").at("full").size() == 3);
     if (shared) CHECK(of(result, "full", "all", "accuracy") == 1.0);
     // a budget of everything is the dense model, turn by turn
     for (std::size_t c = 0; c < result.units.size(); ++c) {

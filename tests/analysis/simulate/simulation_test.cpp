@@ -51,8 +51,7 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   const SimulationSetup setup = world.setup({"full", "streamingllm", "oracle-topk", "specattn"},
                                             {"tokens=32", "p=0.6"}, Phase::decode);
   CHECK(setup.skipped.size() == 3);
-  PerplexityOptions options{.n_tokens = 200, .offset = 100};
-  const auto task = make_perplexity_task(setup, options);
+  const auto task = make_perplexity_task(setup, PerplexityOptions{.n_tokens = 200, .offset = 100});
   const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   KvCache cache(world.verifier.config(), 200);
   const Tensor<float> logits = world.verifier.forward(std::span(world.text).subspan(100, 200),
@@ -107,10 +106,9 @@ TEST_CASE("results are the same for any threads and any interruption") {
   CHECK(run("empty", JournalMode::fresh, 2) == one);
 
   const SimulationSetup other = world.setup({"full"}, {}, Phase::decode);
-  const auto other_task = make_perplexity_task(other, options);
-  CHECK_SAYS(
-      run_simulation(*other_task, other, dir.path() / "cut", JournalMode::resume, world.pool),
-      "belongs to another simulation: pairs was");
+  CHECK_SAYS(run_simulation(*make_perplexity_task(other, options), other, dir.path() / "cut",
+                            JournalMode::resume, world.pool),
+             "belongs to another simulation: pairs was");
 }
 
 TEST_CASE("journals with units of another size are refused, whatever their checksums") {
@@ -145,10 +143,8 @@ TEST_CASE("journals with units of another size are refused, whatever their check
     std::ofstream(journal) << lines[0] << "\n" << lines[1] << "\n" << lines[2] << "\n";
     CHECK_NOTHROW(run_simulation(task, setup, journal, JournalMode::resume, world.pool));
   };
-  PerplexityOptions perplexity{.n_tokens = 40};
-  check(*make_perplexity_task(setup, perplexity));
-  RetrievalOptions retrieval{.lengths = {96}, .n_depths = 1, .trials = 1};
-  check(*make_retrieval_task(setup, retrieval));
+  check(*make_perplexity_task(setup, PerplexityOptions{.n_tokens = 40}));
+  check(*make_retrieval_task(setup, RetrievalOptions{.lengths = {96}, .n_depths = 1, .trials = 1}));
   SpeculativeOptions speculative{.prompt = 40, .n_new = 4, .prompts = 1, .offset = 0};
   check(*make_speculative_task(setup, speculative, {2}));
 }
@@ -171,8 +167,7 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   World world;
   const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
                                             {"tokens=128", "p=0.9"}, Phase::decode);
-  RetrievalOptions options{.lengths = {600}, .n_depths = 2};
-  const auto task = make_retrieval_task(setup, options);
+  const auto task = make_retrieval_task(setup, RetrievalOptions{.lengths = {600}, .n_depths = 2});
   const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
   CHECK(number(result, "quest", "accuracy") == 1.0);
