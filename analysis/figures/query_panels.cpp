@@ -21,11 +21,13 @@ plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, I
   panel.y.scale = plot::ScaleKind::log10;
   panel.aspect = 0.8;
   panel.colour = {.axis = {.label = "Query position", .format = plot::TickFormat::tokens}};
+  std::vector<std::size_t> of(points.pos.begin(), points.pos.end());
   panel.marks.emplace_back(plot::Scatter{.x = std::move(points.s_q),
                                          .y = std::move(points.weight),
                                          .value = std::move(points.pos),
                                          .size = 0.55,
-                                         .opacity = 0.75});
+                                         .opacity = 0.75,
+                                         .of = std::move(of)});
   return panel;
 }
 

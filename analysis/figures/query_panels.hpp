@@ -18,8 +18,8 @@ struct QueryPoints {
   std::vector<double> weight;  // largest of the row
   std::vector<double> pos;
 };
-/// The points coloured by position, with Pearson's r and Spearman's rho of S_q and the log of the
-/// weight in the title.
+/// The points, which are of positions and coloured by them, with Pearson's r and Spearman's rho of
+/// S_q and the log of the weight in the title.
 plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, Index q_head,
                               double r, double rho);
 /// Of `n` points. `left_out` says which keys and queries do not count.

@@ -43,6 +43,7 @@ SweepCells collect_cells(const Table& table, const SweepSelection& selection,
   std::map<Place, Mean> heads;
   for (std::size_t r : selection.rows) {
     SweepCell& cell = cells.of[selectors.at(r)][key_of(r)];
+    cell.row = r;
     cell.values.push_back(values[r]);
     cell.x.add(x_values[r]);
     if (!kept.empty()) cell.kept.add(kept[r]);

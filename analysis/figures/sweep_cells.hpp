@@ -17,6 +17,7 @@ struct SweepCell {
   MeanEnds ends;               // of the recorded intervals
   Mean x;
   Mean kept;
+  std::size_t row = 0;  // one of the table's that are in it
 };
 
 /// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.

@@ -82,11 +82,14 @@ std::string_view what_an_oracle_bounds(Along along) {
          "nominal budget can lie beyond it, and so can errors of methods that add to the output.";
 }
 
-/// One method's means along the axis, with their bands.
-plot::Line curve_of(const std::multimap<double, Summary>& points, BandKind band) {
+/// One method's means along the axis, with their bands, and a row of each.
+plot::Line curve_of(const std::multimap<double, std::pair<Summary, std::size_t>>& points,
+                    BandKind band) {
   plot::Line line;
   bool has_width = false;
-  for (const auto& [x, s] : points) {
+  for (const auto& [x, point] : points) {
+    const auto& [s, row] = point;
+    line.of.push_back(row);
     if (band == BandKind::none) {
       line.add(x, s.middle);
       continue;
@@ -331,7 +334,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     for (const std::string& selector : order) {
       const std::string label = method_label(selector);
       const plot::Tone tone = tones.of(selector);
-      std::multimap<double, Summary> points;
+      std::multimap<double, std::pair<Summary, std::size_t>> points;
       for (const auto& [key, cell] : cells.of[selector]) {
         Summary s = summarize(cell.values, options.band);
         if (s.n == 0) continue;
@@ -349,7 +352,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         const double x = along == Along::budget ? key.second : cell.x.value();
         // A logarithmic axis has no place for an empty list.
         if (along == Along::keys && !(x > 0.0)) continue;
-        points.emplace(x, s);
+        points.emplace(x, std::pair(s, cell.row));
       }
       plot::Line line = curve_of(points, options.band);
       line.label = label;

@@ -68,10 +68,10 @@ std::vector<double> along_values(const Table& table, Along along);
 /// for another word.
 Along along_of(const FigureOptions& options, Along own);
 
-/// One panel per metric. Bands of 95 % (BandKind::ci) are the intervals that the result records.
-/// Where methods lie beyond the oracle, words in the panel say why. `fallback`: metrics, if the
-/// options name none. `coloured`: methods among which the colours are given out, for figures that
-/// grow; empty = those that are shown.
+/// One panel per metric; points are of a row of their budget. Bands of 95 % (BandKind::ci) are the
+/// intervals that the result records. Where methods lie beyond the oracle, words in the panel say
+/// why. `fallback`: metrics, if the options name none. `coloured`: methods among which the colours
+/// are given out, for figures that grow; empty = those that are shown.
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured = {});
 

@@ -112,8 +112,8 @@ void draw_small_axes(const KeyPlace& place, const Orbit& orbit,
   if (from.y - length < place.low.y || from.x + length > place.high.x) return;
   const auto [right, up, toward] = orbit.axes();
   std::array<std::size_t, 3> order{0, 1, 2};  // far ones first
-  std::sort(order.begin(), order.end(),
-            [&toward = toward](std::size_t a, std::size_t b) { return toward[a] < toward[b]; });
+  std::ranges::sort(
+      order, [&toward = toward](std::size_t a, std::size_t b) { return toward[a] < toward[b]; });
   for (const std::size_t c : order) {
     const ImVec2 to{from.x + length * static_cast<float>(right[c]),
                     from.y - length * static_cast<float>(up[c])};

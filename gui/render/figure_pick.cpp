@@ -74,10 +74,9 @@ void FigurePicker::set_figure(const plot::Figure& figure,
   grids_.clear();
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     const plot::Panel& panel = figure.panels[p];
-    Grid grid;
-    grid.x = plot::Scale(panel.x.scale, whole[p].x, /*reversed=*/false, panel.x.linear_width);
-    grid.y = plot::Scale(panel.y.scale, whole[p].y, /*reversed=*/false, panel.y.linear_width);
-    grids_.push_back(std::move(grid));
+    grids_.push_back(
+        {.x = plot::Scale(panel.x.scale, whole[p].x, /*reversed=*/false, panel.x.linear_width),
+         .y = plot::Scale(panel.y.scale, whole[p].y, /*reversed=*/false, panel.y.linear_width)});
   }
 }
 
@@ -158,10 +157,9 @@ std::optional<FigureHit> FigurePicker::pick(const plot::Figure& figure, const pl
     const plot::PanelLayout& place = layout.panels[p];
     if (!place.frame.contains(cursor)) continue;
     const plot::Panel& panel = figure.panels[p];
-    FigureHit hit;
-    hit.panel = p;
-    hit.x = place.x.scale.from_unit((cursor.x - place.frame.x) / place.frame.w);
-    hit.y = place.y.scale.from_unit((place.frame.bottom() - cursor.y) / place.frame.h);
+    FigureHit hit{.panel = p,
+                  .x = place.x.scale.from_unit((cursor.x - place.frame.x) / place.frame.w),
+                  .y = place.y.scale.from_unit((place.frame.bottom() - cursor.y) / place.frame.h)};
     if (!grids_[p].is_made) make(panel, grids_[p]);
     const bool is_point = pick_point(panel, place, grids_[p], cursor, reach, hit);
     const std::optional<double> value_of_point = hit.value;

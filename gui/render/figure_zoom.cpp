@@ -20,13 +20,12 @@ void FigureZoom::set_figure(const plot::Figure& figure,
     for (std::size_t p = 0; p < figure.panels.size(); ++p) {
       const plot::Panel& panel = figure.panels[p];
       const plot::Axis& axis = which == AxisOf::x ? panel.x : panel.y;
-      View view;
-      view.kind = axis.scale;
-      view.whole = which == AxisOf::x ? whole[p].x : whole[p].y;
-      view.reversed = axis.reversed;
-      view.linear_width = axis.linear_width;
-      view.label = axis.label;
-      view.group = static_cast<int>(p);
+      View view{.kind = axis.scale,
+                .whole = which == AxisOf::x ? whole[p].x : whole[p].y,
+                .reversed = axis.reversed,
+                .linear_width = axis.linear_width,
+                .group = static_cast<int>(p),
+                .label = axis.label};
       for (const plot::Mark& mark : panel.marks) {
         view.stays_inside = view.stays_inside || std::holds_alternative<plot::HeatMap>(mark);
       }
@@ -102,7 +101,7 @@ void FigureZoom::show(std::size_t panel, AxisOf axis, double from, double to) {
 
 bool FigureZoom::is_zoomed() const {
   const auto zoomed = [](const View& view) { return view.zoomed.has_value(); };
-  return std::any_of(x_.begin(), x_.end(), zoomed) || std::any_of(y_.begin(), y_.end(), zoomed);
+  return std::ranges::any_of(x_, zoomed) || std::ranges::any_of(y_, zoomed);
 }
 
 plot::Range FigureZoom::visible(std::size_t panel, AxisOf axis) const {

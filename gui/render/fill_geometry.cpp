@@ -21,9 +21,9 @@ using Chain = std::vector<Point>;  // x never decreases
 std::optional<std::pair<Chain, Chain>> chains_of(std::span<const Point> outline) {
   const std::size_t n = outline.size();
   const auto by_x = [](Point a, Point b) { return a.x < b.x; };
-  const auto left = static_cast<std::size_t>(
-      std::min_element(outline.begin(), outline.end(), by_x) - outline.begin());
-  const double right_x = std::max_element(outline.begin(), outline.end(), by_x)->x;
+  const auto left =
+      static_cast<std::size_t>(std::ranges::min_element(outline, by_x) - outline.begin());
+  const double right_x = std::ranges::max_element(outline, by_x)->x;
   // forwards to the right end, then backwards to it; corners on the way must not turn back
   Chain chains[2];
   std::size_t steps_taken = 0;
@@ -103,10 +103,10 @@ Triangles clip_ears(std::span<const Point> outline) {
     const std::uint32_t ia = left[(at + n - 1) % n];
     const std::uint32_t ib = left[at];
     const std::uint32_t ic = left[(at + 1) % n];
-    const bool is_ear = cross(p[ia], p[ib], p[ic]) >= 0.0 &&
-                        std::none_of(left.begin(), left.end(), [&](std::uint32_t i) {
-                          return holds(p[ia], p[ib], p[ic], p[i]);
-                        });
+    const bool is_ear =
+        cross(p[ia], p[ib], p[ic]) >= 0.0 && std::ranges::none_of(left, [&](std::uint32_t i) {
+          return holds(p[ia], p[ib], p[ic], p[i]);
+        });
     // an outline that crosses itself may have no ear: then any corner must do
     if (!is_ear && failures < n) {
       ++failures;

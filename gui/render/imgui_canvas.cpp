@@ -160,8 +160,7 @@ void ImGuiCanvas::polyline(std::span<const Point> points, const plot::Stroke& st
   std::vector<double> pattern = plot::dash_pattern(stroke_style.dash, stroke_style.width);
   for (double& length : pattern) length *= scale_;
 
-  const bool all_inside =
-      std::all_of(pixels.begin(), pixels.end(), [&](Point p) { return box.contains(p); });
+  const bool all_inside = std::ranges::all_of(pixels, [&](Point p) { return box.contains(p); });
   if (pattern.empty() && all_inside) {
     if (crisp_line(pixels, width, packed(stroke_style.colour))) return;
     if (is_closed(pixels)) {
@@ -193,8 +192,7 @@ void ImGuiCanvas::polygon(std::span<const Point> points, Colour fill) {
     if (std::isfinite(at.x + at.y)) pixels.push_back(at);
   }
   const Rect box = clip_box(2.0);
-  const bool all_inside =
-      std::all_of(pixels.begin(), pixels.end(), [&](Point p) { return box.contains(p); });
+  const bool all_inside = std::ranges::all_of(pixels, [&](Point p) { return box.contains(p); });
   const Triangles triangles = triangulate(all_inside ? pixels : clip_polygon(pixels, box));
   const ImU32 colour = packed(fill);
   const ImVec2 white = ImGui::GetFontTexUvWhitePixel();

@@ -16,9 +16,7 @@ ImVec4 vec(Colour c) {
 }  // namespace
 
 Look make_look(plot::Ground ground, float scale) {
-  Look look;
-  look.ground = ground;
-  look.scale = scale;
+  Look look{.ground = ground, .scale = scale};
   if (ground == plot::Ground::light) {
     look.window = colour_from_rgb(0xe9ebee);
     look.surface = colour_from_rgb(0xffffff);

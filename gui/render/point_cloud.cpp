@@ -8,12 +8,12 @@ namespace kvscope::gui {
 void PointCloud::show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cloud,
                       std::uint64_t version, const Camera& camera, const SplatStyle& style) {
   low_ = low;
-  Shown now;
-  now.version = version;
-  now.camera = camera;
-  now.style = style;
-  now.width = std::clamp(static_cast<int>(std::lround(high.x - low.x)), 1, textures_.max_side());
-  now.height = std::clamp(static_cast<int>(std::lround(high.y - low.y)), 1, textures_.max_side());
+  Shown now{
+      .version = version,
+      .camera = camera,
+      .style = style,
+      .width = std::clamp(static_cast<int>(std::lround(high.x - low.x)), 1, textures_.max_side()),
+      .height = std::clamp(static_cast<int>(std::lround(high.y - low.y)), 1, textures_.max_side())};
   if (shown_ != now || rough_) {
     // Only the camera is another one: something is dragged, turned or zoomed.
     Shown before = now;

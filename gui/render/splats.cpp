@@ -75,9 +75,7 @@ SplatPainter::Mask SplatPainter::make_mask(float radius, float opacity, float ce
   const float reach = radius + 0.5f;
   const auto first = [&](float centre) { return static_cast<int>(std::floor(centre - reach)); };
   const auto end = [&](float centre) { return static_cast<int>(std::ceil(centre + reach)); };
-  Mask mask;
-  mask.left = first(centre_x);
-  mask.top = first(centre_y);
+  Mask mask{.left = first(centre_x), .top = first(centre_y)};
   mask.width = end(centre_x) - mask.left;
   mask.height = end(centre_y) - mask.top;
   for (int y = 0; y < mask.height; ++y) {

@@ -41,12 +41,11 @@ HeatMap rough_map(const HeatMap& map, Range x, Range y) {
   constexpr Index kMost = 48;
   const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
   const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
-  HeatMap out;
-  out.show_masked = map.show_masked;
-  out.x = edges(map.x, map.n_cols, cols);
-  out.y = edges(map.y, map.n_rows, rows);
-  out.n_cols = std::min(cols.last - cols.first, kMost);
-  out.n_rows = std::min(rows.last - rows.first, kMost);
+  HeatMap out{.n_rows = std::min(rows.last - rows.first, kMost),
+              .n_cols = std::min(cols.last - cols.first, kMost),
+              .x = edges(map.x, map.n_cols, cols),
+              .y = edges(map.y, map.n_rows, rows),
+              .show_masked = map.show_masked};
   for (Index row = 0; row < out.n_rows; ++row) {
     for (Index col = 0; col < out.n_cols; ++col) {
       const Index r = rows.first + row * (rows.last - rows.first) / out.n_rows;
@@ -97,10 +96,7 @@ plot::Scatter visible_points(const plot::Scatter& cloud, const Sight& sight, Thi
 /// A point below the frame: a panel of which nothing is visible is still a panel.
 plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& visible) {
   const plot::Scale y(panel.y.scale, visible.y, /*reversed=*/false, panel.y.linear_width);
-  plot::Scatter point;
-  point.x = {visible.x.low};
-  point.y = {y.from_unit(-1.0)};
-  return point;
+  return {.x = {visible.x.low}, .y = {y.from_unit(-1.0)}};
 }
 
 }  // namespace
@@ -145,22 +141,21 @@ FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(fi
     has_masked.emplace_back();
     for (const plot::Mark& mark : panel.marks) {
       const auto* map = std::get_if<HeatMap>(&mark);
-      has_masked.back().push_back(map != nullptr &&
-                                  std::any_of(map->values.begin(), map->values.end(),
-                                              [](float v) { return !std::isfinite(v); }));
+      has_masked.back().push_back(map != nullptr && std::ranges::any_of(map->values, [](float v) {
+                                    return !std::isfinite(v);
+                                  }));
     }
   }
 }
 
 plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& facts,
                                const std::vector<plot::PanelRanges>& visible, Thinning thinning) {
-  plot::Figure out;
-  out.name = figure.name;
-  out.title = figure.title;
-  out.columns = figure.columns;
-  out.share_x = figure.share_x;
-  out.share_y = figure.share_y;
-  out.legend = figure.legend;
+  plot::Figure out{.name = figure.name,
+                   .title = figure.title,
+                   .columns = figure.columns,
+                   .share_x = figure.share_x,
+                   .share_y = figure.share_y,
+                   .legend = figure.legend};
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     const plot::Panel& panel = figure.panels[p];
     plot::Panel copy{panel.title,        panel.x,    panel.y,     {}, panel.colour, panel.aspect,
@@ -194,10 +189,9 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
       const bool is_log =
           axis->scale == plot::ScaleKind::log10 || axis->scale == plot::ScaleKind::log2;
       if (!is_log || same_range(*axis->range, whole)) continue;
-      const auto n = std::count_if(axis->ticks.begin(), axis->ticks.end(),
-                                   [&range = *axis->range](const auto& tick) {
-                                     return tick.at >= range.low && tick.at <= range.high;
-                                   });
+      const auto n = std::ranges::count_if(axis->ticks, [&range = *axis->range](const auto& tick) {
+        return tick.at >= range.low && tick.at <= range.high;
+      });
       if (n < 2) axis->ticks.clear();
     }
     out.panels.push_back(std::move(copy));
@@ -228,13 +222,12 @@ void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& 
 HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index most_rows) {
   const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
   const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
-  HeatMap out;
-  out.print_values = map.print_values;
-  out.show_masked = map.show_masked;
-  out.x = edges(map.x, map.n_cols, cols);
-  out.y = edges(map.y, map.n_rows, rows);
-  out.n_cols = std::min(cols.last - cols.first, most_cols);
-  out.n_rows = std::min(rows.last - rows.first, most_rows);
+  HeatMap out{.n_rows = std::min(rows.last - rows.first, most_rows),
+              .n_cols = std::min(cols.last - cols.first, most_cols),
+              .x = edges(map.x, map.n_cols, cols),
+              .y = edges(map.y, map.n_rows, rows),
+              .print_values = map.print_values,
+              .show_masked = map.show_masked};
   out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
   const auto begin_of = [](VisibleCells cells, Index i, Index n) {
     return cells.first + i * (cells.last - cells.first) / n;
@@ -243,8 +236,8 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
   std::vector<float> counts(sums.size());
   for (Index row = 0; row < out.n_rows; ++row) {
-    std::fill(sums.begin(), sums.end(), 0.0);
-    std::fill(counts.begin(), counts.end(), 0.0F);
+    std::ranges::fill(sums, 0.0);
+    std::ranges::fill(counts, 0.0F);
     const Index row_end = begin_of(rows, row + 1, out.n_rows);
     for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
       const float* values = map.values.data() + r * map.n_cols + cols.first;

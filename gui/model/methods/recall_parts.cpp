@@ -13,31 +13,6 @@
 
 namespace kvscope::gui {
 
-namespace {
-
-/// Keys, bytes or FLOPs of each budget in tokens, by method: means over the rows that are shown.
-using MeasuredCurves = std::map<std::string, std::map<double, double>>;
-
-MeasuredCurves measured_curves(const RecallQuestion& question, const Table& table,
-                               const std::vector<std::size_t>& rows) {
-  const std::vector<double> along =
-      figures::along_values(table, sweep_axis(question.options.along));
-  const TextColumn& selectors = table.text("selector");
-  const TextColumn& kinds = table.text("budget_kind");
-  const auto budgets = table.numbers("budget");
-  std::map<std::string, std::map<double, Mean>> means;
-  for (const std::size_t r : rows) {
-    if (kinds.at(r) == "tokens") means[selectors.at(r)][budgets[r]].add(along[r]);
-  }
-  MeasuredCurves curves;
-  for (const auto& [selector, by_budget] : means) {
-    for (const auto& [budget, mean] : by_budget) curves[selector][budget] = mean.value();
-  }
-  return curves;
-}
-
-}  // namespace
-
 /// The sweep's name of a metric.
 std::string_view sweep_column(RecallMetric metric) {
   constexpr std::string_view kColumns[] = {"mass", "recall10", "recallk", "output_error",
@@ -72,34 +47,20 @@ bool metric_is_share(RecallMetric metric) {
   return figures::sweep_metric(sweep_column(metric)).is_share;
 }
 
-void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table,
-                  const std::vector<std::size_t>& rows) {
-  const MeasuredCurves curves = measured_curves(question, table, rows);
+void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table) {
+  const auto budgets = table.numbers("budget");
   const auto& marks = picture.figure.panels.front().marks;
   picture.mark_budgets.assign(marks.size(), {});
   for (std::size_t m = 0; m < marks.size(); ++m) {
     const auto* line = std::get_if<plot::Line>(&marks[m]);
-    if (line == nullptr || m >= picture.mark_methods.size() || picture.mark_methods[m].empty())
-      continue;
     const auto method =
         std::ranges::find(question.methods, picture.mark_methods[m], &MethodItem::name);
-    auto& budgets = picture.mark_budgets[m];
-    budgets.assign(line->x.size(), kNan);
-    const auto curve =
-        method == question.methods.end() ? curves.end() : curves.find(method->spec.text());
-    if (curve == curves.end() || !takes_tokens(budget_of(method->spec, question.parameters)))
-      continue;
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
-      double nearest = std::numeric_limits<double>::infinity();
-      for (const auto& [budget, x] : curve->second) {
-        const double distance = std::abs(x - line->x[i]);
-        if (distance >= nearest) continue;
-        nearest = distance;
-        budgets[i] = budget;
-      }
-    }
-    const bool is_selected = method->name == question.selector;
-    if (is_selected || !picture.reference) picture.reference = m;
+    if (line == nullptr || method == question.methods.end()) continue;
+    const bool has_tokens = takes_tokens(budget_of(method->spec, question.parameters));
+    for (const std::size_t row : line->of)
+      picture.mark_budgets[m].push_back(has_tokens ? budgets[row] : kNan);
+    if (has_tokens && (method->name == question.selector || !picture.reference))
+      picture.reference = m;
   }
 }
 

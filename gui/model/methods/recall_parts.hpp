@@ -15,10 +15,9 @@ figures::Along sweep_axis(RecallAlong along);
 bool takes_tokens(const std::optional<Budget>& budget);
 FigureOptions recall_figure_options(const RecallQuestion& question);
 
-/// The budgets behind the points of the figure's curves: mark_budgets and reference. `rows`: of the
-/// table, that the curves are made of.
-void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table,
-                  const std::vector<std::size_t>& rows);
+/// The budgets behind the points of the curves, which are of rows of the table: mark_budgets and
+/// reference.
+void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table);
 
 /// Budgets that reach the target, and heads that miss it, from the rows themselves.
 void note_targets(RecallPicture& picture, const RecallQuestion& question, const Table& table,

@@ -357,7 +357,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   picture.figure.name = "budget";
   plot::Panel& panel = picture.figure.panels.front();
   picture.mark_methods = relabel(panel, question);
-  note_budgets(picture, question, table, selection.rows);
+  note_budgets(picture, question, table);
   note_targets(picture, question, table, selection, collected.is_current);
   set_axes(panel, question);
   if (metric_is_share(question.options.metric) && question.options.target > 0.0) {

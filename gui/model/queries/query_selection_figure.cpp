@@ -76,8 +76,6 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
   const QueryCorrelation& correlation = head.correlation(switches.span);
   plot::Panel panel = figures::query_score_panel(std::move(points), switches.span, layer, q_head,
                                                  correlation.pearson_log(), correlation.spearman());
-  auto& cloud = std::get<plot::Scatter>(panel.marks.front());
-  cloud.of.assign(cloud.value.begin(), cloud.value.end());  // its colours are positions
 
   plot::Figure figure;
   figure.name = "query-selection";

@@ -43,6 +43,7 @@ TEST_CASE("a panel for each value of some columns, in which a method looks the s
   CHECK(figure.panels[1].title == "b, x");
   const plot::Line& quest = line_of(figure.panels[0], "Quest");
   CHECK(quest.x == std::vector<double>{20.0, 40.0});
+  CHECK(quest.of == std::vector<std::size_t>{0, 1});  // rows of the table
   CHECK(quest.low == std::vector<double>{0.4, 0.1});
   CHECK(line_of(figure.panels[0], "H2O").tone == line_of(figure.panels[1], "H2O").tone);
   CHECK_HAS(caption_of(figure), "the difference to full attention");
