@@ -297,6 +297,10 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   spill(queue.last().journal(), "");  // nothing in it: it is begun again
   queue.runs.again(queue.last().id);
   queue.finish();
+  REQUIRE(queue.last().status.state == JobState::done);
+  CHECK(testing::read_file(out) == whole);
+  queue.runs.again(queue.last().id);  // what it wrote is there now
+  queue.finish();
   CHECK(queue.last().status.state == JobState::failed);
   CHECK_THAT(queue.last().status.error, ContainsSubstring("exists"));
   const std::uint64_t failed = queue.last().id;

@@ -16,8 +16,8 @@ TEST_CASE("what others do with the processors is told from what this program doe
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    for (volatile int i = 0;; i = i + 1) {
-    }
+    volatile int i = 0;
+    for (;;) i = i + 1;
   }
   const OtherLoad others;
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
