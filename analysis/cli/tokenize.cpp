@@ -117,7 +117,7 @@ class TokenizeCommand final : public Command {
       return;
     }
     if (!json_) {
-      print("{}\n", fmt::join(ids, " "));
+      cli::print("{}\n", fmt::join(ids, " "));
       return;
     }
     std::vector<std::string> pieces;
