@@ -358,6 +358,10 @@ TEST_CASE("recall view: along what is measured, points lie where the sweep measu
     }
     // Each point knows its budget, and a budget its place.
     for (std::size_t m = 0; m < picture.mark_budgets.size(); ++m) {
+      // the oracle's budgets, of which some cost the same
+      const std::set<double> named(picture.mark_budgets[m].begin(), picture.mark_budgets[m].end());
+      if (picture.mark_methods[m] == "oracle-topk")
+        CHECK(named.size() == line_of(picture, "oracle-topk").x.size());
       if (picture.mark_methods[m] != "quoka") continue;
       CHECK(picture.reference == m);
       for (std::size_t i = 0; i < quoka.x.size(); ++i) {
