@@ -39,8 +39,8 @@ void read_units(const UnitFolder& units, const UnitVisit& visit);
 class Journal {
  public:
   /// Begins `file` with the header, or goes on with it: `visit` gets what it holds. Without a file
-  /// nothing is kept. Throws IoError if mode is fresh and the file is not empty, ConfigError if it is
-  /// of other weights, another configuration or another shard, and what read_journal throws.
+  /// nothing is kept. Throws IoError if mode is fresh and the file is not empty, ConfigError if it
+  /// is of other weights, another configuration or another shard, and what read_journal throws.
   Journal(const std::optional<std::filesystem::path>& file, JournalMode mode, std::string_view name,
           const nlohmann::ordered_json& header, const UnitVisit& visit);
   /// The line is with the system when this returns.
