@@ -6,14 +6,15 @@
 
 namespace kvscope::test::sparq_test {
 
+struct Case {
+  const char* name;
+  BatchShape batch;
+  gpu::SparqOptions options;
+};
+
 TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
   using gpu::Dtype;
-  struct Case {
-    const char* name;
-    BatchShape batch;
-    gpu::SparqOptions options;
-  };
   const BatchShape chunk{.n_q = 6, .n_kv = 2, .n_past = {900}, .n_tok = 40};
   const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {900}, .n_tok = 40, .dtype = Dtype::f32};
   const BatchShape narrow{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {9000}, .n_tok = 1};
@@ -48,11 +49,6 @@ TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
 TEST_CASE("gpu: SparQ's steps keep the latest keys, and mix in the mean value", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
   using gpu::Dtype;
-  struct Case {
-    const char* name;
-    BatchShape batch;
-    gpu::SparqOptions options;
-  };
   const BatchShape step{.n_q = 6, .n_kv = 2, .n_past = {900}, .n_tok = 1};
   const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {5000}, .n_tok = 1, .dtype = Dtype::f32};
   const BatchShape narrow{.n_q = 15, .n_kv = 1, .d = 64, .n_past = {9000}, .n_tok = 1};
