@@ -21,7 +21,7 @@ Index pages_kept(ListPlan::Pages rule, Index budget, Index page_size, Index n_ke
 }
 
 Index kept_before(const ListPlan& plan, Index pos_begin) {
-  if (plan.by != ListPlan::By::page_bounds) return std::min(pos_begin, plan.budget);
+  if (!plan.takes_pages()) return std::min(pos_begin, plan.budget);
   const Index n_pages = pos_begin / plan.page_size;
   const Index n_keys = n_pages * plan.page_size;
   return plan.page_size * pages_kept(plan.pages, plan.budget, plan.page_size, n_keys, n_pages) +

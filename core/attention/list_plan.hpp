@@ -14,13 +14,14 @@ namespace kvscope {
 struct ListPlan {
   /// What keys are kept by.
   enum class By {
-    nothing,      // every key that a query sees
-    place,        // the first n_sink keys and the latest budget - n_sink > 0 of each query
-    attention,    // their softmax weights; per query head the products, which rank alike
-    far_cosines,  // the largest cosine with the mean slots of the n_queries queries that are
-                  // farthest from their head's mean (QuoKA)
-    page_bounds,  // of pages: the bound of a query's products by the exact box of a page (Quest)
-    channels,     // products with the mean query in its n_channels largest channels (SparQ)
+    nothing,         // every key that a query sees
+    place,           // the first n_sink keys and the latest budget - n_sink > 0 of each query
+    attention,       // their softmax weights; per query head the products, which rank alike
+    far_cosines,     // the largest cosine with the mean slots of the n_queries queries that are
+                     // farthest from their head's mean (QuoKA)
+    page_attention,  // of pages: what their keys' softmax weights add up to
+    page_bounds,     // of pages: the bound of a query's products by the exact box of a page (Quest)
+    channels,        // products with the mean query in its n_channels largest channels (SparQ)
   };
   /// How many pages a budget of tokens buys in decode, and whether the last page has to compete.
   enum class Pages {
@@ -34,21 +35,27 @@ struct ListPlan {
 
   By by = By::nothing;
   Index budget = 0;  // in tokens
+  /// By attention, without a budget, in lists per row and query head: every key of at least this
+  /// weight, or the fewest that hold this share (equal weights: the earlier key).
+  double least_weight = 0.0;
+  double mass = 0.0;
   Owner owner = Owner::q_head;
-  /// Keys before the call compete, its own come on top; by page_bounds whole pages before it, and
-  /// the page that its first token cuts comes on top too.
+  /// Keys before the call compete, its own come on top; by pages whole ones before it, and the page
+  /// that its first token cuts comes on top too.
   bool forces_own = false;
   bool joins_rows = false;  // one list for all rows of the call (with group_sum and forces_own)
   Index n_sink = 0;         // by place
   Index n_queries = 16;     // by far_cosines
   double eps = 1e-12;       // the same
-  Index page_size = 16;     // by page_bounds
+  Index page_size = 16;     // by pages
   Pages pages = Pages::kernel;
   Index n_channels = 0;        // by channels: as channels_of of core/attention/head_share.hpp
   double channel_share = 0.0;  // takes them
   Index n_latest = 0;          // the same, in steps: of the budget, the latest keys before it
   bool adds_mean = false;      // the same: the mean value has the share that the list lacks
 
+  bool has_budget() const { return least_weight == 0.0 && mass == 0.0; }
+  bool takes_pages() const { return by == By::page_attention || by == By::page_bounds; }
   bool operator==(const ListPlan&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// Keys that a call's queries get by position (StreamingLLM), by exact attention (the oracle of
-// keys) or by some channels (SparQ): chosen and attended to.
+// Keys that a call's queries get by position (StreamingLLM), by exact attention (the oracles) or by
+// some channels (SparQ): chosen and attended to.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -14,19 +14,37 @@ namespace {
 
 constexpr const char* kUse = "lists";
 constexpr Index kMostShares = 16;  // query heads of a KV head, one less, of SparQ's steps
+constexpr std::int64_t kMostListBytes = std::int64_t{4} << 30;  // of lists without a budget
 
 }  // namespace
 
 bool CudaCall::pick(Index layer, const ListPlan& plan) {
   if (plan.by == ListPlan::By::attention) {
+    const auto n_q = static_cast<int>(config_.n_q);
+    if (!plan.has_budget() &&
+        BestKeys::bytes_of_all(n_q, n_tok_, static_cast<int>(pos_begin_)) > kMostListBytes)
+      return false;
     BestKeysOptions options;
     options.budget = static_cast<int>(plan.budget);
+    options.least_weight = plan.least_weight;
+    options.mass = plan.mass;
     options.owner = plan.owner;
     options.forces_own = plan.forces_own;
     options.joins_rows = plan.joins_rows;
     work_.best_keys.choose(store_.call_shape(), options, rows_of(layer),
                            static_cast<int>(pos_begin_), work_.stream);
     choice_ = {work_.best_keys.lists(), !plan.joins_rows, plan.forces_own};
+  } else if (plan.by == ListPlan::By::page_attention) {
+    if (n_tok_ != 1 && !plan.forces_own) return false;
+    const BestPagesOptions options{static_cast<int>(plan.page_size), static_cast<int>(plan.budget),
+                                   plan.pages, plan.owner};
+    const auto n_past = static_cast<int>(pos_begin_);
+    const CallShape shape = store_.call_shape();
+    BestPages& pages = work_.best_pages;
+    choice_ = {plan.forces_own
+                   ? pages.choose_before(shape, options, rows_of(layer), n_past, work_.stream)
+                   : pages.choose(shape, options, rows_of(layer), n_past, work_.stream),
+               !plan.joins_rows, plan.forces_own};
   } else if (plan.by == ListPlan::By::channels) {
     const bool is_of_steps = plan.n_latest > 0 || plan.adds_mean;
     if (is_of_steps && (n_tok_ != 1 || config_.group() >= kMostShares)) return false;
@@ -63,7 +81,8 @@ void CudaCall::attend_picked(Index layer, Block& out) {
     const OwnKeys own = picked_->forces_own ? OwnKeys::causal : OwnKeys::in_list;
     gpu::attend(store_.call_shape(), rows_of(layer), lists, answer_, lse_, {own}, work_.stream);
     if (picked_->adds_mean) work_.sparq.mix(store_.call_shape(), means_, answer_, work_.stream);
-    hand_on(layer, out, /*may_see_nothing=*/false);  // there is always a key, or the own one
+    // by weight there may be no key; else there is one, or the own one
+    hand_on(layer, out, /*may_see_nothing=*/picked_->least_weight > 0.0);
     return;
   }
   if (is_stream) {

@@ -6,12 +6,12 @@
 
 #include "core/cuda/query_scores.cuh"
 #include "core/cuda/top_lists.cuh"
+#include "core/cuda/weight_lists.cuh"
 
 namespace kvscope::gpu {
 
 namespace {
 
-constexpr std::int64_t kScoresPerBlock = 4096;  // of a list, when blocks share the search
 constexpr const char* kUse = "the scores of all keys";
 
 void check_call(const CallShape& shape, const BestKeysOptions& options, const DeviceRows& rows,
@@ -22,7 +22,8 @@ void check_call(const CallShape& shape, const BestKeysOptions& options, const De
   };
   check_shape(shape);
   if (shape.n_batch != 1) refuse("one sequence", shape.n_batch);
-  if (options.budget < 1) refuse("a budget of at least one key", options.budget);
+  if (options.least_weight == 0.0 && options.mass == 0.0 && options.budget < 1)
+    refuse("a budget of at least one key", options.budget);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
   if (n_past < 0 || n_past + rows.n_tok > shape.capacity)
     refuse("keys within the capacity", n_past + std::int64_t{rows.n_tok});
@@ -40,7 +41,8 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   const int n_owners = has_weights ? shape.n_kv : shape.n_q;
   n_row_blocks_ = options.joins_rows ? 1 : n_tok;
   lists_.n_owners = n_owners;
-  lists_.stride = std::min(options.budget, n_context);
+  const bool has_budget = options.least_weight == 0.0 && options.mass == 0.0;
+  lists_.stride = has_budget ? std::min(options.budget, n_context) : n_context;
 
   std::vector<std::int32_t> competing;
   for (int block = 0; block < n_row_blocks_; ++block)
@@ -50,7 +52,6 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   top.n_owners = n_owners;
   top.budget = options.budget;
   top.item_stride = lists_.stride;
-  top.n_blocks = static_cast<int>(std::clamp<std::int64_t>(stride / kScoresPerBlock, 1, 8));
   const std::int32_t* const n_competing =
       competing_.upload(competing.data(), competing.size(), kUse, stream);
   const std::int64_t n_lists = std::int64_t{n_row_blocks_} * n_owners;
@@ -59,11 +60,19 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   lists_.items = items;
   lists_.counts = counts;
   const auto make_lists = [&](const float* ranks, int first, int n_blocks) {
+    std::int32_t* const to = items + std::int64_t{first} * n_owners * lists_.stride;
+    std::int32_t* const to_counts = counts + std::int64_t{first} * n_owners;
+    if (!has_budget) {
+      make_weight_lists({ranks, stride, n_blocks, n_owners, n_past + first + n_blocks,
+                         options.least_weight, options.mass, to, to_counts, lists_.stride},
+                        stream);
+      return;
+    }
     top.scores = ranks;
     top.n_batch = n_blocks;
     top.n_past = n_competing + first;
-    top.items = items + std::int64_t{first} * n_owners * lists_.stride;
-    top.counts = counts + std::int64_t{first} * n_owners;
+    top.items = to;
+    top.counts = to_counts;
     make_top_lists(top, stream);
   };
   if (options.joins_rows) {

@@ -1,5 +1,5 @@
-// The keys of largest exact attention on the device: what oracle-topk keeps, by the rules of
-// core/selectors/methods/oracle_topk.cpp.
+// The keys of largest exact attention on the device: what oracle-topk, oracle-topp and ceiling
+// keep, by the rules of core/selectors/methods.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,10 @@ namespace kvscope::gpu {
 
 struct BestKeysOptions {
   int budget = 1024;
+  /// Above 0, per query head: no budget, but all keys of at least that weight, or the fewest that
+  /// hold that share. Such lists have room for every key.
+  double least_weight = 0.0;
+  double mass = 0.0;
   /// Per query head by scores; per KV head by the sum or the largest of its heads' softmax weights.
   ListPlan::Owner owner = ListPlan::Owner::q_head;
   bool forces_own = false;  // only keys before the call compete; its own are not in the lists
@@ -32,6 +36,10 @@ class BestKeys {
   DeviceLists lists() const { return lists_; }
   /// 1 with joins_rows, else each row has lists of its own.
   int n_row_blocks() const { return n_row_blocks_; }
+  /// Of device memory that lists without a budget take.
+  static std::int64_t bytes_of_all(int n_q, int n_tok, int n_past) {
+    return std::int64_t{n_q} * n_tok * (n_past + n_tok) * std::int64_t{sizeof(std::int32_t)};
+  }
 
  private:
   GrowingBuffer scores_, extremes_, weights_, competing_, items_, counts_;

@@ -14,8 +14,6 @@ namespace kvscope::gpu {
 
 namespace {
 
-constexpr int kScoresPerBlock = 4096;
-
 [[noreturn]] void refuse(const std::string& expected, long long found) {
   throw ShapeError("Quest on the GPU: expected " + expected + ", found " + std::to_string(found));
 }
@@ -34,12 +32,6 @@ int pages_of(std::int64_t n_keys, int page_size) {
   return static_cast<int>((n_keys + page_size - 1) / page_size);
 }
 
-/// The longest list that any rule makes, before the context covers the budget.
-int most_items_of(const CallShape& shape, const QuestOptions& options) {
-  const int n_pages = pages_of(shape.capacity, options.page_size);
-  return std::min(n_pages, std::max(3, pages_of(options.budget, options.page_size) + 1));
-}
-
 int parts_of(const CallShape& shape, const QuestOptions& options) {
   return options.owner == QuestOwner::group_sum ? shape.group() : 1;
 }
@@ -47,20 +39,6 @@ int parts_of(const CallShape& shape, const QuestOptions& options) {
 /// Places of a row of bounds: a multiple of four.
 std::int64_t stride_of(int max_pages) {
   return (max_pages + 3) / 4 * 4;
-}
-
-CountRule rule_of(QuestPages pages) {
-  switch (pages) {
-    case QuestPages::eval:
-      return CountRule::eval;
-    case QuestPages::kernel:
-      return CountRule::kernel;
-    case QuestPages::frontier:
-      return CountRule::frontier;
-    case QuestPages::hub:
-      break;
-  }
-  return CountRule::hub;
 }
 
 }  // namespace
@@ -79,7 +57,8 @@ Quest::Arrays Quest::lay_out(Scratch& plan, const CallShape& shape, const QuestO
   at.bounds = plan.add<float>(
       n_lists * static_cast<std::size_t>(stride_of(pages_of(shape.capacity, options.page_size))));
   at.items =
-      plan.add<std::int32_t>(n_lists * static_cast<std::size_t>(most_items_of(shape, options)));
+      plan.add<std::int32_t>(n_lists * static_cast<std::size_t>(most_pages_of(
+                                           shape.capacity, options.page_size, options.budget)));
   at.counts = plan.add<std::int32_t>(n_lists);
   at.vectors = plan.add<float>(n_kv_lists * kMostVectors * 2 * d_head);
   at.n_whole = plan.add<std::int32_t>(n_batch);
@@ -99,7 +78,7 @@ Quest::Quest(const CallShape& shape, const QuestOptions& options)
     : shape_(shape),
       options_(options),
       max_pages_(pages_of(shape.capacity, options.page_size)),
-      most_items_(most_items_of(shape, options)),
+      most_items_(most_pages_of(shape.capacity, options.page_size, options.budget)),
       memory_(device_bytes(shape, options), "Quest's boxes and bounds") {
   Scratch plan(memory_.data());
   at_ = lay_out(plan, shape, options);
@@ -150,7 +129,6 @@ TopLists Quest::lists_call(const std::int32_t* n_past) const {
   top.items = at_.items;
   top.counts = at_.counts;
   top.item_stride = most_items_;
-  top.n_blocks = std::clamp(max_pages_ / kScoresPerBlock, 1, 8);
   return top;
 }
 

@@ -59,14 +59,6 @@ __global__ void __launch_bounds__(kWarps * 32)
   if (thread == 0 && blockIdx.x == 0) n_whole[batch] = n_past[batch] / page_size;
 }
 
-/// How many pages before a call the budget buys, where there are as many: no rule asks how long the
-/// context is then.
-int most_pages_before(const CallShape& shape, const QuestOptions& options) {
-  const Index n_pages = shape.capacity / options.page_size;
-  return static_cast<int>(pages_kept(options.pages, options.budget, options.page_size,
-                                     n_pages * options.page_size, n_pages));
-}
-
 }  // namespace
 
 void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
@@ -99,7 +91,8 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
   TopLists top = lists_call(at_.n_whole);
   top.n_owners = shape_.n_kv;
   top.rule = CountRule::keys;
-  top.budget = most_pages_before(shape_, options_);
+  top.budget =
+      most_pages_before(shape_.capacity, options_.page_size, options_.budget, options_.pages);
   make_top_lists(top, stream);
 
   list_keys({at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, shape_.n_batch,
@@ -107,7 +100,8 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
 }
 
 int Quest::key_stride(const CallShape& shape, const QuestOptions& options) {
-  return most_pages_before(shape, options) * options.page_size + options.page_size;
+  return (most_pages_before(shape.capacity, options.page_size, options.budget, options.pages) + 1) *
+         options.page_size;
 }
 
 DeviceLists Quest::lists_before() const {

@@ -12,8 +12,6 @@ namespace kvscope::gpu {
 
 namespace {
 
-constexpr int kScoresPerBlock = 4096;  // of a list, when blocks share the search for its best
-
 [[noreturn]] void refuse(const std::string& expected, long long found) {
   throw ShapeError("QuoKA on the GPU: expected " + expected + ", found " + std::to_string(found));
 }
@@ -135,8 +133,6 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
   top.items = items_;
   top.counts = counts_;
   top.item_stride = options_.budget;
-  top.n_blocks =
-      static_cast<int>(std::clamp<std::int64_t>(shape_.capacity / kScoresPerBlock, 1, 8));
   make_top_lists(top, stream);
 }
 

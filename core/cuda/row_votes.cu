@@ -23,14 +23,16 @@ const float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamH
   scoring.scores = scores_.room<float>(most_rows * shape.n_q * stride_, kUse);
   scoring.stride = stride_;
   weighing.extremes = extremes_.room<float2>(std::int64_t{most_rows} * shape.n_q, kUse);
-  weighing.weights = weights_.room<float>(shape.n_kv * stride_, kUse);
+  CallShape voters = shape;  // heads whose votes are one
+  if (call.by_head) voters.n_kv = shape.n_q;
+  weighing.weights = weights_.room<float>(voters.n_kv * stride_, kUse);
   weighing.joins_rows = true;
   for (int row = call.first_row; row < call.end_row; row += most_rows) {
     scoring.first_row = row;
     scoring.n_rows = std::min(most_rows, call.end_row - row);
     score_queries(shape, scoring, stream);
     weighing.adds = row > call.first_row;
-    weigh_keys(shape, weighing, stream);
+    weigh_keys(voters, weighing, stream);
   }
   return weighing.weights;
 }

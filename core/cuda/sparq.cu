@@ -14,7 +14,6 @@ namespace kvscope::gpu {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr std::int64_t kScoresPerBlock = 4096;  // of a list, when blocks share the search
 
 /// The sum of all warps' numbers per channel, in the order of the warps. own: of this lane's
 /// channels.
@@ -166,7 +165,6 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   top.items = items_.room<std::int32_t>(n_kv * lists_.stride, kUse);
   top.counts = counts_.room<std::int32_t>(n_kv, kUse);
   top.item_stride = lists_.stride;
-  top.n_blocks = static_cast<int>(std::clamp<std::int64_t>(stride / kScoresPerBlock, 1, 8));
   make_top_lists(top, stream);
   lists_.items = top.items;
   lists_.counts = top.counts;

@@ -1,4 +1,6 @@
 // Lists of the best scores, a cluster of blocks for a row of scores.
+#include <algorithm>
+
 #include "core/cuda/best_list.cuh"
 #include "core/cuda/launch.cuh"
 #include "core/cuda/ptx.cuh"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr int kMostCandidates = 1024;
 constexpr int kMostBlocks = 8;
+constexpr std::int64_t kScoresPerBlock = 4096;  // where several share a row
 
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
@@ -36,11 +39,38 @@ __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
 
 }  // namespace
 
+CountRule rule_of(ListPlan::Pages pages) {
+  switch (pages) {
+    case ListPlan::Pages::eval:
+      return CountRule::eval;
+    case ListPlan::Pages::kernel:
+      return CountRule::kernel;
+    case ListPlan::Pages::frontier:
+      return CountRule::frontier;
+    case ListPlan::Pages::hub:
+      break;
+  }
+  return CountRule::hub;
+}
+
+int most_pages_of(std::int64_t capacity, int page_size, int budget) {
+  const auto pages = [&](std::int64_t n_keys) {
+    return static_cast<int>((n_keys + page_size - 1) / page_size);
+  };
+  return std::min(pages(capacity), std::max(3, pages(budget) + 1));
+}
+
+int most_pages_before(std::int64_t capacity, int page_size, int budget, ListPlan::Pages pages) {
+  const Index n_pages = capacity / page_size;
+  return static_cast<int>(pages_kept(pages, budget, page_size, n_pages * page_size, n_pages));
+}
+
 void make_top_lists(const TopLists& call, StreamHandle stream) {
   constexpr int kWide = 1024;  // threads that hold 16 scores each
   constexpr int kNarrow = 512;
   Launch how;
-  how.cluster = call.n_blocks < kMostBlocks ? call.n_blocks : kMostBlocks;
+  how.cluster =
+      static_cast<int>(std::clamp<std::int64_t>(call.stride / kScoresPerBlock, 1, kMostBlocks));
   how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(call.n_owners),
                   static_cast<unsigned>(call.n_batch));
   const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;

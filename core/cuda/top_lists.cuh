@@ -1,6 +1,7 @@
 // The k best of each row of scores as an ascending list, by the rules of core/attention/topk.hpp.
 #pragma once
 
+#include "core/attention/list_plan.hpp"
 #include "core/cuda/call_shape.hpp"
 #include "core/cuda/device.hpp"
 
@@ -29,8 +30,14 @@ struct TopLists {
   std::int32_t* items = nullptr;   // [n_batch, n_owners, item_stride]
   std::int32_t* counts = nullptr;  // [n_batch, n_owners]
   int item_stride = 0;             // at least the longest list
-  int n_blocks = 1;  // that share a row of scores, at most 8; 1 for some thousands of scores
 };
+
+CountRule rule_of(ListPlan::Pages pages);
+/// The longest list that any rule makes of pages of a step, before the context covers the budget.
+int most_pages_of(std::int64_t capacity, int page_size, int budget);
+/// How many pages before a call the budget buys, where there are as many: no rule asks how long the
+/// context is then.
+int most_pages_before(std::int64_t capacity, int page_size, int budget, ListPlan::Pages pages);
 
 /// Equal scores: the earlier entry stays. Rules kernel and frontier keep the last page by rule.
 void make_top_lists(const TopLists& call, StreamHandle stream);

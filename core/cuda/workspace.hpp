@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cuda/best_keys.hpp"
+#include "core/cuda/best_pages.hpp"
 #include "core/cuda/blas_lt.hpp"
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
@@ -81,6 +82,7 @@ struct Workspace {
   GrowingBuffer counts;  // of the lists of a call's layers, as count_chosen() fills it
   PinnedBuffer host_votes;
   BestKeys best_keys;
+  BestPages best_pages;
   RowVotes votes;
   KeyCosines key_cosines;
   KeyProducts key_products;

@@ -118,6 +118,75 @@ TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[g
     check_case(c);
 }
 
+/// True if the list has the largest weights, of equal ones the earlier keys, and as many as reach
+/// the weight or the share; sums and weights near the cut may fall on either side.
+bool holds_what_it_should(const std::vector<int>& list, const std::vector<double>& weights,
+                          const gpu::BestKeysOptions& options) {
+  if (!std::ranges::is_sorted(list, std::less_equal{}) && list.size() > 1) return false;
+  std::vector<bool> is_in(weights.size(), false);
+  for (const int pos : list) is_in[pos] = true;
+  double mass = 0.0, least_in = 2.0, most_out = 0.0;
+  int last_in = -1;  // of those of the least weight
+  for (std::size_t pos = 0; pos < weights.size(); ++pos) {
+    if (!is_in[pos]) {
+      most_out = std::max(most_out, weights[pos]);
+      continue;
+    }
+    mass += weights[pos];
+    if (weights[pos] <= least_in) last_in = static_cast<int>(pos);
+    least_in = std::min(least_in, weights[pos]);
+  }
+  if (options.least_weight > 0.0)
+    return least_in >= options.least_weight * (1.0 - kRounding) &&
+           most_out < options.least_weight * (1.0 + kRounding);
+  for (int pos = 0; pos < last_in; ++pos) {
+    if (!is_in[pos] && weights[pos] == least_in) return false;
+  }
+  return !list.empty() && most_out <= least_in * (1.0 + kRounding) && mass >= options.mass - 1e-6 &&
+         mass - least_in < options.mass + 1e-6;
+}
+
+TEST_CASE("gpu: lists without a budget have the weights that they should", "[gpu][picks]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const BatchShape small{.n_q = 6, .n_kv = 2, .n_past = {300}, .n_tok = 40};
+  const BatchShape in_f32{
+      .n_q = 6, .n_kv = 2, .d = 64, .n_past = {2300}, .n_tok = 7, .dtype = gpu::Dtype::f32};
+  const BatchShape step{.n_q = 24, .n_kv = 8, .n_past = {5000}, .n_tok = 1};
+  const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
+  const BatchShape start{.n_past = {0}, .n_tok = 70};
+  int n_lists = 0, n_wrong = 0, n_empty = 0;
+  std::size_t n_keys = 0;
+  for (const BatchShape& shape : {small, in_f32, step, copies, start}) {
+    DeviceBatch batch(shape);
+    const Sequence1& s = batch.sequences[0];
+    for (const gpu::BestKeysOptions& options : {gpu::BestKeysOptions{.mass = 0.05},
+                                                {.mass = 0.6},
+                                                {.mass = 0.95},
+                                                {.mass = 0.9999, .most_bytes = 30000},
+                                                {.least_weight = 1e-3},
+                                                {.least_weight = 0.9},
+                                                {.least_weight = 1e-6, .most_bytes = 30000}}) {
+      INFO("past " << s.n_past << ", share " << options.mass << ", " << options.least_weight);
+      gpu::BestKeys best;
+      best.choose(batch.shape, options, batch.rows(), s.n_past, batch.stream);
+      batch.stream.wait();
+      for (int row = 0; row < s.n_tok; row = row_after(row, 9, s.n_tok)) {
+        for (int head = 0; head < s.n_q; ++head) {
+          const std::vector<int> list = list_of(best.lists(), row, head);
+          ++n_lists;
+          n_keys += list.size();
+          n_empty += list.empty() ? 1 : 0;
+          n_wrong += holds_what_it_should(list, row_weights(s, head, row), options) ? 0 : 1;
+        }
+      }
+      CHECK(n_wrong == 0);
+    }
+  }
+  CHECK(n_empty > 0);  // no key has nine tenths of a row
+  std::printf("  without a budget: lists %d, %d of them empty, keys %zu\n", n_lists, n_empty,
+              n_keys);
+}
+
 TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
   DeviceBatch batch({.n_past = {20, 30}, .n_tok = 2});

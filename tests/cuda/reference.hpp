@@ -184,31 +184,36 @@ inline std::vector<double> row_scores(const Sequence1& s, int q_head, int row) {
   return scores;
 }
 
-/// Softmax weights of rows [first_row, end_row) over the keys that each sees of a list (empty: of
-/// all), their sum (or the largest) over the rows and the heads of a KV head. [n_ctx]
+/// Softmax weights of a row over the keys that it sees of a list (empty: of all). [n_ctx]
+inline std::vector<double> row_weights(const Sequence1& s, int q_head, int row,
+                                       const std::vector<int>& list = {}) {
+  const std::vector<double> scores = row_scores(s, q_head, row);
+  std::vector<int> seen;
+  const int n_listed = list.empty() ? s.n_ctx() : static_cast<int>(list.size());
+  for (int i = 0; i < n_listed; ++i) {
+    const int pos = list.empty() ? i : list[i];
+    if (pos <= s.n_past + row) seen.push_back(pos);
+  }
+  double largest = -std::numeric_limits<double>::infinity();
+  for (const int pos : seen) largest = std::max(largest, scores[pos]);
+  double total = 0.0;
+  for (const int pos : seen) total += std::exp(scores[pos] - largest);
+  std::vector<double> weights(static_cast<std::size_t>(s.n_ctx()), 0.0);
+  for (const int pos : seen) weights[pos] = std::exp(scores[pos] - largest) / total;
+  return weights;
+}
+
+/// The same of rows [first_row, end_row), their sum (or the largest) over the rows and the heads of
+/// a KV head. [n_ctx]
 inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int first_row,
                                           int end_row, bool takes_largest,
-                                          std::vector<int> list = {}) {
-  const int n_all = list.empty() ? s.n_ctx() : 0;
-  for (int pos = 0; pos < n_all; ++pos) list.push_back(pos);
+                                          const std::vector<int>& list = {}) {
   std::vector<double> joined(static_cast<std::size_t>(s.n_ctx()), 0.0);
   for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
     for (int row = first_row; row < end_row; ++row) {
-      const std::vector<double> scores = row_scores(s, head, row);
-      std::vector<int> seen;
-      double largest = -std::numeric_limits<double>::infinity();
-      for (const int pos : list) {
-        if (pos > s.n_past + row) continue;
-        seen.push_back(pos);
-        largest = std::max(largest, scores[pos]);
-      }
-      double total = 0.0;
-      for (const int pos : seen) total += std::exp(scores[pos] - largest);
-      for (const int pos : seen) {
-        const double weight = std::exp(scores[pos] - largest) / total;
-        double& to = joined[pos];
-        to = takes_largest ? std::max(to, weight) : to + weight;
-      }
+      const std::vector<double> weights = row_weights(s, head, row, list);
+      for (std::size_t i = 0; i < joined.size(); ++i)
+        joined[i] = takes_largest ? std::max(joined[i], weights[i]) : joined[i] + weights[i];
     }
   }
   return joined;

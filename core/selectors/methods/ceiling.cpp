@@ -62,6 +62,10 @@ class Ceiling final : public Selector {
     });
   }
 
+  std::optional<ListPlan> plan(const Budget&, Phase) const override {
+    if (of_ != CeilingOf::mass || level_ == 0.0) return std::nullopt;
+    return ListPlan{.by = ListPlan::By::attention, .least_weight = level_};
+  }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const SelectCost scores = exact_scoring_cost(call, call_range(call), call.n_tok);

@@ -30,6 +30,10 @@ class OraclePages final : public PageSelector {
   PageScore score_ = option(score_, "score", PageScore::mass,
                             "a page's exact attention, or its largest exact score");
 
+  std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
+    if (score_ != PageScore::mass) return std::nullopt;
+    return plan_by(ListPlan::By::page_attention, budget, phase);
+  }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);

@@ -56,16 +56,8 @@ class Quest final : public PageSelector {
                            "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
   std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (bound_bits_ != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::page_bounds;
-    plan.budget = static_cast<Index>(budget.value);
-    plan.page_size = page_size_;
-    plan.pages = rule_;
-    plan.owner = phase == Phase::decode ? owner_ : PageOwner::group_sum;
-    // a call of one token may also be the end of a prompt
-    plan.forces_own = plan.joins_rows = phase != Phase::decode;
-    return plan;
+    if (bound_bits_ != 16) return std::nullopt;
+    return plan_by(ListPlan::By::page_bounds, budget, phase);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
