@@ -1,15 +1,16 @@
 #include "core/sim/model_projection.hpp"
 
-#include <Eigen/Dense>
 #include <algorithm>
+#include <cmath>
+
+#include "core/attention/score_kernels.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-constexpr Index kRows = 64;  // of the projection, widened at a time
+constexpr Index kRows = 64;     // of the projection, widened at a time
+constexpr Index kValues = 256;  // that meet them at a time
 
 class ModelProjection final : public OutputProjection {
  public:
@@ -20,23 +21,32 @@ class ModelProjection final : public OutputProjection {
     const Index group = model_.config().group();
     const Index d = v.dim(1);
     const Matrix& out = model_.output_matrix(layer);
-    const Eigen::Map<const RowMajor, 0, Eigen::OuterStride<>> values(
-        v.data(), v.dim(0), d, Eigen::OuterStride<>(v.stride(0)));
-    Eigen::VectorXd sums = Eigen::VectorXd::Zero(v.dim(0));
-    std::vector<float> scratch(static_cast<std::size_t>(kRows * (out.n_cols() + 16)));
+    std::vector<double> sums(static_cast<std::size_t>(v.dim(0)), 0.0);
+    std::vector<float> memory(static_cast<std::size_t>(kRows * (out.n_cols() + 16)));
+    std::vector<float> part(static_cast<std::size_t>(kRows * d));  // the columns of a head
+    std::vector<float> scratch;
+    std::vector<double> products(static_cast<std::size_t>(kRows * kValues));
     for (Index begin = 0; begin < out.n_rows(); begin += kRows) {
       const Index n = std::min(kRows, out.n_rows() - begin);
       Index stride = 0;
-      const float* const rows = out.rows(begin, begin + n, scratch.data(), stride);
+      const float* const rows = out.rows(begin, begin + n, memory.data(), stride);
       for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const Eigen::Map<const RowMajor, 0, Eigen::OuterStride<>> part(
-            rows + head * d, n, d, Eigen::OuterStride<>(stride));
-        const RowMajor products = values * part.transpose();
-        sums += products.cast<double>().cwiseAbs().rowwise().sum();
+        for (Index row = 0; row < n; ++row)
+          std::copy_n(rows + row * stride + head * d, d, part.begin() + row * d);
+        for (Index first = 0; first < v.dim(0); first += kValues) {
+          const Index n_values = std::min(kValues, v.dim(0) - first);
+          key_dots_f32(std::span(part).first(static_cast<std::size_t>(n * d)), n,
+                       v.range(0, first, first + n_values), scratch, products.data(), kValues);
+          for (Index row = 0; row < n; ++row) {
+            const double* const of_row = products.data() + row * kValues;
+            double* const to = sums.data() + first;
+            for (Index i = 0; i < n_values; ++i) to[i] += std::abs(of_row[i]);
+          }
+        }
       }
     }
-    sums /= static_cast<double>(group);
-    return {sums.data(), sums.data() + sums.size()};
+    for (double& sum : sums) sum /= static_cast<double>(group);
+    return sums;
   }
 
  private:

@@ -33,6 +33,8 @@ namespace kvscope {
 
 namespace {
 
+constexpr Index kKeysAtOnce = 256;  // that lie together for their products
+
 /// Sums over the queries of one head before rotation.
 struct QueryMoments {
   double n = 0.0;
@@ -86,14 +88,13 @@ class ExpectedAttention final : public EvictingMethod {
   Index n_sink() const override { return n_sink_; }
 
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
-    const Eigen::MatrixXd rotation =
-        mean_rotation(rotation_of(call), call.pos_begin + call.n_tok, call.k.dim(2));
+    const std::vector<MeanTurn> turns = mean_turns(rotation_of(call), call.pos_begin + call.n_tok);
     const Index group = call.q.dim(0) / call.k.dim(0);
     KeyValues weights(static_cast<std::size_t>(call.q.dim(0)));
-    engine_of(call).run(call.q.dim(0), [&](Index head, ScoreWorker&) {
+    engine_of(call).run(call.q.dim(0), [&](Index head, ScoreWorker& worker) {
       const std::vector<KeyPos>& list = keys[static_cast<std::size_t>(head / group)];
       weights[static_cast<std::size_t>(head)] =
-          expected_weights(call, head / group, list, moments(call, head), rotation);
+          expected_weights(call, head / group, list, moments(call, head), turns, worker.dots);
     });
     KeyValues scores(keys.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -140,48 +141,79 @@ class ExpectedAttention final : public EvictingMethod {
     if (covariance_) of.squares.noalias() += rows * rows.transpose();
   }
 
-  /// The mean over the positions to come of the rotation's matrix.
-  Eigen::MatrixXd mean_rotation(const KeyRotation& rotation, Index pos_begin, Index d) const {
-    Eigen::MatrixXd mean = Eigen::MatrixXd::Identity(d, d);
+  /// The mean rotation over the positions to come: of a pair of channels its mean cosine and sine,
+  /// which are those of the middle position times sin(n f / 2) / (n sin(f / 2)), f the frequency.
+  struct MeanTurn {
+    Index x = 0, y = 0;
+    double cosine = 1.0, sine = 0.0;
+  };
+  std::vector<MeanTurn> mean_turns(const KeyRotation& rotation, Index pos_begin) const {
+    std::vector<MeanTurn> turns;
     for (std::size_t i = 0; i < rotation.frequencies.size(); ++i) {
-      double cosine = 0.0;
-      double sine = 0.0;
-      for (Index pos = pos_begin; pos < pos_begin + n_future_; ++pos) {
-        cosine += std::cos(static_cast<double>(pos) * rotation.frequencies[i]);
-        sine += std::sin(static_cast<double>(pos) * rotation.frequencies[i]);
-      }
-      const double share = rotation.amplitude / static_cast<double>(n_future_);
-      const auto [at_x, at_y] = rotation.pair(i);
-      const auto x = static_cast<Index>(at_x);
-      const auto y = static_cast<Index>(at_y);
-      mean(x, x) = mean(y, y) = share * cosine;
-      mean(y, x) = share * sine;
-      mean(x, y) = -share * sine;
+      const double half = rotation.frequencies[i] / 2.0;
+      const auto n = static_cast<double>(n_future_);
+      const double narrowing =
+          std::sin(half) == 0.0 ? 1.0 : std::sin(n * half) / std::sin(half) / n;
+      const double middle = (2.0 * static_cast<double>(pos_begin) + n - 1.0) * half;
+      const double share = rotation.amplitude * narrowing;
+      const auto [x, y] = rotation.pair(i);
+      turns.push_back({static_cast<Index>(x), static_cast<Index>(y), share * std::cos(middle),
+                       share * std::sin(middle)});
     }
-    return mean;
+    return turns;
+  }
+  /// Turns every column.
+  static void turn(std::span<const MeanTurn> turns, Eigen::Ref<Eigen::MatrixXd> columns) {
+    for (Index c = 0; c < columns.cols(); ++c) {
+      auto column = columns.col(c);
+      for (const MeanTurn& by : turns) {
+        const double x = column(by.x);
+        const double y = column(by.y);
+        column(by.x) = by.cosine * x - by.sine * y;
+        column(by.y) = by.sine * x + by.cosine * y;
+      }
+    }
   }
 
   /// Softmax over the keys behind the sinks; 0 for these.
   std::vector<double> expected_weights(const SelectCall& call, Index kv_head,
                                        std::span<const KeyPos> keys, const QueryMoments& of,
-                                       const Eigen::MatrixXd& rotation) const {
+                                       std::span<const MeanTurn> turns, KeyDots& dots) const {
     std::vector<double> weights(keys.size(), 0.0);
     const auto first = std::min(static_cast<std::size_t>(n_sink_), keys.size());
     if (of.n == 0.0 || first == keys.size()) return weights;
     const auto scale = static_cast<double>(call.score_scale);
+    const Index d = call.k.dim(2);
+    // the mean query; and roots of the quadratic form, which is the sum of their squared products
+    Eigen::MatrixXd vectors(d, covariance_ ? d + 1 : 1);
     const Eigen::VectorXd mean = of.sum / of.n;
-    const Eigen::VectorXd query = rotation * mean;
-    Eigen::MatrixXd spread;
+    vectors.col(0) = scale * mean;
+    turn(turns, vectors.leftCols(1));
     if (covariance_) {
-      spread = rotation * (of.squares / of.n - mean * mean.transpose()) * rotation.transpose();
+      Eigen::MatrixXd spread = of.squares / of.n - mean * mean.transpose();
+      turn(turns, spread);
+      spread.transposeInPlace();
+      turn(turns, spread);
+      const Eigen::LDLT<Eigen::MatrixXd> parts(scale * scale / 2.0 * spread);
+      const Eigen::MatrixXd lower = parts.matrixL();
+      vectors.rightCols(d) = parts.transpositionsP().transpose() *
+                             (lower * parts.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal());
     }
+    const std::span<const double> rows(vectors.data(), static_cast<std::size_t>(vectors.size()));
     const auto k = call.k.sub(kv_head);
-    Eigen::VectorXd key(call.k.dim(2));
-    for (std::size_t j = first; j < keys.size(); ++j) {
-      const auto row = k.row(keys[j]);
-      std::copy(row.begin(), row.end(), key.data());
-      weights[j] = scale * query.dot(key);
-      if (covariance_) weights[j] += scale * scale * key.dot(spread * key) / 2.0;
+    Tensor<float> block({kKeysAtOnce, d});
+    for (std::size_t begin = first; begin < keys.size(); begin += kKeysAtOnce) {
+      const auto part =
+          keys.subspan(begin).first(std::min<std::size_t>(kKeysAtOnce, keys.size() - begin));
+      for (std::size_t i = 0; i < part.size(); ++i)
+        std::ranges::copy(k.row(part[i]), block.view().row(static_cast<Index>(i)).begin());
+      dots.compute(rows, vectors.cols(), block.view(), {0, std::ssize(part)});
+      const auto to = std::span(weights).subspan(begin, part.size());
+      std::ranges::copy(dots.row(0), to.begin());
+      for (Index r = 1; r < vectors.cols(); ++r) {
+        const std::span<const double> row = dots.row(r);
+        for (std::size_t i = 0; i < part.size(); ++i) to[i] += row[i] * row[i];
+      }
     }
     softmax_in_place(std::span(weights).subspan(first));
     return weights;
