@@ -4,6 +4,11 @@
 
 namespace kvscope {
 
+bool is_kept_by_rule(const ListPlan& plan, Index key, Index query, Index begin) {
+  if (plan.by == ListPlan::By::slashes) return key < plan.n_sink || query - key < plan.n_latest;
+  return plan.by == ListPlan::By::channels && key >= begin - plan.n_latest && plan.n_latest > 0;
+}
+
 Index pages_kept(ListPlan::Pages rule, Index budget, Index page_size, Index n_keys, Index n_pages) {
   // Whole and partial pages together may exceed budget / page.
   if (budget >= n_keys) return n_pages;

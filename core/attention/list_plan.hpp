@@ -14,9 +14,11 @@ namespace kvscope {
 struct ListPlan {
   /// What keys are kept by.
   enum class By {
-    nothing,         // every key that a query sees
-    place,           // the first n_sink keys and the latest budget - n_sink > 0 of each query
-    attention,       // their softmax weights; per query head the products, which rank alike
+    nothing,    // every key that a query sees
+    place,      // the first n_sink keys and the latest budget - n_sink > 0 of each query
+    slashes,    // the n_columns keys and the n_slashes distances from a query for which the softmax
+                // weights of the call's last n_voters queries are largest (MInference)
+    attention,  // their softmax weights; per query head the products, which rank alike
     far_cosines,     // the largest cosine with the mean slots of the n_queries queries that are
                      // farthest from their head's mean (QuoKA)
     page_attention,  // of pages: what their keys' softmax weights add up to
@@ -44,20 +46,29 @@ struct ListPlan {
   /// that its first token cuts comes on top too.
   bool forces_own = false;
   bool joins_rows = false;  // one list for all rows of the call (with group_sum and forces_own)
-  Index n_sink = 0;         // by place
+  Index n_sink = 0;         // by place; by slashes columns that come before all others
   Index n_queries = 16;     // by far_cosines
   double eps = 1e-12;       // the same
   Index page_size = 16;     // by pages
   Pages pages = Pages::kernel;
   Index n_channels = 0;        // by channels: as channels_of of core/attention/head_share.hpp
   double channel_share = 0.0;  // takes them
-  Index n_latest = 0;          // the same, in steps: of the budget, the latest keys before it
+  Index n_latest = 0;          // the same, in steps: of the budget, the latest keys before it;
+                               // by slashes the smallest distances, before all others
   bool adds_mean = false;      // the same: the mean value has the share that the list lacks
 
-  bool has_budget() const { return least_weight == 0.0 && mass == 0.0; }
+  Index n_voters = 64;  // by slashes
+  Index n_columns = 0;
+  Index n_slashes = 0;
+
+  bool has_budget() const { return least_weight == 0.0 && mass == 0.0 && by != By::slashes; }
   bool takes_pages() const { return by == By::page_attention || by == By::page_bounds; }
   bool operator==(const ListPlan&) const = default;
 };
+
+/// True if a key that a query keeps is kept by rule, whatever it scored; for lists of keys. begin:
+/// where the call begins.
+bool is_kept_by_rule(const ListPlan& plan, Index key, Index query, Index begin);
 
 /// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
 /// rule says so: all of them where the budget covers the keys (the published quotients of whole

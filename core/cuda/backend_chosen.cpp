@@ -38,7 +38,6 @@ Selection CudaCall::chosen_lists() {
   copy_to_host(fetched + n_lists, lists.items, n_lists * stride * kWord, work_.stream);
   work_.wait_and_check();
   const Index rows_per_list = choice_.per_row ? 1 : n_tok_;
-  const Index n_latest = picked_ ? picked_->n_latest : 0;  // kept by rule
   Selection selection(
       lists.n_owners == static_cast<int>(config_.n_q) ? ListOwner::q_head : ListOwner::kv_head,
       n_tok_, rows_per_list);
@@ -52,7 +51,7 @@ Selection CudaCall::chosen_lists() {
       for (const std::int32_t item : items) {
         const Index first = Index{item} * lists.page_size;
         for (Index pos = first; pos < std::min(first + lists.page_size, end); ++pos) {
-          const bool is_forced = n_latest > 0 && pos >= pos_begin_ - n_latest;
+          const bool is_forced = picked_ && is_kept_by_rule(*picked_, pos, end - 1, pos_begin_);
           (is_forced ? list.forced : list.scored).push_back(static_cast<KeyPos>(pos));
         }
       }

@@ -1,5 +1,5 @@
-// Keys that a call's queries get by position (StreamingLLM), by exact attention (the oracles) or by
-// some channels (SparQ): chosen and attended to.
+// Keys that a call's queries get by position (StreamingLLM), by exact attention (the oracles,
+// MInference's columns and diagonals) or by some channels (SparQ): chosen and attended to.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kUse = "lists";
 constexpr Index kMostShares = 16;  // query heads of a KV head, one less, of SparQ's steps
+constexpr Index kMostMarked = Index{1} << 20;                   // keys that a block marks
 constexpr std::int64_t kMostListBytes = std::int64_t{4} << 30;  // of lists without a budget
 
 }  // namespace
@@ -45,6 +46,14 @@ bool CudaCall::pick(Index layer, const ListPlan& plan) {
                    ? pages.choose_before(shape, options, rows_of(layer), n_past, work_.stream)
                    : pages.choose(shape, options, rows_of(layer), n_past, work_.stream),
                !plan.joins_rows, plan.forces_own};
+  } else if (plan.by == ListPlan::By::slashes) {
+    const auto number = [](Index n) { return static_cast<int>(std::min<Index>(n, 1 << 30)); };
+    if (pos_begin_ + n_tok_ > kMostMarked) return false;
+    const SlashOptions options{number(plan.n_voters), number(plan.n_columns),
+                               number(plan.n_slashes), number(plan.n_sink), number(plan.n_latest)};
+    choice_ = {work_.slash_lists.choose(store_.call_shape(), options, rows_of(layer),
+                                        static_cast<int>(pos_begin_), work_.stream),
+               /*per_row=*/true, /*adds_own=*/false};
   } else if (plan.by == ListPlan::By::channels) {
     const bool is_of_steps = plan.n_latest > 0 || plan.adds_mean;
     if (is_of_steps && (n_tok_ != 1 || config_.group() >= kMostShares)) return false;

@@ -9,6 +9,7 @@
 
 #include <cooperative_groups.h>
 
+#include "core/cuda/block_sums.cuh"
 #include "core/cuda/ptx.cuh"
 #include "core/cuda/row_scores.cuh"
 #include "core/cuda/top_lists.cuh"
@@ -94,16 +95,6 @@ struct CutMemory {
   int n_above;    // scores in buckets above the cut's
   Candidate cut;  // the last one that stays
 };
-
-__device__ __forceinline__ int warp_inclusive(int x) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int y = __shfl_up_sync(0xffffffffu, x, step);
-    if (lane >= step) x += y;
-  }
-  return x;
-}
 
 /// Buckets of a range that is not known beforehand, or of [-1, 1].
 struct Buckets {

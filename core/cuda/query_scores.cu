@@ -1,4 +1,4 @@
-// Tiles of 64 keys by up to 64 queries in shared memory, one key and some queries per thread; then
+// Tiles of 64 keys by up to 128 queries in shared memory, some keys by some queries per thread; then
 // a block per query for the softmax's sums, and a thread per key for what queries give it.
 #include "core/cuda/query_scores.cuh"
 
@@ -12,22 +12,24 @@ namespace kvscope::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kKeys = 64;                 // of a tile
-constexpr int kParts = kThreads / kKeys;  // of a tile's queries: a warp's threads share one
+constexpr int kKeys = 64;  // of a tile
 
-template <int kWidth, int kEach>
+/// A thread has kKeysEach keys, and kEach queries of a part that some threads share.
+template <int kWidth, int kKeysEach, int kEach>
 struct TileMemory {
+  static constexpr int kKeyThreads = kKeys / kKeysEach;
+  static constexpr int kParts = kThreads / kKeyThreads;
   static constexpr int kQueries = kParts * kEach;
   // lanes that read one channel of eight keys meet different banks
   float keys[kKeys][kWidth + 4];
   float queries[kQueries][kWidth];
 };
 
-template <class T, int kWidth, int kEach>
+template <class T, int kWidth, int kKeysEach, int kEach>
 __global__ void __launch_bounds__(kThreads)
     query_scores_kernel(QueryScores call, int n_q, int group, std::int64_t capacity, float scale) {
   take_turn();
-  using Memory = TileMemory<kWidth, kEach>;
+  using Memory = TileMemory<kWidth, kKeysEach, kEach>;
   extern __shared__ __align__(16) unsigned char bytes[];
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
   const int kv_head = static_cast<int>(blockIdx.z);
@@ -62,31 +64,42 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
-  const int own_key = thread % kKeys;
-  const int part = thread / kKeys;
-  float product[kEach] = {};
+  const int own_key = thread % Memory::kKeyThreads;
+  const int part = thread / Memory::kKeyThreads;
+  float product[kKeysEach][kEach] = {};
+#pragma unroll 2
   for (int c = 0; c < kWidth; c += 4) {
-    const float4 x = *reinterpret_cast<const float4*>(&memory.keys[own_key][c]);
+    float4 x[kKeysEach];
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const float4 y = *reinterpret_cast<const float4*>(&memory.queries[part * kEach + i][c]);
-      product[i] = fmaf(x.x, y.x, product[i]);
-      product[i] = fmaf(x.y, y.y, product[i]);
-      product[i] = fmaf(x.z, y.z, product[i]);
-      product[i] = fmaf(x.w, y.w, product[i]);
+    for (int i = 0; i < kKeysEach; ++i)
+      x[i] = *reinterpret_cast<const float4*>(&memory.keys[own_key + i * Memory::kKeyThreads][c]);
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const float4 y = *reinterpret_cast<const float4*>(&memory.queries[part * kEach + j][c]);
+#pragma unroll
+      for (int i = 0; i < kKeysEach; ++i) {
+        product[i][j] = fmaf(x[i].x, y.x, product[i][j]);
+        product[i][j] = fmaf(x[i].y, y.y, product[i][j]);
+        product[i][j] = fmaf(x[i].z, y.z, product[i][j]);
+        product[i][j] = fmaf(x[i].w, y.w, product[i][j]);
+      }
     }
   }
-  const int key = first_key + own_key;
-  if (key >= keys.n_keys) return;
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int query = first_query + part * kEach + i;
+  for (int j = 0; j < kEach; ++j) {
+    const int query = first_query + part * kEach + j;
     if (query >= n_queries) break;
     const int head = kv_head * group + query % group;
     const int row = query / group;  // counted from first_row
-    const float score = fminf(fmaxf(product[i] * scale, -FLT_MAX), FLT_MAX);  // NaN: the lowest
-    call.scores[(static_cast<std::int64_t>(row) * n_q + head) * call.stride + key] =
-        keys.sees(call.first_row + row, key) ? score : -INFINITY;
+    float* const scores = call.scores + (static_cast<std::int64_t>(row) * n_q + head) * call.stride;
+#pragma unroll
+    for (int i = 0; i < kKeysEach; ++i) {
+      const int key = first_key + own_key + i * Memory::kKeyThreads;
+      if (key >= keys.n_keys) break;
+      // NaN: the lowest
+      const float score = fminf(fmaxf(product[i][j] * scale, -FLT_MAX), FLT_MAX);
+      scores[key] = keys.sees(call.first_row + row, key) ? score : -INFINITY;
+    }
   }
 }
 
@@ -124,6 +137,12 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) extremes[query] = make_float2(largest, total > 0.0f ? 1.0f / total : 0.0f);
 }
 
+__device__ __forceinline__ double weight_of(const QueryWeights& call, std::int64_t query, int key) {
+  const float score = call.from.scores[query * call.from.stride + key];
+  const float2 extremes = call.extremes[query];
+  return score > -INFINITY ? expf(score - extremes.x) * extremes.y : 0.0f;
+}
+
 __global__ void __launch_bounds__(kThreads) weights_kernel(QueryWeights call, int n_q, int group) {
   take_turn();
   const int n_kv = static_cast<int>(gridDim.y);
@@ -141,14 +160,29 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(QueryWeights call, in
   double joined = call.adds ? *out : 0.0;
   for (int row = first_row; row < end_row; ++row) {
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const std::int64_t query = static_cast<std::int64_t>(row) * n_q + head;
-      const float score = call.from.scores[query * call.from.stride + key];
-      const float2 extremes = call.extremes[query];
-      const float weight = score > -INFINITY ? expf(score - extremes.x) * extremes.y : 0.0f;
-      joined = call.join == Join::sum ? joined + weight : fmax(joined, static_cast<double>(weight));
+      const double weight = weight_of(call, static_cast<std::int64_t>(row) * n_q + head, key);
+      joined = call.join == Join::sum ? joined + weight : fmax(joined, weight);
     }
   }
   *out = static_cast<float>(joined);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    distances_kernel(QueryWeights call, int n_q, int group, float* of_distances) {
+  take_turn();
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const KeyList keys(call.from.list, /*batch=*/0, kv_head);
+  const int distance = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (distance >= keys.n_keys) return;
+  float* const out = of_distances + kv_head * call.from.stride + distance;
+  double sum = call.adds ? *out : 0.0;
+  for (int row = 0; row < call.from.n_rows; ++row) {
+    const int key = keys.own_begin + call.from.first_row + row - distance;
+    if (key < 0) continue;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      sum += weight_of(call, static_cast<std::int64_t>(row) * n_q + head, key);
+  }
+  *out = static_cast<float>(sum);
 }
 
 Launch plain_launch(unsigned x, unsigned y, unsigned z) {
@@ -162,23 +196,25 @@ unsigned n_tiles(int n, int of) {
   return static_cast<unsigned>((n + of - 1) / of);
 }
 
-template <class T, int kWidth, int kEach>
+template <class T, int kWidth, int kKeysEach, int kEach>
 void start(const CallShape& shape, const QueryScores& call, StreamHandle stream) {
-  using Memory = TileMemory<kWidth, kEach>;
+  using Memory = TileMemory<kWidth, kKeysEach, kEach>;
   Launch how = plain_launch(n_tiles(call.most_keys, kKeys),
                             n_tiles(shape.group() * call.n_rows, Memory::kQueries),
                             static_cast<unsigned>(shape.n_kv));
   how.shared_bytes = static_cast<int>(sizeof(Memory));
-  launch(stream, how, "start the scores of queries", query_scores_kernel<T, kWidth, kEach>, call,
-         shape.n_q, shape.group(), shape.capacity, shape.score_scale);
+  launch(stream, how, "start the scores of queries",
+         query_scores_kernel<T, kWidth, kKeysEach, kEach>, call, shape.n_q, shape.group(),
+         shape.capacity, shape.score_scale);
 }
 
 template <class T, int kWidth>
 void start(const CallShape& shape, const QueryScores& call, StreamHandle stream) {
   const int n_queries = shape.group() * call.n_rows;
-  if (n_queries <= kParts) return start<T, kWidth, 1>(shape, call, stream);
-  if (n_queries <= 4 * kParts) return start<T, kWidth, 4>(shape, call, stream);
-  start<T, kWidth, 16>(shape, call, stream);
+  if (n_queries <= 4) return start<T, kWidth, 1, 1>(shape, call, stream);
+  if (n_queries <= 16) return start<T, kWidth, 1, 4>(shape, call, stream);
+  if (n_queries <= 64) return start<T, kWidth, 1, 16>(shape, call, stream);
+  start<T, kWidth, 4, 8>(shape, call, stream);
 }
 
 template <class T>
@@ -205,6 +241,14 @@ void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle s
          plain_launch(n_tiles(from.most_keys, kThreads), static_cast<unsigned>(shape.n_kv),
                       call.joins_rows ? 1 : static_cast<unsigned>(from.n_rows)),
          "start the softmax weights of keys", weights_kernel, call, shape.n_q, shape.group());
+}
+
+void weigh_distances(const CallShape& shape, const QueryWeights& call, float* of_distances,
+                     StreamHandle stream) {
+  launch(stream,
+         plain_launch(n_tiles(call.from.most_keys, kThreads), static_cast<unsigned>(shape.n_kv), 1),
+         "start the softmax weights of distances", distances_kernel, call, shape.n_q, shape.group(),
+         of_distances);
 }
 
 }  // namespace kvscope::gpu

@@ -41,4 +41,9 @@ struct QueryWeights {
 };
 void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle stream);
 
+/// After weigh_keys with joins_rows, over all keys before the call: the same weights by how far a
+/// key lies before the query. [n_kv, stride of the scores]
+void weigh_distances(const CallShape& shape, const QueryWeights& call, float* of_distances,
+                     StreamHandle stream);
+
 }  // namespace kvscope::gpu

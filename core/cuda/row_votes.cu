@@ -6,7 +6,7 @@
 
 namespace kvscope::gpu {
 
-const float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamHandle stream) {
+float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamHandle stream) {
   constexpr const char* kUse = "the votes for keys";
   stride_ = (std::int64_t{call.most_keys} + 3) / 4 * 4;
   const int n_rows = call.end_row - call.first_row;
@@ -25,7 +25,8 @@ const float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamH
   weighing.extremes = extremes_.room<float2>(std::int64_t{most_rows} * shape.n_q, kUse);
   CallShape voters = shape;  // heads whose votes are one
   if (call.by_head) voters.n_kv = shape.n_q;
-  weighing.weights = weights_.room<float>(voters.n_kv * stride_, kUse);
+  const int n_sums = voters.n_kv * (call.adds_distances ? 2 : 1);
+  weighing.weights = weights_.room<float>(n_sums * stride_, kUse);
   weighing.joins_rows = true;
   for (int row = call.first_row; row < call.end_row; row += most_rows) {
     scoring.first_row = row;
@@ -33,6 +34,8 @@ const float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamH
     score_queries(shape, scoring, stream);
     weighing.adds = row > call.first_row;
     weigh_keys(voters, weighing, stream);
+    if (call.adds_distances)
+      weigh_distances(voters, weighing, weighing.weights + voters.n_kv * stride_, stream);
   }
   return weighing.weights;
 }

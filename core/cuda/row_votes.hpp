@@ -19,6 +19,7 @@ struct VoteCall {
   int end_row = 0;
   std::int64_t most_bytes = std::int64_t{128} << 20;  // of scores at a time: at least one row's
   bool by_head = false;                               // query heads have votes of their own
+  bool adds_distances = false;  // by_head: behind the votes of keys those of distances
 };
 
 /// Scratch memory and the votes of the last call. One sequence; calls put kernels into the stream
@@ -26,8 +27,9 @@ struct VoteCall {
 class RowVotes {
  public:
   /// The softmax weights of every key, over what each row sees, summed over the rows and the heads
-  /// of a KV head. Keys are counted along the list. [n_kv (by_head: n_q), stride()]
-  const float* sum(const CallShape& shape, const VoteCall& call, StreamHandle stream);
+  /// of a KV head. Keys are counted along the list. [n_kv (by_head: n_q), stride()]; of
+  /// distances from the rows' own keys, the same again.
+  float* sum(const CallShape& shape, const VoteCall& call, StreamHandle stream);
   /// most_keys of the last call, rounded up to a multiple of four.
   std::int64_t stride() const { return stride_; }
 

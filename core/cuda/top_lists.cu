@@ -12,6 +12,7 @@ namespace {
 constexpr int kMostCandidates = 1024;
 constexpr int kMostBlocks = 8;
 constexpr std::int64_t kScoresPerBlock = 4096;  // where several share a row
+constexpr std::int64_t kBlocksAtATime = 512;    // about: with more lists than these none is shared
 
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
@@ -69,8 +70,9 @@ void make_top_lists(const TopLists& call, StreamHandle stream) {
   constexpr int kWide = 1024;  // threads that hold 16 scores each
   constexpr int kNarrow = 512;
   Launch how;
-  how.cluster =
-      static_cast<int>(std::clamp<std::int64_t>(call.stride / kScoresPerBlock, 1, kMostBlocks));
+  const std::int64_t n_lists = std::int64_t{call.n_batch} * call.n_owners;
+  const std::int64_t most = std::clamp<std::int64_t>(kBlocksAtATime / n_lists, 1, kMostBlocks);
+  how.cluster = static_cast<int>(std::clamp<std::int64_t>(call.stride / kScoresPerBlock, 1, most));
   how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(call.n_owners),
                   static_cast<unsigned>(call.n_batch));
   const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;

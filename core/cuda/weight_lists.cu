@@ -3,6 +3,7 @@
 // share is reached, and only weights that begin so are looked at again.
 #include "core/cuda/weight_lists.cuh"
 
+#include "core/cuda/block_sums.cuh"
 #include "core/cuda/launch.cuh"
 #include "core/cuda/ptx.cuh"
 
@@ -23,30 +24,6 @@ __device__ __forceinline__ Mass mass_of(float weight) {
   return static_cast<Mass>(weight * kUnits);
 }
 
-/// Sums over the threads before this one, of the threads in order; *all: of all threads.
-template <class T>
-__device__ T sum_before(T x, T* of_warp, T* all) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  T inclusive = x;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const T y = __shfl_up_sync(0xffffffffu, inclusive, step);
-    if (lane >= step) inclusive += y;
-  }
-  __syncthreads();  // the sums before these have been read
-  if (lane == 31) of_warp[warp] = inclusive;
-  __syncthreads();
-  T before = 0;
-  T total = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (w == warp) before = total;
-    total += of_warp[w];
-  }
-  *all = total;
-  return before + inclusive - x;
-}
-
 struct Memory {
   Mass mass_of_digit[kDigits];
   Mass of_warp[kWarps];
@@ -62,12 +39,37 @@ struct Cut {
   int n_tied;
 };
 
-/// A row's weights over its largest one.
+/// A row's weights over its largest one: of every kThreads-th key a thread has one. The first kHeld
+/// rounds of them lie in registers, later ones are computed again whenever they are looked at.
+template <int kHeld>
 struct Weights {
   const float* scores;
   int n_keys;
   float largest;
-  __device__ __forceinline__ float of(int key) const { return expf(scores[key] - largest); }
+  float held[kHeld];
+
+  __device__ __forceinline__ Weights(const float* row, int n, float largest_score)
+      : scores(row), n_keys(n), largest(largest_score) {
+#pragma unroll
+    for (int round = 0; round < kHeld; ++round) held[round] = computed(key_of(round));
+  }
+  static __device__ __forceinline__ int key_of(int round) {
+    return round * kThreads + static_cast<int>(threadIdx.x);
+  }
+  /// -1 where there is no key.
+  __device__ __forceinline__ float computed(int key) const {
+    return key < n_keys ? expf(scores[key] - largest) : -1.0f;
+  }
+  /// visit(weight, key) by all threads at once, also those without a key in the last round.
+  template <class Visit>
+  __device__ __forceinline__ void each(const Visit& visit) const {
+#pragma unroll
+    for (int round = 0; round < kHeld; ++round) {
+      if (round * kThreads < n_keys) visit(held[round], key_of(round));
+    }
+    for (int round = kHeld; round * kThreads < n_keys; ++round)
+      visit(computed(key_of(round)), key_of(round));
+  }
 };
 
 __device__ float largest_of(const float* scores, int n_keys, Memory& s) {
@@ -83,17 +85,18 @@ __device__ float largest_of(const float* scores, int n_keys, Memory& s) {
   return largest;
 }
 
-__device__ Mass total_of(const Weights& weights, Memory& s) {
+template <int kHeld>
+__device__ Mass total_of(const Weights<kHeld>& weights, Memory& s) {
   Mass sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < weights.n_keys; i += kThreads)
-    sum += mass_of(weights.of(i));
+  weights.each([&](float weight, int) { sum += weight > 0.0f ? mass_of(weight) : 0; });
   Mass all = 0;
-  sum_before(sum, s.of_warp, &all);
+  sum_before<kWarps>(sum, s.of_warp, &all);
   return all;
 }
 
 /// Where the fewest largest weights reach `target` units.
-__device__ Cut cut_at(const Weights& weights, Mass target, Memory& s) {
+template <int kHeld>
+__device__ Cut cut_at(const Weights<kHeld>& weights, Mass target, Memory& s) {
   const int thread = static_cast<int>(threadIdx.x);
   unsigned known = 0;  // digits of the threshold's bits
   Mass above = 0;      // of weights that begin with more
@@ -102,18 +105,17 @@ __device__ Cut cut_at(const Weights& weights, Mass target, Memory& s) {
   for (int shift = 2 * kDigitBits; shift >= 0; shift -= kDigitBits) {
     s.mass_of_digit[thread] = 0;
     __syncthreads();
-    for (int i = thread; i < weights.n_keys; i += kThreads) {
-      const float weight = weights.of(i);
-      const unsigned bits = __float_as_uint(weight);
+    weights.each([&](float weight, int) {
+      const unsigned bits = __float_as_uint(weight);  // without a key it begins with the sign
       if (bits >> (shift + kDigitBits) == known)
         atomicAdd(&s.mass_of_digit[(bits >> shift) & (kDigits - 1)], mass_of(weight));
-    }
+    });
     __syncthreads();
     // the first thread has the largest value of the digit
     const unsigned digit = kDigits - 1 - static_cast<unsigned>(thread);
     const Mass own = s.mass_of_digit[digit];
     Mass all = 0;
-    const Mass before = above + sum_before(own, s.of_warp, &all);
+    const Mass before = above + sum_before<kWarps>(own, s.of_warp, &all);
     if (before < target && target <= before + own) s.digit = digit, s.above = before;
     __syncthreads();
     known = known << kDigitBits | s.digit;
@@ -126,6 +128,7 @@ __device__ Cut cut_at(const Weights& weights, Mass target, Memory& s) {
   return {threshold, static_cast<int>((target - above + of_one - 1) / of_one)};
 }
 
+template <int kHeld>
 __global__ void __launch_bounds__(kThreads) weight_lists_kernel(WeightLists call) {
   take_turn();
   __shared__ Memory s;
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) weight_lists_kernel(WeightLists call
   const std::int64_t list = static_cast<std::int64_t>(row) * call.n_owners + blockIdx.x;
   const float* const scores = call.scores + list * call.stride;
   const int n_keys = call.n_keys - (call.n_rows - 1 - row);
-  const Weights weights{scores, n_keys, largest_of(scores, n_keys, s)};
+  const Weights<kHeld> weights(scores, n_keys, largest_of(scores, n_keys, s));
   const Mass total = total_of(weights, s);
   const bool takes_mass = call.mass > 0.0;
   // in one thread's numbers all threads': nothing here depends on the thread
@@ -148,22 +151,20 @@ __global__ void __launch_bounds__(kThreads) weight_lists_kernel(WeightLists call
   std::int32_t* const items = call.items + list * call.item_stride;
   int n_kept = 0;
   int n_tied = 0;  // before this round, of those that equal the threshold
-  for (int first = 0; first < n_keys; first += kThreads) {
-    const int key = first + thread;
-    const float weight = key < n_keys ? weights.of(key) : -1.0f;
-    const bool is_tied = takes_mass && weight == cut.threshold;
+  weights.each([&](float weight, int key) {
     bool stays = takes_mass ? weight > cut.threshold : static_cast<double>(weight) >= least;
     if (takes_mass) {
+      const bool is_tied = weight == cut.threshold;
       int of_round = 0;
-      const int rank = n_tied + sum_before(is_tied ? 1 : 0, s.counts_of_warp, &of_round);
+      const int rank = n_tied + sum_before<kWarps>(is_tied ? 1 : 0, s.counts_of_warp, &of_round);
       stays = stays || (is_tied && rank < cut.n_tied);
       n_tied += of_round;
     }
     int of_round = 0;
-    const int at = n_kept + sum_before(stays ? 1 : 0, s.counts_of_warp, &of_round);
+    const int at = n_kept + sum_before<kWarps>(stays ? 1 : 0, s.counts_of_warp, &of_round);
     if (stays) items[at] = key;
     n_kept += of_round;
-  }
+  });
   if (thread == 0) call.counts[list] = n_kept;
 }
 
@@ -173,7 +174,10 @@ void make_weight_lists(const WeightLists& call, StreamHandle stream) {
   Launch how;
   how.grid = dim3(static_cast<unsigned>(call.n_owners), static_cast<unsigned>(call.n_rows));
   how.threads = kThreads;
-  launch(stream, how, "start the lists of the largest weights", weight_lists_kernel, call);
+  void (*kernel)(WeightLists) = weight_lists_kernel<32>;
+  if (call.n_keys <= 16 * kThreads) kernel = weight_lists_kernel<16>;
+  if (call.n_keys <= 8 * kThreads) kernel = weight_lists_kernel<8>;
+  launch(stream, how, "start the lists of the largest weights", kernel, call);
 }
 
 }  // namespace kvscope::gpu

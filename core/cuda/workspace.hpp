@@ -15,6 +15,7 @@
 #include "core/cuda/key_cosines.hpp"
 #include "core/cuda/key_products.hpp"
 #include "core/cuda/layer_kernels.hpp"
+#include "core/cuda/slash_lists.hpp"
 #include "core/cuda/sparq.hpp"
 #include "core/cuda/transfer.hpp"
 #include "core/cuda/value_sums.hpp"
@@ -83,6 +84,7 @@ struct Workspace {
   PinnedBuffer host_votes;
   BestKeys best_keys;
   BestPages best_pages;
+  SlashLists slash_lists;
   RowVotes votes;
   KeyCosines key_cosines;
   KeyProducts key_products;

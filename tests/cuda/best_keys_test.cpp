@@ -80,6 +80,7 @@ TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[g
   const BatchShape narrow{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 9};
   const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
   const BatchShape start{.n_past = {0}, .n_tok = 70};
+  const BatchShape many{.n_q = 24, .n_kv = 8, .n_past = {20000}, .n_tok = 24};
   const gpu::BestKeysOptions per_head{.budget = 64};
   const gpu::BestKeysOptions past{.budget = 64, .forces_own = true};
   const gpu::BestKeysOptions sum{.budget = 64, .owner = Owner::group_sum};
@@ -114,6 +115,7 @@ TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[g
                         Case{"no past", start, per_head},
                         Case{"no past, past", start, past},
                         Case{"no past, joined", start, joined},
+                        Case{"many lists", many, {.budget = 300}},
                         Case{"budget beyond all", narrow, {.budget = 5000}}})
     check_case(c);
 }
