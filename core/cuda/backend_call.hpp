@@ -98,6 +98,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   void attend_picked(Index layer, Block& out);
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
+  Tensor<float> mean_attention(Index first_row, Index end_row) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
                                                 bool takes_unit, double eps) const override;
   std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,

@@ -59,6 +59,27 @@ std::vector<std::vector<double>> CudaCall::softmax_votes(
   return fetch_by_list(votes, work_.votes.stride(), lists);
 }
 
+Tensor<float> CudaCall::mean_attention(Index first_row, Index end_row) const {
+  const int n_context = static_cast<int>(pos_begin_) + n_tok_;
+  VoteCall call{rows_of(remote_layer_), DeviceLists{}, n_context, static_cast<int>(first_row),
+                static_cast<int>(end_row)};
+  call.of = VoteCall::Of::rows;
+  const float* const votes = work_.votes.sum(store_.call_shape(), call, work_.stream);
+  const Index stride = work_.votes.stride();
+  const Index n_rows = end_row - first_row;
+  const std::size_t bytes = static_cast<std::size_t>(n_rows * stride) * sizeof(float);
+  const auto* const copied = reinterpret_cast<const float*>(work_.host_votes.room(bytes));
+  copy_to_host(work_.host_votes.room(bytes), votes, bytes, work_.stream);
+  work_.wait_and_check();
+  auto rows = Tensor<float>::uninitialized({n_rows, Index{n_context}});
+  const float share = 1.0f / static_cast<float>(config_.n_q);
+  for (Index row = 0; row < n_rows; ++row) {
+    std::transform(copied + row * stride, copied + row * stride + n_context,
+                   rows.view().row(row).begin(), [&](float x) { return x * share; });
+  }
+  return rows;
+}
+
 CosineCall CudaCall::cosine_call(std::span<const std::span<const KeyPos>> lists, double eps) const {
   CosineCall call;
   call.rows = rows_of(remote_layer_);

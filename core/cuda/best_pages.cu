@@ -52,12 +52,12 @@ const float* BestPages::page_sums(const CallShape& shape, const BestPagesOptions
   check_shape(shape);
   const int n_context = n_past + rows.n_tok;
   VoteCall call{rows, DeviceLists{}, n_context, 0, rows.n_tok};
-  call.by_head = rows.n_tok == 1;
+  if (rows.n_tok == 1) call.of = VoteCall::Of::q_heads;
   PageSums sums;
   sums.weights = votes_.sum(shape, call, stream);
   sums.stride = votes_.stride();
   sums.n_keys = n_context;
-  sums.n_voters = call.by_head ? shape.n_q / n_owners : 1;
+  sums.n_voters = rows.n_tok == 1 ? shape.n_q / n_owners : 1;
   sums.takes_largest = options.owner == ListPlan::Owner::group_max;
   sums.page_size = options.page_size;
   sums.n_pages = (n_context + options.page_size - 1) / options.page_size;

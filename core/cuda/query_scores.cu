@@ -1,5 +1,5 @@
-// Tiles of 64 keys by up to 128 queries in shared memory, some keys by some queries per thread; then
-// a block per query for the softmax's sums, and a thread per key for what queries give it.
+// Tiles of 64 keys by up to 128 queries in shared memory, some of both per thread; then a block per
+// query for the softmax's sums, and a thread per key for what queries give it.
 #include "core/cuda/query_scores.cuh"
 
 #include <cfloat>

@@ -23,21 +23,24 @@ float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamHandle 
   scoring.scores = scores_.room<float>(most_rows * shape.n_q * stride_, kUse);
   scoring.stride = stride_;
   weighing.extremes = extremes_.room<float2>(std::int64_t{most_rows} * shape.n_q, kUse);
+  const bool joins_rows = call.of != VoteCall::Of::rows;
   CallShape voters = shape;  // heads whose votes are one
-  if (call.by_head) voters.n_kv = shape.n_q;
-  const int n_sums = voters.n_kv * (call.adds_distances ? 2 : 1);
-  weighing.weights = weights_.room<float>(n_sums * stride_, kUse);
-  weighing.joins_rows = true;
+  if (call.of == VoteCall::Of::q_heads) voters.n_kv = shape.n_q;
+  if (!joins_rows) voters.n_kv = 1;
+  const int n_sums = (joins_rows ? voters.n_kv : n_rows) * (call.adds_distances ? 2 : 1);
+  float* const votes = weights_.room<float>(n_sums * stride_, kUse);
+  weighing.joins_rows = joins_rows;
   for (int row = call.first_row; row < call.end_row; row += most_rows) {
     scoring.first_row = row;
     scoring.n_rows = std::min(most_rows, call.end_row - row);
     score_queries(shape, scoring, stream);
-    weighing.adds = row > call.first_row;
+    weighing.weights = joins_rows ? votes : votes + (row - call.first_row) * stride_;
+    weighing.adds = joins_rows && row > call.first_row;
     weigh_keys(voters, weighing, stream);
     if (call.adds_distances)
-      weigh_distances(voters, weighing, weighing.weights + voters.n_kv * stride_, stream);
+      weigh_distances(voters, weighing, votes + voters.n_kv * stride_, stream);
   }
-  return weighing.weights;
+  return votes;
 }
 
 }  // namespace kvscope::gpu

@@ -18,17 +18,19 @@ struct VoteCall {
   int first_row = 0;
   int end_row = 0;
   std::int64_t most_bytes = std::int64_t{128} << 20;  // of scores at a time: at least one row's
-  bool by_head = false;                               // query heads have votes of their own
-  bool adds_distances = false;  // by_head: behind the votes of keys those of distances
+  /// Whose votes are summed: of all rows those of each KV head or query head; or of each row those
+  /// of all heads.
+  enum class Of { kv_heads, q_heads, rows } of = Of::kv_heads;
+  bool adds_distances = false;  // of heads: behind the votes of keys those of distances
 };
 
 /// Scratch memory and the votes of the last call. One sequence; calls put kernels into the stream
 /// and return.
 class RowVotes {
  public:
-  /// The softmax weights of every key, over what each row sees, summed over the rows and the heads
-  /// of a KV head. Keys are counted along the list. [n_kv (by_head: n_q), stride()]; of
-  /// distances from the rows' own keys, the same again.
+  /// The softmax weights of every key, over what each row sees, summed as call.of says. Keys are
+  /// counted along the list. [n_kv, n_q or n_rows, stride()]; of distances from the rows' own keys,
+  /// the same again.
   float* sum(const CallShape& shape, const VoteCall& call, StreamHandle stream);
   /// most_keys of the last call, rounded up to a multiple of four.
   std::int64_t stride() const { return stride_; }

@@ -84,7 +84,7 @@ DeviceLists SlashLists::choose(const CallShape& shape, const SlashOptions& optio
   const std::int32_t n_context = n_past + rows.n_tok;
   VoteCall voters{rows, DeviceLists{}, n_context, std::max(0, rows.n_tok - options.n_voters),
                   rows.n_tok};
-  voters.by_head = true;
+  voters.of = VoteCall::Of::q_heads;
   voters.adds_distances = true;
   float* const sums = votes_.sum(shape, voters, stream);
 

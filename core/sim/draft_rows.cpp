@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/attention/score_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
@@ -44,6 +45,46 @@ void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index 
     softmax_in_place(probs, sink_logit);
     add_scaled(probs, share, {&sums(r, visible.begin), probs.size()});
   }
+}
+
+Tensor<float> mean_attention(const AttentionQuestion& question, Index first, ThreadPool& pool) {
+  const Index n_kv = question.k.dim(0);
+  const Index n_ctx = question.k.dim(1);
+  const Index d = question.k.dim(2);
+  const Index group = question.q.dim(0) / n_kv;
+  const Index n_rows = question.n_tok - first;
+  std::vector<Tensor<double>> sums(static_cast<std::size_t>(n_kv));  // of a KV head's group
+  pool.parallel_for(n_kv, [&](Index kv_head, int) {
+    Tensor<double>& own = sums[static_cast<std::size_t>(kv_head)];
+    own = Tensor<double>({n_rows, n_ctx});
+    std::vector<float> rows;
+    for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (Index row = first; row < question.n_tok; ++row) {
+        for (const float x : question.q.sub(head).row(row))
+          rows.push_back(question.score_scale * x);
+      }
+    }
+    Tensor<double> products({group * n_rows, n_ctx});
+    std::vector<float> scratch;
+    key_dots_f32(rows, group * n_rows, question.k.sub(kv_head), scratch, products.data(), n_ctx);
+    for (Index i = 0; i < group * n_rows; ++i) {
+      const Index row = i % n_rows;
+      const TokenRange visible = visible_keys(question.pos_begin + first + row, question.window);
+      const auto probs = products.view().row(i).subspan(static_cast<std::size_t>(visible.begin),
+                                                        static_cast<std::size_t>(visible.size()));
+      soft_cap(probs, question.score_cap);
+      std::optional<double> sink;
+      if (!question.sink_logits.empty())
+        sink = question.sink_logits[static_cast<std::size_t>(kv_head * group + i / n_rows)];
+      softmax_in_place(probs, sink);
+      add_scaled(probs, 1.0 / static_cast<double>(question.q.dim(0)),
+                 {&own(row, visible.begin), probs.size()});
+    }
+  });
+  for (std::size_t i = 1; i < sums.size(); ++i) {
+    std::ranges::transform(sums[i].flat(), sums[0].flat(), sums[0].flat().begin(), std::plus<>());
+  }
+  return narrowed(sums.front());
 }
 
 std::optional<double> sink_logit_of(std::span<const float> sink_logits, const ModelConfig& config,

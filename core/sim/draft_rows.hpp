@@ -1,6 +1,7 @@
 // What a draft model attended to: the rows that a verification hands to methods such as SpecAttn.
 #pragma once
 
+#include "core/attention/question.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/vocabulary.hpp"
@@ -16,6 +17,11 @@ void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index 
                         Index pos_begin, const KeyTable& keys, std::optional<Index> window,
                         double share, std::optional<double> sink_logit, ScoreRows& scratch,
                         Tensor<double>& sums);
+
+/// Attention rows of a running call's queries from `first` on, averaged over the query heads; 0
+/// where a query does not see a key. Products in f32, softmax and mean in f64. [n_tok - first,
+/// keys of the context]. The same for any thread count.
+Tensor<float> mean_attention(const AttentionQuestion& question, Index first, ThreadPool& pool);
 
 /// The sink of a query head among a model's sinks [n_layers, n_q] (Transformer::sinks); empty if
 /// there are none.

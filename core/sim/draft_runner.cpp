@@ -9,43 +9,32 @@ namespace kvscope {
 
 namespace {
 
-/// Keeps the head-averaged attention rows of the last queries of a call.
-class RowObserver final : public Observer {
+/// Dense attention whose head-averaged rows of a call's last queries are kept.
+class RowsPolicy final : public AttentionPolicy {
  public:
-  RowObserver(const Transformer& model, Index n_rows)
-      : config_(model.config()),
-        sink_logits_(model.sink_logits()),
-        n_rows_(n_rows),
-        layers_(static_cast<std::size_t>(config_.n_layers)) {}
-  bool wants(Index) const override { return true; }
-  void on_attention(const AttentionEvent& event) override {
-    const Index n_ctx = event.k_cache.dim(1);
-    const Index first = event.n_tok - n_rows_;
-    const auto at = static_cast<std::size_t>(event.layer);
-    const double share = 1.0 / static_cast<double>(config_.n_q);
-    Tensor<double> sums(Shape{n_rows_, n_ctx});
-    for (Index kv_head = 0; kv_head < config_.n_kv; ++kv_head) {
-      const KeyTable keys(event.k_cache.sub(kv_head));
-      for (Index r = 0; r < config_.group(); ++r) {
-        const auto q = event.q.sub(kv_head * config_.group() + r).range(0, first, event.n_tok);
-        const std::span<const float> rows(q.data(), static_cast<std::size_t>(n_rows_ * q.dim(1)));
-        add_attention_rows(
-            rows, event.score_rule(), n_rows_, event.pos_begin + first, keys, config_.window[at],
-            share, sink_logit_of(sink_logits_, config_, event.layer, kv_head * config_.group() + r),
-            scratch_, sums);
-      }
-    }
-    layers_[at] = narrowed(sums);
+  RowsPolicy(const ModelConfig& config, Index n_rows, ThreadPool& pool)
+      : n_rows_(n_rows), pool_(pool), layers_(static_cast<std::size_t>(config.n_layers)) {
+    dense_.is_dense = true;
+  }
+  bool takes(Index) const override { return true; }
+  bool reads_values() const override { return false; }
+  HostRows host_rows(Index) override { return HostRows::none; }
+  const Selection& choose(const AttentionQuestion& question) override {
+    const Index first = question.n_tok - n_rows_;
+    layers_[static_cast<std::size_t>(question.layer)] =
+        question.remote != nullptr ? question.remote->mean_attention(first, question.n_tok)
+                                   : mean_attention(question, first, pool_);
+    dense_.n_tok = dense_.rows_per_list = question.n_tok;
+    return dense_;
   }
   /// [n_layers][n_rows, n_ctx]; can be taken once.
   std::vector<Tensor<float>> take() { return std::move(layers_); }
 
  private:
-  const ModelConfig& config_;
-  std::vector<float> sink_logits_;
   Index n_rows_;
-  ScoreRows scratch_;
+  ThreadPool& pool_;
   std::vector<Tensor<float>> layers_;
+  Selection dense_{ListOwner::layer, 0, 0};
 };
 
 }  // namespace
@@ -62,11 +51,11 @@ void DraftRunner::prefill(std::span<const TokenId> tokens, Index chunk) {
 }
 
 std::vector<Tensor<float>> DraftRunner::consume(std::span<const TokenId> tokens) {
-  RowObserver observer(model_, static_cast<Index>(tokens.size()));
+  RowsPolicy policy(model_.config(), static_cast<Index>(tokens.size()), pool_);
   ForwardOptions options;
-  options.observer = &observer;
+  options.policy = &policy;
   model_.forward(tokens, *cache_, pool_, options);
-  return observer.take();
+  return policy.take();
 }
 
 DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma,
@@ -76,14 +65,14 @@ DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma,
   std::vector<std::vector<Tensor<float>>> steps;  // [gamma][n_layers][1, n_ctx of the step]
   std::vector<TokenId> input(unseen.begin(), unseen.end());
   for (Index step = 0; step < gamma; ++step) {
-    RowObserver observer(model_, /*n_rows=*/1);
+    RowsPolicy policy(model_.config(), /*n_rows=*/1, pool_);
     ForwardOptions options;
     options.logits = Logits::last;
-    if (keeps_rows) options.observer = &observer;
+    if (keeps_rows) options.policy = &policy;
     const Tensor<float> logits = model_.forward(input, *cache_, pool_, options);
     proposal.tokens.push_back(argmax(logits.flat()));
     input = {proposal.tokens.back()};
-    if (keeps_rows) steps.push_back(observer.take());
+    if (keeps_rows) steps.push_back(policy.take());
   }
   if (!keeps_rows) return proposal;
   for (std::size_t layer = 0; layer < steps.front().size(); ++layer) {

@@ -5,6 +5,7 @@
 #include "core/cuda/key_products.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/list_counts.hpp"
+#include "core/cuda/row_votes.hpp"
 #include "core/cuda/value_sums.hpp"
 #include "tests/cuda/device_batch.hpp"
 
@@ -47,6 +48,34 @@ TEST_CASE("gpu: sums of values are the loops'", "[gpu][picks]") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("gpu: the attention of each row over all heads is the loops'", "[gpu][picks]") {
+  KVSCOPE_NEEDS_DEVICE();
+  for (const std::int64_t most_bytes : {std::int64_t{1} << 27, std::int64_t{1}}) {
+    DeviceBatch batch({.n_q = 6, .n_kv = 2, .n_past = {301}, .n_tok = 6});
+    const Sequence1& s = batch.sequences[0];
+    gpu::VoteCall call{batch.rows(), gpu::DeviceLists{}, s.n_ctx(), 2, 6, most_bytes};
+    call.of = gpu::VoteCall::Of::rows;
+    gpu::RowVotes votes;
+    const float* const sums = votes.sum(batch.shape, call, batch.stream);
+    batch.stream.wait();
+    const auto found = gpu::read_device(sums, static_cast<std::size_t>(4 * votes.stride()));
+    double worst = 0.0;
+    for (int row = 2; row < 6; ++row) {
+      std::vector<double> expected(static_cast<std::size_t>(s.n_ctx()), 0.0);
+      for (int head = 0; head < s.n_q; ++head) {
+        const std::vector<double> weights = row_weights(s, head, row);
+        for (std::size_t i = 0; i < weights.size(); ++i) expected[i] += weights[i];
+      }
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const auto at =
+            static_cast<std::size_t>(row - 2) * static_cast<std::size_t>(votes.stride());
+        worst = larger_gap(worst, std::abs(static_cast<double>(found[at + i]) - expected[i]));
+      }
+    }
+    CHECK(worst < 1e-5);
   }
 }
 

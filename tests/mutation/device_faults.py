@@ -99,4 +99,6 @@ DEVICE_FAULTS = [
                "largest + 1.0f", "largest * 0.5f", "slash_lists_test"),
     _on_device(103, "columns and diagonals", "off-by-one", "slash_lists.cu", "a query does not see its own key",
                "key <= pos) atomicOr", "key < pos) atomicOr", "slash_lists_test"),
+    _on_device(104, "attention of rows", "wrong place", "row_votes.cu", "rows that are weighed later are written over the first ones",
+               "votes + (row - call.first_row) * stride_", "votes", "operations_test"),
 ]

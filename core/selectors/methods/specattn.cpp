@@ -62,22 +62,22 @@ class SpecAttn final : public Selector {
             .page_size = blocks_ == BlockRule::none ? 1 : block_size_,
             .dense_layers = dense_layers_};
   }
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
+  void reset(const AttentionShape& shape) override {
+    shape_ = shape;
+    marked_ = {};
+  }
+  HostRows host_rows() const override { return HostRows::none; }  // the draft's rows are enough
 
   Selection select(const SelectCall& call) override {
     check_budget_kind(name(), caps(), call.budget);
     if (call.layer < dense_layers_) return dense_selection(call, ListOwner::layer);
-    const Tensor<float>& rows = draft_rows_of(call);
     const TokenRange visible = call_range(call);
-
-    std::vector<bool> is_kept(static_cast<std::size_t>(visible.end), false);
-    for (Index row = 0; row < rows.dim(0); ++row)
-      mark_row(rows.view().row(row), call.budget.value, is_kept);
-    if (blocks_ == BlockRule::closure) close_blocks(is_kept);
+    const std::vector<std::uint8_t>& is_kept = marked_keys(call);
 
     KeyList list;
     for (Index pos = visible.begin; pos < call.pos_begin; ++pos) {
-      if (is_kept[static_cast<std::size_t>(pos)]) list.scored.push_back(static_cast<KeyPos>(pos));
+      if (is_kept[static_cast<std::size_t>(pos)] != 0)
+        list.scored.push_back(static_cast<KeyPos>(pos));
     }
     std::vector<KeyPos> forced;
     for (Index pos = std::max(visible.begin, call.pos_begin - 1); pos < visible.end; ++pos) {
@@ -106,7 +106,15 @@ class SpecAttn final : public Selector {
   }
 
  private:
-  const Tensor<float>& draft_rows_of(const SelectCall& call) const {
+  /// What the rows of a draft layer keep, for the verifier's layers that follow it.
+  struct Marked {
+    Index step = -1;
+    Index draft_layer = -1;
+    Budget budget;
+    std::vector<std::uint8_t> is_kept;  // [keys of the context]
+  };
+
+  const std::vector<std::uint8_t>& marked_keys(const SelectCall& call) {
     if (call.draft_rows.empty()) {
       throw ConfigError(
           "specattn: needs the attention rows of a draft model, which this trace or run does not "
@@ -114,6 +122,26 @@ class SpecAttn final : public Selector {
     }
     const Index draft_layer =
         map_.draft_of(call.layer, shape_.n_layers, static_cast<Index>(call.draft_rows.size()));
+    if (marked_.step == call.step && marked_.draft_layer == draft_layer &&
+        marked_.budget.value == call.budget.value)
+      return marked_.is_kept;
+    const Tensor<float>& rows = rows_of(call, draft_layer);
+    const auto n_keys = static_cast<std::size_t>(call_range(call).end);
+    std::vector<std::vector<std::uint8_t>> of_rows(static_cast<std::size_t>(rows.dim(0)));
+    engine_of(call).run(rows.dim(0), [&](Index row, ScoreWorker&) {
+      std::vector<std::uint8_t>& own = of_rows[static_cast<std::size_t>(row)];
+      own.assign(n_keys, 0);
+      mark_row(rows.view().row(row), call.budget.value, own);
+    });
+    marked_ = {call.step, draft_layer, call.budget, std::move(of_rows.front())};
+    for (std::size_t row = 1; row < of_rows.size(); ++row)
+      std::ranges::transform(marked_.is_kept, of_rows[row], marked_.is_kept.begin(),
+                             std::bit_or<>());
+    if (blocks_ == BlockRule::closure) close_blocks(marked_.is_kept);
+    return marked_.is_kept;
+  }
+
+  static const Tensor<float>& rows_of(const SelectCall& call, Index draft_layer) {
     const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer)];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
       throw ShapeError("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
@@ -123,10 +151,9 @@ class SpecAttn final : public Selector {
   }
 
   /// Marks the nucleus of one draft row [n_positions].
-  void mark_row(std::span<const float> row, double p, std::vector<bool>& is_kept) const {
+  void mark_row(std::span<const float> row, double p, std::span<std::uint8_t> is_kept) const {
     if (blocks_ != BlockRule::block_mass) {
-      for (const Index pos : nucleus(row, p, nucleus_))
-        is_kept[static_cast<std::size_t>(pos)] = true;
+      for (const Index pos : nucleus(row, p, nucleus_)) is_kept[static_cast<std::size_t>(pos)] = 1;
       return;
     }
     const auto size = static_cast<std::size_t>(block_size_);
@@ -139,23 +166,24 @@ class SpecAttn final : public Selector {
       fill_block(static_cast<std::size_t>(block), is_kept);
   }
 
-  void close_blocks(std::vector<bool>& is_kept) const {
+  void close_blocks(std::span<std::uint8_t> is_kept) const {
     const auto size = static_cast<std::size_t>(block_size_);
     for (std::size_t begin = 0; begin < is_kept.size(); begin += size) {
       const auto first = is_kept.begin() + static_cast<std::ptrdiff_t>(begin);
       const auto last =
           is_kept.begin() + static_cast<std::ptrdiff_t>(std::min(begin + size, is_kept.size()));
-      if (std::find(first, last, true) != last) std::fill(first, last, true);
+      if (std::find(first, last, 1) != last) std::fill(first, last, std::uint8_t{1});
     }
   }
 
-  void fill_block(std::size_t block, std::vector<bool>& is_kept) const {
+  void fill_block(std::size_t block, std::span<std::uint8_t> is_kept) const {
     const auto size = static_cast<std::size_t>(block_size_);
     const std::size_t end = std::min((block + 1) * size, is_kept.size());
-    for (std::size_t pos = block * size; pos < end; ++pos) is_kept[pos] = true;
+    for (std::size_t pos = block * size; pos < end; ++pos) is_kept[pos] = 1;
   }
 
   DraftMap map_{layer_map_};
+  Marked marked_;
   AttentionShape shape_;
 };
 

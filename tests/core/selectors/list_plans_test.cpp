@@ -93,8 +93,33 @@ TEST_CASE("list plans: SparQ's say in steps what is kept by rule and what stands
   CHECK(plan_in("quest:dense-layers=0", Phase::prefill));
 }
 
+TEST_CASE("list plans: shares, levels, exact pages, columns and diagonals") {
+  const auto share = plan_of("oracle-topp", "p=0.9");
+  REQUIRE(share);
+  CHECK((share->by == ListPlan::By::attention && share->mass == 0.9 && !share->has_budget()));
+  CHECK_FALSE(plan_of("oracle-topp", "p=1"));
+  const auto level = plan_of("ceiling:level=0.01");
+  REQUIRE(level);
+  CHECK((level->by == ListPlan::By::attention && level->least_weight == 0.01));
+  CHECK_FALSE(plan_of("ceiling:level=0"));
+  CHECK_FALSE(plan_of("ceiling:of=output"));
+  const auto pages = plan_of("oracle-pages:pages=eval", "tokens=64", Phase::decode);
+  REQUIRE(pages);
+  CHECK((pages->by == ListPlan::By::page_attention && pages->pages == ListPlan::Pages::eval));
+  CHECK((pages->takes_pages() && !pages->forces_own));
+  CHECK_FALSE(plan_of("oracle-pages:score=max"));
+  const auto slashes = plan_of("minference-vertical-slash:n-vertical=7,n-slash=60,n-voters=9");
+  REQUIRE(slashes);
+  CHECK((slashes->by == ListPlan::By::slashes && slashes->n_voters == 9));
+  CHECK((slashes->n_columns == 30 && slashes->n_slashes == 60));  // at least 30
+  CHECK((is_kept_by_rule(*slashes, 29, 500, 490) && !is_kept_by_rule(*slashes, 30, 500, 490)));
+  CHECK((is_kept_by_rule(*slashes, 401, 500, 490) && !is_kept_by_rule(*slashes, 400, 500, 490)));
+  CHECK_FALSE(plan_of("minference-vertical-slash-kernel"));
+  CHECK_FALSE(plan_of("minference-vertical-slash:sizes=budget"));
+}
+
 TEST_CASE("list plans: what looks at tensors that no plan names has none") {
-  for (const char* method : {"h2o", "loki", "oracle-topp", "oracle-pages"}) {
+  for (const char* method : {"h2o", "loki", "oracle-topp", "flexprefill"}) {
     INFO(method);
     CHECK_FALSE(plan_of(method));
   }
@@ -144,7 +169,7 @@ TEST_CASE("list plans: keys are counted by the plan as their lists would be") {
   for (const char* method :
        {"streamingllm:n-sink=0", "streamingllm:n-sink=3", "quest:dense-layers=0,page-size=4",
         "quest:dense-layers=0,page-size=8,pages=hub", "quest-frontier:page-size=8",
-        "quest:dense-layers=0,page-size=2,pages=eval"}) {
+        "quest:dense-layers=0,page-size=2,pages=eval", "oracle-pages:page-size=4"}) {
     INFO(method);
     // calls that end among the first tokens, where nothing is left out, and where much is
     SelectorRun run(make_selector(method, sequence), sequence.shape, {{Budget::Kind::tokens, 8.0}},
