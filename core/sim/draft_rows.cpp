@@ -64,7 +64,7 @@ Tensor<float> mean_attention(const AttentionQuestion& question, Index first, Thr
           rows.push_back(question.score_scale * x);
       }
     }
-    Tensor<double> products({group * n_rows, n_ctx});
+    auto products = Tensor<double>::uninitialized({group * n_rows, n_ctx});
     std::vector<float> scratch;
     key_dots_f32(rows, group * n_rows, question.k.sub(kv_head), scratch, products.data(), n_ctx);
     for (Index i = 0; i < group * n_rows; ++i) {
