@@ -49,6 +49,10 @@ void note_host_choice(const MethodSpec& method, const std::optional<Budget>& bud
 #ifdef KVSCOPE_HAS_CUDA
   if (selector->host_rows() != HostRows::all) return;
 #endif
+  const SelectorCaps caps = selector->caps();
+  const auto rests = [&](Phase phase) {
+    return !caps.is_defined(phase) && !caps.permanent && !caps.needs_probs;
+  };
   const auto is_followed = [&](Phase phase) {
     const auto plan = selector->plan(budget.value_or(Budget{}), phase);
 #ifdef KVSCOPE_HAS_CUDA
@@ -59,7 +63,7 @@ void note_host_choice(const MethodSpec& method, const std::optional<Budget>& bud
   };
   const bool in_prefill = is_followed(Phase::prefill);
   const bool in_decode = is_followed(Phase::decode);
-  if (in_prefill && in_decode) return;
+  if ((in_prefill || rests(Phase::prefill)) && (in_decode || rests(Phase::decode))) return;
   constexpr std::string_view kCopies = "gets copies of queries and keys";
   if (!in_prefill && !in_decode)
     return note("kvscope: {} chooses its keys on the host, which {} in every call", method.text(),

@@ -108,6 +108,23 @@ TEST_CASE("gpu: the same with products and keys in bf16, at equal cost and with 
   }
 }
 
+TEST_CASE("gpu: SpecAttn's verifications are the CPU's, and who gets copies of keys is said",
+          "[gpu][program]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const Task& speculative = tasks().back();
+  const Words methods = {"--selector", "full,specattn", "--budget", "p=0.9"};
+  const auto gpu = rows_of(speculative, methods, {"--device", "cuda"});
+  CHECK(difference_of(rows_of(speculative, methods, {}), gpu, 2e-3) == "");
+  const auto said = [](const char* method) {
+    return kvscope_run({"simulate", "perplexity", "--mode", "prefill", "--max-tokens", "300",
+                        "--selector", method, "--budget", "64", "--device", "cuda"})
+        .err;
+  };
+  CHECK(said("quest").find("copies") == std::string::npos);
+  CHECK(said("minference-vertical-slash").find("copies") == std::string::npos);
+  CHECK(said("lagkv").find("on the host, which gets copies") != std::string::npos);
+}
+
 TEST_CASE("gpu: recordings, the benchmark of live methods and the papers", "[gpu][program]") {
   KVSCOPE_NEEDS_DEVICE();
   const TempDir dir;
