@@ -78,8 +78,10 @@ void ask_method(const KeySources& sources, const KeyQuestion& question,
   std::vector<ReplayPair> pairs;
   for (const auto& budget : budgets) pairs.push_back({question.selector, budget});
   std::vector<Tensor<float>> draft_rows;
-  if (question.selector.caps().needs_draft && phase != Phase::prefill)
-    draft_rows = draft_attention_rows(*sources.draft, {call.begin - 1, call.end - 1}, pool);
+  if (question.selector.caps().needs_draft && phase != Phase::prefill) {
+    const TokenRange proposed{call.begin - 1, call.end - 1};
+    draft_rows = std::move(draft_attention_rows(*sources.draft, {&proposed, 1}, pool).front());
+  }
   for (ReplayRun& run : make_runs(pairs, shape_of(info), question.dense_layers)) {
     check_stop(stop, "explain");
     run.calibrate(sources.calibration, data, pool);

@@ -106,7 +106,8 @@ double cosine(std::span<const double> a, std::span<const float> b) {
 /// Everything about one query head; `rows` are the sampled positions.
 void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Index layer,
                   Index q_head, std::span<const Index> row_pos, TensorView<const float> k,
-                  const KeyTable& keys, ScoreRowLoop& loop, const ColumnsOf<StarRow>& out) {
+                  const KeyTable& keys, std::span<const double> key_norms, ScoreRowLoop& loop,
+                  const ColumnsOf<StarRow>& out) {
   const TraceInfo& info = trace.info();
   const Index slot = info.q_slot(q_head);
   const Tensor<float> q = trace.read_q(layer, q_head, {0, info.n_tokens});
@@ -123,8 +124,8 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
              if (!picked) return;
              const Index star = *picked;
              const Index star_pos = visible.begin + star;
-             const auto norms = keys.norms().subspan(static_cast<std::size_t>(visible.begin),
-                                                     static_cast<std::size_t>(visible.size()));
+             const auto norms = key_norms.subspan(static_cast<std::size_t>(visible.begin),
+                                                  static_cast<std::size_t>(visible.size()));
              const auto query = q.view().row(pos);
              const TheoremB1Row row =
                  theorem_b1_row(scores, star, norm_of(query), norms[static_cast<std::size_t>(star)],
@@ -169,9 +170,11 @@ Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& option
       check_stop(run.stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
       const KeyTable keys(k.view());
+      std::vector<double> norms;
+      for (Index pos = 0; pos < k.dim(0); ++pos) norms.push_back(norm_of(k.view().row(pos)));
       for (const Index q_head : info.q_heads) {
         if (q_head / info.group() != kv_head) continue;
-        analyze_head(trace, options, layer, q_head, row_pos, k.view(), keys, loop, rows);
+        analyze_head(trace, options, layer, q_head, row_pos, k.view(), keys, norms, loop, rows);
       }
     }
   };

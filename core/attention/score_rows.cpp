@@ -10,11 +10,9 @@ namespace kvscope {
 KeyTable::KeyTable(TensorView<const float> k)
     : n_keys_(k.dim(0)),
       d_head_(k.dim(1)),
-      panels_(Shape{(k.dim(0) + kPanelKeys - 1) / kPanelKeys, k.dim(1), kPanelKeys}),
-      norms_(static_cast<std::size_t>(k.dim(0))) {
+      panels_(Shape{(k.dim(0) + kPanelKeys - 1) / kPanelKeys, k.dim(1), kPanelKeys}) {
   for (Index t = 0; t < n_keys_; ++t) {
     const auto key = k.row(t);
-    norms_[static_cast<std::size_t>(t)] = norm_of(key);
     double* out = panels_.data() + (t / kPanelKeys) * d_head_ * kPanelKeys + t % kPanelKeys;
     for (Index c = 0; c < d_head_; ++c) {
       out[c * kPanelKeys] = static_cast<double>(key[static_cast<std::size_t>(c)]);

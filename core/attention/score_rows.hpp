@@ -20,8 +20,6 @@ class KeyTable {
 
   Index n_keys() const { return n_keys_; }
   Index d_head() const { return d_head_; }
-  /// L2 norms of the keys, [n_keys].
-  std::span<const double> norms() const { return norms_; }
   /// Panels [n_panels, d_head, kPanelKeys]; the last one is filled up with zeros.
   const double* panel(Index index) const { return panels_.data() + index * d_head_ * kPanelKeys; }
 
@@ -29,7 +27,6 @@ class KeyTable {
   Index n_keys_ = 0;
   Index d_head_ = 0;
   Tensor<double> panels_;
-  std::vector<double> norms_;
 };
 
 /// Scores of a few query rows; keep one per worker, its memory is reused.

@@ -12,23 +12,30 @@ namespace kvscope {
 
 namespace {
 
-Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows) {
+/// Of one layer, [calls][call.size(), call.end].
+std::vector<Tensor<float>> layer_rows(const TraceSource& draft, Index layer,
+                                      std::span<const TokenRange> calls) {
   const TraceInfo& info = draft.info();
   const auto at = static_cast<std::size_t>(layer);
   const std::optional<Index> window = at < info.window.size() ? info.window[at] : std::nullopt;
-  Tensor<double> sums(Shape{rows.size(), rows.end});
+  std::vector<Tensor<double>> sums;
+  for (const TokenRange& call : calls) sums.emplace_back(Shape{call.size(), call.end});
   ScoreRows scratch;
   for (Index kv_head : info.kv_heads) {
-    const KeyTable keys(draft.read_k(layer, kv_head, {0, rows.end}).view());
+    const KeyTable keys(draft.read_k(layer, kv_head, {0, calls.back().end}).view());
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
-      const Tensor<float> q = draft.read_q(layer, q_head, rows);
-      add_attention_rows(q.flat(), info.score_rule(), rows.size(), rows.begin, keys, window,
-                         1.0 / static_cast<double>(info.q_heads.size()),
-                         info.sink_logit(layer, q_head), scratch, sums);
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const Tensor<float> q = draft.read_q(layer, q_head, calls[i]);
+        add_attention_rows(q.flat(), info.score_rule(), calls[i].size(), calls[i].begin, keys,
+                           window, 1.0 / static_cast<double>(info.q_heads.size()),
+                           info.sink_logit(layer, q_head), scratch, sums[i]);
+      }
     }
   }
-  return narrowed(sums);
+  std::vector<Tensor<float>> rows;
+  for (const Tensor<double>& of_call : sums) rows.push_back(narrowed(of_call));
+  return rows;
 }
 
 }  // namespace
@@ -37,7 +44,7 @@ void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index 
                         Index pos_begin, const KeyTable& keys, std::optional<Index> window,
                         double share, std::optional<double> sink_logit, ScoreRows& scratch,
                         Tensor<double>& sums) {
-  scratch.compute(widened(q, score.scale), n_rows, keys, {0, keys.n_keys()});
+  scratch.compute(widened(q, score.scale), n_rows, keys, {0, pos_begin + n_rows});
   for (Index r = 0; r < n_rows; ++r) {
     const TokenRange visible = visible_keys(pos_begin + r, window);
     const auto probs = scratch.row(r, visible);
@@ -100,20 +107,25 @@ Tensor<float> narrowed(const Tensor<double>& rows) {
   return out;
 }
 
-std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenRange rows,
-                                                ThreadPool& pool) {
+std::vector<std::vector<Tensor<float>>> draft_attention_rows(const TraceSource& draft,
+                                                             std::span<const TokenRange> calls,
+                                                             ThreadPool& pool) {
   const TraceInfo& info = draft.info();
-  if (rows.begin < info.rows.begin || rows.end > info.rows.end || rows.end > info.n_tokens) {
+  for (const TokenRange& rows : calls) {
+    if (rows.begin >= info.rows.begin && rows.end <= info.rows.end && rows.end <= info.n_tokens)
+      continue;
     throw ConfigError(
         "{}: the verified positions [{}, {}) are not all in the draft's recorded rows [{}, {})",
         draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end);
   }
-  std::vector<Tensor<float>> layers(info.layers.size());
-  pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
-    layers[static_cast<std::size_t>(i)] =
-        layer_rows(draft, info.layers[static_cast<std::size_t>(i)], rows);
+  std::vector<std::vector<Tensor<float>>> of_calls(calls.size());
+  for (auto& layers : of_calls) layers.resize(info.layers.size());
+  pool.parallel_for(static_cast<Index>(info.layers.size()), [&](Index i, int) {
+    const auto layer = static_cast<std::size_t>(i);
+    std::vector<Tensor<float>> rows = layer_rows(draft, info.layers[layer], calls);
+    for (std::size_t c = 0; c < calls.size(); ++c) of_calls[c][layer] = std::move(rows[c]);
   });
-  return layers;
+  return of_calls;
 }
 
 void require_same_tokens(const TraceSource& trace, const TraceSource& draft) {

@@ -45,6 +45,22 @@ struct Measured {
   std::vector<std::vector<KeyPos>> previous;
 };
 
+/// The draft's rows for the first of `calls`, as many as 256 MiB hold, at least one: of the queries
+/// that proposed a call's tokens, of which none covers its last one. [calls][n_layers]
+std::vector<std::vector<Tensor<float>>> rows_of_calls(const TraceSource& draft,
+                                                      std::span<const TokenRange> calls,
+                                                      ThreadPool& pool) {
+  constexpr Index kMostElements = Index{64} << 20;
+  std::vector<TokenRange> proposed;
+  Index n_elements = 0;
+  for (const TokenRange& call : calls) {
+    n_elements += std::ssize(draft.info().layers) * call.size() * call.end;
+    if (!proposed.empty() && n_elements > kMostElements) break;
+    proposed.push_back({call.begin - 1, call.end - 1});
+  }
+  return draft_attention_rows(draft, proposed, pool);
+}
+
 }  // namespace
 
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
@@ -92,6 +108,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
   }
 
   std::vector<PairAnswer> answers(pairs.size());
+  std::vector<std::vector<Tensor<float>>> drafted;  // of some calls at a time
+  std::size_t n_drafted = 0;                        // calls, these included
   for (std::size_t c = 0; c < calls.size(); ++c) {
     if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
     if (progress)
@@ -99,8 +117,11 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
     const TokenRange call = calls[c];
     std::vector<Tensor<float>> draft_rows;
     if (wants_draft && draft != nullptr && options.calls.phase != Phase::prefill) {
-      // of the queries that proposed the call's tokens: none covers its last one
-      draft_rows = draft_attention_rows(*draft, {call.begin - 1, call.end - 1}, pool);
+      if (c == n_drafted) {
+        drafted = rows_of_calls(*draft, std::span(calls).subspan(c), pool);
+        n_drafted += drafted.size();
+      }
+      draft_rows = std::move(drafted[drafted.size() - (n_drafted - c)]);
     }
     const auto n_runs = static_cast<Index>(runs.size());
     pool.parallel_for(n_runs, [&](Index r, int) {

@@ -98,7 +98,11 @@ TEST_CASE("observed weights and draft rows know the sinks") {
   }
 
   ThreadPool pool(1);
-  const auto layers = draft_attention_rows(trace, {18, 24}, pool);
+  const std::vector<TokenRange> calls{{9, 12}, {18, 24}};
+  const auto of_calls = draft_attention_rows(trace, calls, pool);
+  const auto alone = draft_attention_rows(trace, std::span(calls).first(1), pool);
+  CHECK(std::ranges::equal(of_calls[0][0].flat(), alone[0][0].flat()));
+  const auto& layers = of_calls[1];
   for (Index i = 0; i <= 22; ++i) {
     double mean = 0.0;
     for (Index h = 0; h < info.n_q; ++h) mean += expected(0, h, 22)[i];
