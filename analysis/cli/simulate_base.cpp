@@ -1,6 +1,7 @@
 #include "analysis/cli/simulate_base.hpp"
 
 #include <cmath>
+#include <set>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/device_option.hpp"
@@ -237,10 +238,10 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   const auto task = make_task(setup);
   job_.check_inputs();
   for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
-  for (const MethodSpec& method : options.selectors) {
-    if (engine_.is_on_gpu())
-      note_host_choice(
-          method, options.budgets.empty() ? std::nullopt : std::optional(options.budgets.front()));
+  std::set<std::string> told;  // methods, by what they are called
+  for (const LivePair& pair : setup.pairs) {
+    if (engine_.is_on_gpu() && told.insert(pair.options.selector.text()).second)
+      note_host_choice(pair.options.selector, pair.options.budget);
   }
   SimulationResult result;
   if (job_.units.is_used()) {

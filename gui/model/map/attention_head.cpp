@@ -127,7 +127,7 @@ void AttentionHead::take_lse(const TraceSource& trace, Index layer, Index q_head
 std::size_t AttentionHead::bytes() const {
   const auto panels = static_cast<std::size_t>((keys_.n_keys() + kPanelKeys) * keys_.d_head());
   return static_cast<std::size_t>(q_.count()) * sizeof(float) + panels * sizeof(double) +
-         keys_.norms().size_bytes() + lse_.size() * (sizeof(double) + 1);
+         lse_.size() * (sizeof(double) + 1);
 }
 
 double AttentionHead::lse_of_scores(std::span<const double> scores) const {
