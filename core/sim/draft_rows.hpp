@@ -11,8 +11,8 @@
 namespace kvscope {
 
 /// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
-/// to `sums` [n_rows, >= pos_begin + n_rows]. q [n_rows, d_head]; `score`: how scores follow from q.k;
-/// sink: the head's attention sink, if it has one.
+/// to `sums` [n_rows, >= pos_begin + n_rows]. q [n_rows, d_head]; `score`: how scores follow from
+/// q.k; sink: the head's attention sink, if it has one.
 void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
                         Index pos_begin, const KeyTable& keys, std::optional<Index> window,
                         double share, std::optional<double> sink_logit, ScoreRows& scratch,
@@ -33,8 +33,8 @@ Tensor<float> narrowed(const Tensor<double>& rows);
 
 /// Attention rows of the queries in each of `calls` (ascending), averaged over the query heads, of
 /// every layer recorded in `draft`: [calls][n_layers][call.size(), call.end]; zero where a query
-/// does not see a key. Exact softmax in f64, stored as f32. Keys are read once for all calls. Throws
-/// ConfigError if the draft trace does not hold these positions.
+/// does not see a key. Exact softmax in f64, stored as f32. Keys are read once for all calls.
+/// Throws ConfigError if the draft trace does not hold these positions.
 std::vector<std::vector<Tensor<float>>> draft_attention_rows(const TraceSource& draft,
                                                              std::span<const TokenRange> calls,
                                                              ThreadPool& pool);
