@@ -109,23 +109,17 @@ class SpecAttn final : public Selector {
   /// What the rows of a draft layer keep, for the verifier's layers that follow it.
   struct Marked {
     Index step = -1;
-    Index draft_layer = -1;
-    Budget budget;
+    Index pos_begin = -1;
+    const Tensor<float>* rows = nullptr;
+    double p = 0.0;
     std::vector<std::uint8_t> is_kept;  // [keys of the context]
   };
 
   const std::vector<std::uint8_t>& marked_keys(const SelectCall& call) {
-    if (call.draft_rows.empty()) {
-      throw ConfigError(
-          "specattn: needs the attention rows of a draft model, which this trace or run does not "
-          "have");
-    }
-    const Index draft_layer =
-        map_.draft_of(call.layer, shape_.n_layers, static_cast<Index>(call.draft_rows.size()));
-    if (marked_.step == call.step && marked_.draft_layer == draft_layer &&
-        marked_.budget.value == call.budget.value)
+    const Tensor<float>& rows = draft_rows_of(call);
+    if (marked_.step == call.step && marked_.pos_begin == call.pos_begin && marked_.rows == &rows &&
+        marked_.p == call.budget.value)
       return marked_.is_kept;
-    const Tensor<float>& rows = rows_of(call, draft_layer);
     const auto n_keys = static_cast<std::size_t>(call_range(call).end);
     std::vector<std::vector<std::uint8_t>> of_rows(static_cast<std::size_t>(rows.dim(0)));
     engine_of(call).run(rows.dim(0), [&](Index row, ScoreWorker&) {
@@ -133,7 +127,7 @@ class SpecAttn final : public Selector {
       own.assign(n_keys, 0);
       mark_row(rows.view().row(row), call.budget.value, own);
     });
-    marked_ = {call.step, draft_layer, call.budget, std::move(of_rows.front())};
+    marked_ = {call.step, call.pos_begin, &rows, call.budget.value, std::move(of_rows.front())};
     for (std::size_t row = 1; row < of_rows.size(); ++row)
       std::ranges::transform(marked_.is_kept, of_rows[row], marked_.is_kept.begin(),
                              std::bit_or<>());
@@ -141,7 +135,14 @@ class SpecAttn final : public Selector {
     return marked_.is_kept;
   }
 
-  static const Tensor<float>& rows_of(const SelectCall& call, Index draft_layer) {
+  const Tensor<float>& draft_rows_of(const SelectCall& call) const {
+    if (call.draft_rows.empty()) {
+      throw ConfigError(
+          "specattn: needs the attention rows of a draft model, which this trace or run does not "
+          "have");
+    }
+    const Index draft_layer =
+        map_.draft_of(call.layer, shape_.n_layers, static_cast<Index>(call.draft_rows.size()));
     const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer)];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
       throw ShapeError("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
