@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/attention/selection.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -21,8 +22,12 @@ class RemoteRows {
   virtual std::vector<std::vector<double>> softmax_votes(
       std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
   /// Softmax weights of rows [first_row, end_row) of the call, the mean over the query heads; 0
-  /// where a row does not see a key. [end_row - first_row, keys of the context]
-  virtual Tensor<float> mean_attention(Index first_row, Index end_row) const = 0;
+  /// where a row does not see a key. [end_row - first_row, keys of the context]. Drafts ask for
+  /// them and no selector does: throws ConfigError where a device's model does not say otherwise.
+  virtual Tensor<float> mean_attention(Index first_row, Index end_row) const {
+    (void)first_row, (void)end_row;
+    throw ConfigError("these rows do not say what their attention is");
+  }
   /// The cosine of each key of such a list with the list's mean, of unit keys or (takes_unit false)
   /// of keys as they are. Vectors are divided by at least the norm eps. [n_kv][keys]
   virtual std::vector<std::vector<double>> mean_cosines(

@@ -12,7 +12,8 @@
 # KVSCOPE_TRANSFORMERS  another version, as pip writes it: ">=5.24,<6" for the newest
 # KVSCOPE_PIP_ARGS    more arguments for pip install, e.g. an --index-url with CPU builds of PyTorch
 # KVSCOPE_PYTHON      the Python that makes it (default: the first of python3 and /usr/bin/python3 that can)
-# Without network or pip the tests are skipped (exit 77) with a sentence; where CI is set, that is a failure.
+# Without network or pip the tests are skipped (exit 77) with a sentence; where CI is set, that is a failure. A package that
+# does not build is one everywhere.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -91,7 +92,8 @@ fi
   "$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
     "$here" >>"$log" 2>&1 || {
   tail -n 15 "$log" >&2
-  cannot "pip install of traces/python failed (log: $log)"
+  say "pip install of traces/python failed (log: $log)"
+  exit 1
 }
 [ "${1:-}" != --prepare ] || exit 0
 # The models are tiny, so threads would only wait for each other.

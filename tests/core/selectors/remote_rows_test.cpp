@@ -37,11 +37,6 @@ class LoopRows final : public RemoteRows {
     return votes;
   }
 
-  Tensor<float> mean_attention(Index, Index) const override {
-    FAIL("a selector asks what only drafts do");
-    return {};
-  }
-
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
                                                 bool takes_unit, double eps) const override {
     std::vector<std::vector<double>> cosines;
