@@ -47,8 +47,12 @@ bool CudaCall::pick(Index layer, const ListPlan& plan) {
                    : pages.choose(shape, options, rows_of(layer), n_past, work_.stream),
                !plan.joins_rows, plan.forces_own};
   } else if (plan.by == ListPlan::By::slashes) {
-    const auto number = [](Index n) { return static_cast<int>(std::min<Index>(n, 1 << 30)); };
-    if (pos_begin_ + n_tok_ > kMostMarked) return false;
+    const Index n_context = pos_begin_ + n_tok_;
+    const auto number = [&](Index n) { return static_cast<int>(std::min(n, n_context)); };
+    if (n_context > kMostMarked ||
+        BestKeys::bytes_of_all(static_cast<int>(config_.n_q), n_tok_,
+                               static_cast<int>(pos_begin_)) > kMostListBytes)
+      return false;
     const SlashOptions options{number(plan.n_voters), number(plan.n_columns),
                                number(plan.n_slashes), number(plan.n_sink), number(plan.n_latest)};
     choice_ = {work_.slash_lists.choose(store_.call_shape(), options, rows_of(layer),

@@ -68,8 +68,8 @@ Tensor<float> CudaCall::mean_attention(Index first_row, Index end_row) const {
   const Index stride = work_.votes.stride();
   const Index n_rows = end_row - first_row;
   const std::size_t bytes = static_cast<std::size_t>(n_rows * stride) * sizeof(float);
-  const auto* const copied = reinterpret_cast<const float*>(work_.host_votes.room(bytes));
-  copy_to_host(work_.host_votes.room(bytes), votes, bytes, work_.stream);
+  auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
+  copy_to_host(copied, votes, bytes, work_.stream);
   work_.wait_and_check();
   auto rows = Tensor<float>::uninitialized({n_rows, Index{n_context}});
   const float share = 1.0f / static_cast<float>(config_.n_q);

@@ -22,7 +22,7 @@ void check_call(const CallShape& shape, const BestKeysOptions& options, const De
   };
   check_shape(shape);
   if (shape.n_batch != 1) refuse("one sequence", shape.n_batch);
-  if (options.least_weight == 0.0 && options.mass == 0.0 && options.budget < 1)
+  if (options.has_budget() && options.budget < 1)
     refuse("a budget of at least one key", options.budget);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
   if (n_past < 0 || n_past + rows.n_tok > shape.capacity)
@@ -41,8 +41,7 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   const int n_owners = has_weights ? shape.n_kv : shape.n_q;
   n_row_blocks_ = options.joins_rows ? 1 : n_tok;
   lists_.n_owners = n_owners;
-  const bool has_budget = options.least_weight == 0.0 && options.mass == 0.0;
-  lists_.stride = has_budget ? std::min(options.budget, n_context) : n_context;
+  lists_.stride = options.has_budget() ? std::min(options.budget, n_context) : n_context;
 
   std::vector<std::int32_t> competing;
   for (int block = 0; block < n_row_blocks_; ++block)
@@ -62,7 +61,7 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   const auto make_lists = [&](const float* ranks, int first, int n_blocks) {
     std::int32_t* const to = items + std::int64_t{first} * n_owners * lists_.stride;
     std::int32_t* const to_counts = counts + std::int64_t{first} * n_owners;
-    if (!has_budget) {
+    if (!options.has_budget()) {
       make_weight_lists({ranks, stride, n_blocks, n_owners, n_past + first + n_blocks,
                          options.least_weight, options.mass, to, to_counts, lists_.stride},
                         stream);

@@ -22,6 +22,8 @@ struct BestKeysOptions {
   bool forces_own = false;  // only keys before the call compete; its own are not in the lists
   bool joins_rows = false;  // one list per KV head by the rows' sum, with forces_own and group_sum
   std::int64_t most_bytes = std::int64_t{128} << 20;  // of scores at a time: at least one row's
+
+  bool has_budget() const { return least_weight == 0.0 && mass == 0.0; }
 };
 
 /// Scratch memory, and the lists of the last choice. One sequence; calls put kernels into the
