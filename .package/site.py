@@ -26,7 +26,7 @@ PAGES = {
     "Guides": ["analysis/cli/COMMANDS.md", "gui/README.md", "traces/python/README.md", "traces/python/kvpress.md", "analysis/simulate/README.md", "analysis/study.md",
                "analysis/engines.md", "analysis/cost/README.md", "analysis/cost/predictions.md", "analysis/equal_cost.md",
                "analysis/serving_ladder.md", "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "notebooks_export/stories/README.md", "core/cuda/README.md"],
-    "Reference": ["*analysis/cli/MANUAL.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
+    "Reference": ["*commands.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
                   "core/selectors/CONFORMANCE.md"],
     "Results": ["results/README.md", "results/smollm2/README.md", "results/gemma3/README.md", "results/verifier/README.md"],
     "Project": ["CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md",

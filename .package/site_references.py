@@ -61,15 +61,15 @@ def contents(names: list[str], options: str = "") -> str:
 
 
 def commands(program: Path, source: Path) -> list[dict]:
-    """A page for each command, and their list in the place of the manual."""
+    """A page for each command, and their list."""
     table = json.loads(ask(program, "help", "--json"))
     for about in table:
         text = ask(program, *about["name"].split(), "--help")
         about["page"] = f"commands/{about['name'].replace(' ', '-')}.md"
         put(source, about["page"], f"# kvscope {about['name']}\n\n{about['summary']}.\n\n{block(text.partition(chr(10))[2].strip())}")
-    lines = [f"| [{about['name']}](../../{about['page']}) | {about['summary']} |" for about in table]
+    lines = [f"| [{about['name']}]({about['page']}) | {about['summary']} |" for about in table]
     head = "# All commands\n\nThe help of every command, as the program prints it.\n\n| `kvscope` | |\n|---|---|\n"
-    put(source, "analysis/cli/MANUAL.md", head + "\n".join(lines) + "\n" + contents([f"/{about['page']}" for about in table], ":hidden:\n"))
+    put(source, "commands.md", head + "\n".join(lines) + "\n" + contents([f"/{about['page']}" for about in table], ":hidden:\n"))
     return table
 
 

@@ -96,13 +96,6 @@ TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
     CHECK_HAS(demo, part);
 }
 
-TEST_CASE("the manual in the tree is what the program says") {
-  const std::string manual = read_file(testing::source_dir() / "analysis/cli/MANUAL.md");
-  const auto run = ran({"help", "--all"});
-  INFO("write it again: see the first lines of analysis/cli/MANUAL.md");
-  CHECK(manual.find(run.out) != std::string::npos);
-}
-
 TEST_CASE("the README names every command") {
   const std::string readme = read_file(testing::source_dir() / "README.md");
   for (const auto& command : listed_commands()) {

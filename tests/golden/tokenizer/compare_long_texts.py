@@ -48,7 +48,7 @@ def texts_of(files: list[Path]) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="*", type=Path,
-                        default=[ROOT / "traces/samples/texts/kidnapped.txt", ROOT / "analysis/cli/MANUAL.md"])
+                        default=[ROOT / "traces/samples/texts/kidnapped.txt", ROOT / "analysis/cli/COMMANDS.md"])
     parser.add_argument("--model", nargs="+", type=Path, default=sorted(HERE.glob("pieces_*.model")))
     parser.add_argument("--kvscope", default=ROOT / "build/release/bin/kvscope")
     given = parser.parse_args()
