@@ -10,7 +10,6 @@
 #include "analysis/kinds/ladder.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "analysis/kinds/overlap.hpp"
-#include "analysis/kinds/pruning.hpp"
 #include "analysis/kinds/query_selection.hpp"
 #include "analysis/kinds/quest_bounds.hpp"
 #include "analysis/kinds/quoka.hpp"
@@ -43,7 +42,6 @@ inline std::vector<Analysis> analyses() {
   QuokaOptions quoka;
   quoka.chunk = 32;
   quoka.budget = 20;
-  PruningOptions pruning{.budget = 16, .chunk = 16};
   HeadsOptions heads;
   heads.budget = "32";
   heads.chunk = 64;
@@ -67,7 +65,6 @@ inline std::vector<Analysis> analyses() {
           analysis("geometry", analyze_geometry, GeometryOptions{}),
           analysis("query-selection", analyze_query_selection, QuerySelectionOptions{}),
           analysis("heads", analyze_heads, heads),
-          analysis("pruning", analyze_pruning, pruning, true, false),
           analysis("overlap", analyze_overlap, overlap, false),
           analysis("coverage", coverage_of_itself, coverage, false, false),
           analysis("ladder", analyze_ladder, ladder, false, false),
