@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 #include "traces/raw_file.hpp"
-#include "traces/set_files.hpp"
 #include "traces/whole_units.hpp"
 
 namespace kvscope {
@@ -19,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rows of all layers from files that may grow meanwhile.
+/// Rows of all layers from a file that may grow meanwhile.
 class KeptRows final : public KvStore {
  public:
-  KeptRows(const TraceInfo& info, std::map<Index, fs::path> files, Index n_tokens)
-      : file_of_layer_(std::move(files)), n_layers_(info.n_layers), n_tokens_(n_tokens) {
+  KeptRows(fs::path file, const TraceInfo& info, Index n_tokens)
+      : file_(std::move(file)), n_layers_(info.n_layers), n_tokens_(n_tokens) {
     rows_ = Tensor<float>::uninitialized({info.n_kv, n_tokens, info.d_head});
   }
   Index capacity() const override { return n_tokens_; }
@@ -42,32 +40,25 @@ class KeptRows final : public KvStore {
 
  private:
   [[noreturn]] static void fail() { throw ConfigError("recorded rows are only read"); }
-  const TraceLayout& layout_of(Index layer) const {
-    const fs::path& file = file_of_layer_.at(layer);
-    if (!layout_ || file != opened_) layout_.emplace(open_layout(file));
-    opened_ = file;
-    return *layout_;
-  }
   TensorView<const float> read(Index layer, const char* name, Index begin, Index end) const {
-    const TraceLayout& layout = layout_of(layer);
+    if (!layout_) layout_.emplace(open_layout(file_));
     const std::string path = schema::layer_path(layer, name);
-    const auto place = layout.find(path);
-    if (!place) throw FormatError("{}: {} is missing", layout.file.name(), path);
-    const DType dtype = h5::dtype_of(layout.arrays[*place].type).value();
+    const auto place = layout_->find(path);
+    if (!place) throw FormatError("{}: {} is missing", layout_->file.name(), path);
+    const DType dtype = h5::dtype_of(layout_->arrays[*place].type).value();
     const Index n = end - begin, width = rows_.dim(2);
     bytes_.resize(static_cast<std::size_t>(n * width) * size_of(dtype));
     for (Index head = 0; head < rows_.dim(0); ++head) {
-      layout.data(*place).read({head, begin, 0}, {1, n, width}, bytes_.data());
+      layout_->data(*place).read({head, begin, 0}, {1, n, width}, bytes_.data());
       to_float(dtype, bytes_.data(), &rows_(head, Index{0}, Index{0}),
                static_cast<std::size_t>(n * width));
     }
     return std::as_const(rows_).view().range(1, 0, n);
   }
 
-  std::map<Index, fs::path> file_of_layer_;
+  fs::path file_;
   Index n_layers_;
   Index n_tokens_;
-  mutable fs::path opened_;
   mutable std::optional<TraceLayout> layout_;
   mutable Tensor<float> rows_;
   mutable std::vector<std::byte> bytes_;  // of one head
@@ -128,59 +119,22 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
     : growing_(part_path(out)) {
   if (!fs::exists(growing_)) return;
   const OwnFiles own;  // what is read here is written on
-  SetManifest set;
-  if (is_set_path(out)) {
-    set = read_set_manifest(growing_);
-    for (const SetPart& part : set.parts)
-      parts_.push_back({file_of_part(growing_, set, part), part.layers});
-  } else {
-    parts_.push_back({growing_, {}});
-  }
-  const Part* missing = nullptr;
-  std::optional<Index> n_good;  // of all parts
-  Index most = 0;
-  for (const Part& part : parts_) {
-    if (!fs::exists(part.file)) {
-      missing = &part;
-      continue;
-    }
-    const Index n = n_whole_units(part.file, progress, stop);
-    n_good = std::min(n_good.value_or(n), n);
-    most = std::max(most, n);
-  }
-  if (missing != nullptr && most > 0)
-    throw IoError("{}: its part {} is missing", growing_.string(), missing->file.string());
-  if (missing != nullptr || n_good.value_or(0) == 0) return;
+  const Index n_good = n_whole_units(growing_, progress, stop);
+  if (n_good == 0) return;
 
-  const TraceLayout head =
-      open_layout(parts_[is_set_path(out) ? head_part(set) : std::size_t{0}].file);
-  plan_ = is_set_path(out) ? info_of_set(set, head.info) : head.info;
-  if (!is_set_path(out)) parts_.front().layers = plan_.layers;
+  const TraceLayout layout = open_layout(growing_);
+  plan_ = layout.info;
   const auto n_planned = static_cast<Index>(plan_.units.size());
   const auto n_chunks =
       static_cast<Index>(std::ranges::count(plan_.units, false, &TraceUnit::is_decode));
-  n_units_ = *n_good;
+  n_units_ = n_good;
   if (n_units_ < n_planned && n_units_ >= n_chunks) --n_units_;
-  const Index n_recorded = plan_.units[static_cast<std::size_t>(*n_good - 1)].tokens.end;
+  const Index n_recorded = plan_.units[static_cast<std::size_t>(n_good - 1)].tokens.end;
   tokens_.resize(static_cast<std::size_t>(std::max(n_recorded, plan_.n_prompt)));
-  head.data(0).read({0}, {static_cast<Index>(tokens_.size())}, tokens_.data());
-  check_parts();
-}
-
-/// A set that was killed while its files got their names may have some under these: whole ones that
-/// become FILE.part again, or shorter and compressed copies, which nobody can go on writing.
-void KeptRecording::check_parts() const {
-  for (const Part& part : parts_) {
-    const TraceLayout layout = open_layout(part.file);
-    const bool is_whole =
-        is_part_path(part.file) || n_units_ == static_cast<Index>(layout.info.units.size());
-    bool is_plain = true;
-    for (std::size_t i = 0; i < layout.arrays.size(); ++i)
-      is_plain =
-          is_plain && (h5::count(layout.arrays[i].dims) == 0 || layout.data(i).file_offset());
-    if (!is_whole || !is_plain ||
-        recording_identity(layout.info, {}) != recording_identity(plan_, {}))
-      refuse(fmt::format("at its end, where {} is cut or compressed", part.file.string()));
+  layout.data(0).read({0}, {static_cast<Index>(tokens_.size())}, tokens_.data());
+  for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
+    if (h5::count(layout.arrays[i].dims) > 0 && !layout.data(i).file_offset())
+      refuse("compressed, so that nobody can go on writing it");
   }
 }
 
@@ -211,11 +165,7 @@ void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt
 
 std::unique_ptr<KvStore> KeptRecording::rows() const {
   const OwnFiles own;
-  std::map<Index, fs::path> files;
-  for (const Part& part : parts_) {
-    for (const Index layer : part.layers) files[layer] = part.file;
-  }
-  return std::make_unique<KeptRows>(plan_, std::move(files), n_tokens());
+  return std::make_unique<KeptRows>(growing_, plan_, n_tokens());
 }
 
 }  // namespace kvscope

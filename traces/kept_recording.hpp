@@ -22,9 +22,8 @@ std::string why_not_resumable(const TraceInfo& plan);
 
 class KeptRecording {
  public:
-  /// Looks at OUT.part, a file or a set's manifest, and compares all of it with its checksums;
-  /// holds nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
-  /// (another process records into it; a part of a set is missing), FormatError (no recording),
+  /// Looks at OUT.part and compares all of it with its checksums; holds nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
+  /// (another process records into it), FormatError (no recording),
   /// Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
                          const std::stop_token& stop = {});
@@ -41,20 +40,14 @@ class KeptRecording {
   void check(const TraceInfo& info, std::span<const TokenId> prompt) const;
 
   /// Keys and values of the tokens that stay, [n_kv, n_tokens, d_head] of one layer in memory at a
-  /// time. Reads the files while they are recorded into.
+  /// time. Reads the file while it is recorded into.
   std::unique_ptr<KvStore> rows() const;
 
  private:
-  struct Part {
-    std::filesystem::path file;
-    std::vector<Index> layers;
-  };
   [[noreturn]] void refuse(const std::string& what) const;
-  void check_parts() const;
 
   std::filesystem::path growing_;  // OUT.part
-  std::vector<Part> parts_;        // OUT.part, or those of the set
-  TraceInfo plan_;                 // of the whole, as headers and manifest say
+  TraceInfo plan_;                 // as its header says
   Index n_units_ = 0;
   std::vector<TokenId> tokens_;  // the prompt, and what was decoded
 };

@@ -60,9 +60,9 @@ class Copies {
   std::size_t n_bytes_ = 0;
 };
 
-class QueuedWriter final : public PartWriter {
+class QueuedWriter final : public TraceReceiver {
  public:
-  QueuedWriter(std::unique_ptr<PartWriter> writer, std::size_t most_bytes)
+  QueuedWriter(std::unique_ptr<CountingReceiver> writer, std::size_t most_bytes)
       : writer_(std::move(writer)), most_bytes_(most_bytes) {}
   ~QueuedWriter() override { end_thread(); }
 
@@ -73,8 +73,9 @@ class QueuedWriter final : public PartWriter {
     thread_ = std::thread([this] { work(); });
   }
   void announce_prompt(std::span<const TokenId> ids) override {
-    put(0,
-        [ids = std::vector(ids.begin(), ids.end())](PartWriter& to) { to.announce_prompt(ids); });
+    put(0, [ids = std::vector(ids.begin(), ids.end())](TraceReceiver& to) {
+      to.announce_prompt(ids);
+    });
   }
   void write_layer(const LayerRows& rows) override {
     LayerRows kept = rows;
@@ -89,18 +90,18 @@ class QueuedWriter final : public PartWriter {
     kept.k_norm = copies->of(rows.k_norm);
     kept.page_min = copies->of(rows.page_min);
     kept.page_max = copies->of(rows.page_max);
-    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_layer(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_layer(kept); });
   }
   void write_attn(const AttnRows& rows) override {
     auto copies = std::make_shared<Copies>();
     const AttnRows kept = {rows.layer, copies->of(rows.attn), copies->of(rows.topk_pos),
                            copies->of(rows.topk_prob)};
-    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_attn(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_attn(kept); });
   }
   void write_routing(const RoutingRows& rows) override {
     auto copies = std::make_shared<Copies>();
     const RoutingRows kept = {rows.layer, copies->of(rows.expert), copies->of(rows.weight)};
-    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_routing(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_routing(kept); });
   }
   void write_side(const SideRows& rows) override {
     auto copies = std::make_shared<Copies>();
@@ -110,40 +111,36 @@ class QueuedWriter final : public PartWriter {
                            copies->of(rows.index_w),
                            copies->of(rows.index_selected),
                            copies->of(rows.k_pre_rope)};
-    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_side(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_side(kept); });
   }
   void write_logits(TensorView<const float> logits) override {
     auto copies = std::make_shared<Copies>();
     const auto kept = copies->of(logits);
-    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_logits(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_logits(kept); });
   }
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
     put(0, [ids = std::vector(ids.begin(), ids.end()),
-            bytes = std::vector(bytes.begin(), bytes.end())](PartWriter& to) {
+            bytes = std::vector(bytes.begin(), bytes.end())](TraceReceiver& to) {
       to.write_tokens(ids, bytes);
     });
   }
   void commit_unit() override {
-    put(0, [](PartWriter& to) { to.commit_unit(); });
+    put(0, [](TraceReceiver& to) { to.commit_unit(); });
     ++n_units_;
   }
-  void settle() override {
+  void finish(TraceStatus status) override {
     wait();
-    const std::lock_guard lock(mutex_);
-    if (error_) std::rethrow_exception(error_);
-  }
-  void complete(TraceStatus status) override {
-    settle();
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) std::rethrow_exception(error_);
+    }
     end_thread();
-    writer_->complete(status);
+    writer_->finish(status);
   }
-  std::filesystem::path whole_file() const override { return writer_->whole_file(); }
-  void publish() override { writer_->publish(); }
-  std::size_t n_committed() const override {
+  Index n_waiting_units() const override {
     const std::lock_guard lock(mutex_);
-    return n_committed_;
+    return n_units_ - static_cast<Index>(n_committed_);
   }
-  Index n_waiting_units() const override { return n_units_ - static_cast<Index>(n_committed()); }
   std::int64_t bytes_written() const override {
     wait();
     return writer_->bytes_written();
@@ -156,16 +153,16 @@ class QueuedWriter final : public PartWriter {
 
  private:
   struct Call {
-    std::function<void(PartWriter&)> run;
+    std::function<void(TraceReceiver&)> run;
     std::size_t n_bytes = 0;
   };
 
-  void put(std::size_t n_bytes, std::function<void(PartWriter&)> run) {
+  void put(std::size_t n_bytes, std::function<void(TraceReceiver&)> run) {
     std::unique_lock lock(mutex_);
     is_done_.wait(lock,
                   [&] { return error_ || n_bytes_ == 0 || n_bytes_ + n_bytes <= most_bytes_; });
     if (error_) std::rethrow_exception(error_);
-    if (!thread_.joinable()) {  // before begin() or after complete(): it says so
+    if (!thread_.joinable()) {  // before begin() or after finish(): it says so
       lock.unlock();
       return run(*writer_);
     }
@@ -225,7 +222,7 @@ class QueuedWriter final : public PartWriter {
     thread_.join();
   }
 
-  std::unique_ptr<PartWriter> writer_;
+  std::unique_ptr<CountingReceiver> writer_;
   std::size_t most_bytes_;
   Index n_units_ = 0;  // of commit_unit()
   mutable std::mutex mutex_;
@@ -241,7 +238,8 @@ class QueuedWriter final : public PartWriter {
 
 }  // namespace
 
-std::unique_ptr<PartWriter> queued(std::unique_ptr<PartWriter> writer, std::size_t most_bytes) {
+std::unique_ptr<TraceReceiver> queued(std::unique_ptr<CountingReceiver> writer,
+                                      std::size_t most_bytes) {
   return std::make_unique<QueuedWriter>(std::move(writer), most_bytes);
 }
 

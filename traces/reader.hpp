@@ -28,6 +28,8 @@ struct RoutedRows {
   Tensor<float> weight;         // [n, n_experts_per_token]
 };
 
+struct OpenTrace;
+
 /// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the
 /// units that were committed when it was opened, with status "recording".
 class TraceFile final : public TraceSource {
@@ -35,7 +37,6 @@ class TraceFile final : public TraceSource {
   /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer
   /// version, a shape that contradicts the header; a recording that did not end, unless allowed).
   /// So do all reads of data that do not have their recorded checksum, with array, unit and head.
-  /// The manifest of a trace set (trace_set.hpp) opens as the single file would.
   static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
   /// The same from the bytes of a file; `name` stands for it in messages.
   static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name,
@@ -85,9 +86,8 @@ class TraceFile final : public TraceSource {
   bool is_chunked() const;
 
  private:
-  struct Impl;
-  explicit TraceFile(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit TraceFile(std::unique_ptr<OpenTrace> trace);
+  std::unique_ptr<OpenTrace> trace_;
 };
 
 }  // namespace kvscope

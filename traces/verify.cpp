@@ -14,7 +14,6 @@
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/reader.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/verify_rows.hpp"
 #include "traces/verify_stats.hpp"
 
@@ -334,71 +333,10 @@ void check_all_stats(const TraceFile& trace, const VerifyOptions& options, Threa
   report.n_heads_checked = std::min(report.n_heads_checked, n_visited);
 }
 
-/// Each part as a trace of its own; then that they are the set that the manifest means.
-VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& options,
-                        ThreadPool& pool, const ProgressFn& progress) {
-  VerifyReport whole;
-  Problems problems;
-  try {
-    SetManifest manifest = read_set_manifest(path);
-    whole.status = manifest.status;
-    if (manifest.status == TraceStatus::recording) {
-      throw FormatError(
-          "{}: this recording did not end; 'kvscope recover {}' makes a "
-          "trace set of its whole units",
-          path.string(), path.string());
-    }
-    { const TraceFile opened = TraceFile::open(path, {.check_data = false}); }
-    const std::filesystem::path folder = set_folder(path);
-    const SetManifest recorded = manifest;
-    for (const SetPart& part : recorded.parts) check_part_file(path, part, folder / part.file);
-    std::vector<std::filesystem::path> files;
-    for (const SetPart& part : recorded.parts) {
-      VerifyOptions own = options;
-      own.bounds = options.bounds.part_of(static_cast<Index>(recorded.parts.size() - files.size()));
-      files.push_back(folder / part.file);
-      const VerifyReport one = verify_trace(files.back(), own, pool, progress);
-      for (const auto& sentence : one.problems)
-        problems.add("part " + part.file, fmt::format("{}: {}", part.file, sentence));
-      for (const auto& sentence : one.notes)
-        whole.notes.push_back(fmt::format("{}: {}", part.file, sentence));
-      whole.n_checksums += one.n_checksums;
-      whole.n_all_checksums += one.n_all_checksums;
-      whole.n_rows_checked += one.n_rows_checked;
-      whole.n_heads_checked += one.n_heads_checked;
-      whole.n_all_heads += one.n_all_heads;
-      whole.max_lse_error = std::max(whole.max_lse_error, one.max_lse_error);
-      whole.max_attn_error = std::max(whole.max_attn_error, one.max_attn_error);
-      whole.max_row_sum_error = std::max(whole.max_row_sum_error, one.max_row_sum_error);
-      whole.max_output_norm = std::max(whole.max_output_norm, one.max_output_norm);
-      whole.lse_tolerance = std::max(whole.lse_tolerance, one.lse_tolerance);
-      whole.attn_tolerance = std::max(whole.attn_tolerance, one.attn_tolerance);
-    }
-    seal_manifest(manifest, files, recorded.status);
-    for (std::size_t i = 0; i < recorded.parts.size(); ++i) {
-      if (manifest.parts[i].content_hash != recorded.parts[i].content_hash)
-        problems.add(
-            "content hash",
-            fmt::format("{}: content_hash is '{}', the manifest says '{}'", recorded.parts[i].file,
-                        manifest.parts[i].content_hash, recorded.parts[i].content_hash));
-    }
-    if (manifest.content_hash != recorded.content_hash)
-      problems.add("content hash",
-                   fmt::format("content_hash of the set is '{}', its parts give '{}'",
-                               recorded.content_hash, manifest.content_hash));
-  } catch (const FormatError& error) {
-    problems.add("structure", error.what());
-  }
-  whole.problems = problems.take();
-  whole.ok = whole.problems.empty();
-  return whole;
-}
-
 }  // namespace
 
 VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options,
                           ThreadPool& pool, const ProgressFn& progress) {
-  if (is_set_path(path)) return verify_set(path, options, pool, progress);
   VerifyReport report;
   Problems problems;
   try {

@@ -14,7 +14,6 @@
 #include "traces/hash.hpp"
 #include "traces/header.hpp"
 #include "traces/layout.hpp"
-#include "traces/part_writer.hpp"
 #include "traces/queued_writer.hpp"
 #include "traces/raw_file.hpp"
 
@@ -44,7 +43,7 @@ struct Piece {
 /// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
 /// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
 /// counts once /progress says so.
-class TraceWriter final : public PartWriter {
+class TraceWriter final : public CountingReceiver {
  public:
   TraceWriter(std::filesystem::path out, const WriterOptions& options)
       : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
@@ -62,9 +61,7 @@ class TraceWriter final : public PartWriter {
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void commit_unit() override;
-  void complete(TraceStatus status) override;
-  std::filesystem::path whole_file() const override { return copy_ ? copy_->temporary() : part_; }
-  void publish() override;
+  void finish(TraceStatus status) override;
   std::size_t n_committed() const override { return n_committed_; }
   std::int64_t bytes_written() const override { return bytes_written_; }
   std::string content_hash() const override { return info_.content_hash; }
@@ -86,6 +83,7 @@ class TraceWriter final : public PartWriter {
                    Index filled_row);
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
+  void complete(TraceStatus status);
   void seal(TraceStatus status, h5::File file);
   void make_copy(TraceStatus status, std::optional<int> gzip_level, std::stop_token stop);
   bool make_compressed(TraceStatus status);
@@ -249,7 +247,8 @@ std::string TraceWriter::recovery_hint() const {
   if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
   return fmt::format(
       "the {} units recorded before are safe in {}: {}'kvscope recover {}' makes a trace of them",
-      n_committed_, part_.string(), options_.kept_units ? kGoesOn : "", part_.string());
+      n_committed_, part_.string(),
+      options_.kept_units ? "the same command goes on with them, " : "", part_.string());
 }
 
 void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_bytes) {
@@ -508,6 +507,7 @@ bool TraceWriter::make_compressed(TraceStatus status) {
   return true;
 }
 
+/// finish() but for the name.
 void TraceWriter::complete(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError("{}: finish before begin", out_.string());
   const std::size_t n_planned = info_.units.size();
@@ -541,8 +541,9 @@ void TraceWriter::complete(TraceStatus status) {
   seal(status, std::move(file));
 }
 
-void TraceWriter::publish() {
-  if (n_committed_ == 0) return;
+void TraceWriter::finish(TraceStatus status) {
+  complete(status);
+  if (n_committed_ == 0) return;  // there is no file
   if (!copy_) {
     publish_file(part_, out_, options_.overwrite);
     return;
@@ -555,19 +556,14 @@ void TraceWriter::publish() {
 
 }  // namespace
 
-std::unique_ptr<PartWriter> create_part(const std::filesystem::path& out,
-                                        const WriterOptions& options) {
+std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
+                                            const WriterOptions& options) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9))
     throw ConfigError("gzip level: expected 1 to 9, found {}", *options.gzip_level);
   check_output(out, options.overwrite);
   auto writer = std::make_unique<TraceWriter>(out, options);
   if (options.queue_bytes == 0) return writer;
   return queued(std::move(writer), options.queue_bytes);
-}
-
-std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
-                                            const WriterOptions& options) {
-  return create_part(out, options);
 }
 
 std::int64_t estimated_file_bytes(const TraceInfo& info) {

@@ -2,15 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <set>
 #include <thread>
 
 #include "analysis/cli/info_describe.hpp"
 #include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
 #include "traces/look_at_files.hpp"
-#include "traces/set_files.hpp"
-#include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
 
@@ -41,21 +38,11 @@ void say_description(const fs::path& file, unsigned /*options*/) {
 
 std::vector<fs::path> recordings_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::set<fs::path> parts;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path& file = entry.path();
-    if (file.extension() == ".h5" || file.extension() == ".kvset") files.push_back(file);
+    if (file.extension() == ".h5") files.push_back(file);
   }
   std::ranges::sort(files);
-  for (const fs::path& file : files) {
-    if (file.extension() != ".kvset") continue;
-    try {
-      const SetManifest set = read_set_manifest(file);
-      for (const SetPart& part : set.parts) parts.insert(file_of_part(file, set, part));
-    } catch (const Error&) {  // its own line says what is wrong with it
-    }
-  }
-  std::erase_if(files, [&](const fs::path& file) { return parts.contains(file); });
   return files;
 }
 

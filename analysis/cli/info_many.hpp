@@ -8,8 +8,7 @@
 
 namespace kvscope::cli {
 
-/// Traces, trace sets and results of a folder (not of those below), by name. Files of a set count
-/// once, as its manifest.
+/// Traces and results of a folder (not of those below), by name.
 std::vector<std::filesystem::path> recordings_in(const std::filesystem::path& folder);
 
 /// {"what": "recordings", "folder", "n_files", "n_tokens", "file_bytes", "n_damaged", "files":

@@ -7,7 +7,6 @@
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 #include "traces/reader.hpp"
-#include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
 
@@ -17,7 +16,7 @@ constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
 
 std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
   const std::string name = file == "-" ? "standard input" : file.string();
-  if (file.extension() == ".h5" || is_set_path(file)) {
+  if (file.extension() == ".h5") {
     const TraceFile trace = TraceFile::open(file, {});
     const auto ids = trace.tokens();
     return {ids.begin(), ids.end()};
@@ -49,8 +48,7 @@ void PromptOptions::declare(OptionSet& options) {
               text);
   options.add(
       "tokens", "FILE",
-      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5, "
-      ".kvset)",
+      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5)",
       tokens);
   options.add("prompt", "TEXT", "the text itself instead of a file", prompt);
   options.add("max-tokens", "N",

@@ -8,8 +8,7 @@
 #include "core/base/read_files.hpp"
 #include "traces/kept_recording.hpp"
 #include "traces/raw_file.hpp"
-#include "traces/set_files.hpp"
-#include "traces/trace_set.hpp"
+#include "traces/writer.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -42,10 +41,7 @@ class RecordCommand final : public Command {
         "written. With --resume nothing is begun anew: after a kill, a full disk or Ctrl-C the "
         "same command goes on behind the last whole chunk, and the trace is what it would have "
         "been. It needs the keys and values of all layers and heads as the model computes them: "
-        "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.\n"
-        "With --split the recording becomes a trace set: one file per layer, or per K layers, "
-        "and a manifest NAME.kvset, which every command takes as it takes a trace. A command "
-        "that works on some layers reads their files only.",
+        "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.",
         {{"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
          {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
           "essay.h5",
@@ -54,12 +50,10 @@ class RecordCommand final : public Command {
           "another model on exactly the tokens of a trace (for analyze layer-map)"},
          {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
           "dense attention maps and logits of some layers"},
-         {"kvscope record --plan --text long.txt --dtype bf16 --split layers -o long.kvset",
+         {"kvscope record --plan --text long.txt --dtype bf16 -o long.h5",
           "how large it would get; nothing is run"},
          {"kvscope record --resume --text long.txt -o long.h5",
-          "on a machine that may take it away: start the same command until it ends well"},
-         {"kvscope record --split layers=4 -o book.kvset",
-          "a trace set: a file for every four layers, and a manifest"}}};
+          "on a machine that may take it away: start the same command until it ends well"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
@@ -70,10 +64,6 @@ class RecordCommand final : public Command {
     prompt_.declare(options);
     options.add("decode", "N", "greedy decode steps after the prompt", n_decode_, at_least(0));
     capture_.declare(options);
-    options.add("split", "HOW",
-                "layers: a file per layer, layers=K: per K layers, and a manifest NAME.kvset [one "
-                "file]",
-                split_);
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
     options.flag("overwrite", "replace an existing file", overwrite_);
@@ -91,7 +81,6 @@ class RecordCommand final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     const fs::path out = output_file();
-    layers_per_part_ = layers_per_part(out);
     RecordOptions options = capture_.record_options();
     const WriterOptions writer_options = capture_.writer_options(overwrite_);
     const int n_threads = work_.n_threads();
@@ -120,11 +109,9 @@ class RecordCommand final : public Command {
       options.kv_dtype = formats.kv_dtype;
     }
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
-    check_parts(plan, out);
     if (const std::string reason = why_not_resumable(plan); resume_ && !reason.empty())
       throw UsageError("--resume: this recording could not be gone on with: {}", reason);
-    const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)
-                                                       : estimated_file_bytes(plan);
+    const std::int64_t estimate = estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
     if (plan_) return tell_plan(plan, estimate);
     check_size(plan, estimate, out);
@@ -146,8 +133,7 @@ class RecordCommand final : public Command {
         note("going on behind the {} tokens of {}", kept->n_tokens(), part_path(out).string());
     }
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
-    const auto receiver = layers_per_part_ > 0 ? create_trace_set(out, stopping, layers_per_part_)
-                                               : create_trace(out, stopping);
+    const auto receiver = create_trace(out, stopping);
     const RecordReport report = record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids,
                                              options, *receiver, run.pool, run.progress, run.stop);
     if (writer_options.gzip_level && run.stop.stop_requested())
@@ -180,42 +166,6 @@ class RecordCommand final : public Command {
     }
     check_new_output(out, overwrite_, "--overwrite");
     return out;
-  }
-
-  /// The files of a set beside its manifest: those that it writes, and those of the set whose place
-  /// it takes, which go away.
-  void check_parts(const TraceInfo& plan, const fs::path& out) const {
-    if (layers_per_part_ == 0) return;
-    for (const SetPart& part : plan_parts(out, plan, layers_per_part_)) {
-      if (resume_) break;  // a killed run may have named some of them
-      check_new_output(out.parent_path() / part.file, overwrite_, "--overwrite");
-    }
-    if (!fs::exists(out)) return;
-    for (const fs::path& older : files_of_set(out)) refuse_read_file(older);
-  }
-
-  /// Layers of a part; 0 for a single file.
-  Index layers_per_part(const fs::path& out) const {
-    if (split_.empty()) {
-      if (!is_set_path(out)) return 0;
-      throw UsageError(
-          "{} names a trace set: --split layers=K says how many layers a file of it has",
-          out.string());
-    }
-    constexpr std::string_view kLayers = "layers";
-    constexpr Index kMost = 1'000'000;
-    std::optional<Index> n;
-    if (split_ == kLayers) n = 1;
-    if (split_.starts_with("layers="))
-      n = number_from<Index>(std::string_view(split_).substr(kLayers.size() + 1));
-    if (!n || *n < 1 || *n > kMost)
-      throw UsageError("--split: expected layers, or layers=K with K from 1 to {}, found \"{}\"",
-                       kMost, split_);
-    if (out.extension() != ".kvset")
-      throw UsageError(
-          "--split writes a trace set: give the output a name that ends in .kvset, found {}",
-          out.string());
-    return *n;
   }
 
   void check_prompt(const Prompt& prompt, const ModelConfig& config) const {
@@ -320,8 +270,6 @@ class RecordCommand final : public Command {
   CaptureOptions capture_;
   Index n_decode_ = 0;
   std::int64_t seed_ = 0;
-  std::string split_;
-  Index layers_per_part_ = 0;  // 0: one file
   bool plan_ = false;
   bool overwrite_ = false;
   bool resume_ = false;

@@ -18,12 +18,12 @@ class VerifyCommand final : public Command {
         "Reads the whole file: every dataset's shape and attributes, every checksum, and "
         "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
         "Exit code 3 if anything is wrong. --time and --share look at a part that --seed "
-        "chooses, for sets of which all takes hours: the answer says how much that was, and of "
+        "chooses, for traces of which all takes hours: the answer says how much that was, and of "
         "the rest nothing is known.",
         {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
          {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
           "more rows, other ones, as JSON"},
-         {"kvscope verify million.kvset --time 120", "as much as two minutes allow"}}};
+         {"kvscope verify million.h5 --time 120", "as much as two minutes allow"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);

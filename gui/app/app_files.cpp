@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 void App::ask_open() {
   file_dialog_.ask(FileDialog::Purpose::open, "Open traces, results, a session or a study",
-                   {".h5", ".hdf5", ".kvset", ".csv", ".json", ".part", ".toml"}, "",
+                   {".h5", ".hdf5", ".csv", ".json", ".part", ".toml"}, "",
                    [this](const fs::path& file) { open(file); });
 }
 
@@ -69,7 +69,7 @@ void App::take_runs() {
   for (const Run& run : runs_->take_made()) {
     const std::string ending = run.out.extension().string();
     const bool is_table = run.words[0] == "sweep" || run.words[0] == "simulate";
-    if (ending == ".h5" || ending == ".hdf5" || ending == ".kvset" || ending == ".csv" ||
+    if (ending == ".h5" || ending == ".hdf5" || ending == ".csv" ||
         (ending == ".json" && is_table)) {
       if (cells_.maximised() == "runs") cells_.maximise("");
       open(run.out);

@@ -18,7 +18,6 @@
 #include "gui/model/session/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
-#include "traces/set_files.hpp"
 
 namespace kvscope::gui {
 
@@ -278,7 +277,7 @@ int run(const CommandLine& line) {
     throw IoError("cannot read {}: no such file", first->string());
   if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
-    if (const auto input = input_behind(*line.screenshot, with_set_parts(line.files))) {
+    if (const auto input = input_behind(*line.screenshot, line.files)) {
       throw ConfigError("--screenshot: {} is the input {}; name another file",
                         line.screenshot->string(), input->string());
     }

@@ -10,9 +10,8 @@ kvscope_bench(bench_explorer_files bench/explorer_files.cpp kvscope::gui_model f
 kvscope_bench(bench_first_look bench/first_look.cpp kvscope::traces fmt::fmt)
 # What a recording of a model on a GPU is held against: how fast files take bytes.
 kvscope_bench(bench_file_writes bench/file_writes.cpp fmt::fmt Threads::Threads)
-# Recording against the bare prefill; a long recording as a trace set.
+# Recording against the bare prefill.
 kvscope_bench(bench_recording bench/recording.cpp kvscope_cli fmt::fmt)
-kvscope_bench(bench_trace_set bench/trace_set.cpp kvscope_cli fmt::fmt)
 # Attention and products on random data; engine.py compares them with PyTorch.
 kvscope_bench(bench_engine bench/engine.cpp kvscope::core fmt::fmt)
 # How often vAttention's error exceeds what it states, on a recording.

@@ -5,11 +5,10 @@
 //   bench_cuda_model ttft DIR LENGTH CHUNK METHOD BUDGET REPEATS [f32|bf16]
 //   bench_cuda_model decode DIR LENGTH CHUNK METHOD BUDGET STEPS [f32|bf16]
 //   bench_cuda_model choice DIR LENGTH CHUNK METHODS|all BUDGET REPEATS [f32|bf16]
-//   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16 [LAYERS]]
+//   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16]
 //
 // choice: a chunk and a decode step behind LENGTH tokens, milliseconds a layer, over all layers.
-// record: also into nothing, which is what the rows' way to the host costs, and with LAYERS per
-// file into a trace set. What is counted ends when the trace has its name.
+// record: also into nothing, which is what the rows' way to the host costs. What is counted ends when the trace has its name.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -26,8 +25,6 @@
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/live.hpp"
 #include "traces/recorder.hpp"
-#include "traces/set_files.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/writer.hpp"
 
 namespace {
@@ -209,8 +206,7 @@ double peak_gigabytes() {
 }
 
 // In turns, so that all meet the same machine; the first turn is not counted.
-void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype,
-            Index layers_per_file) {
+void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype) {
   RecordOptions options;
   options.chunk = s.chunk;
   options.model_name = "random";
@@ -220,7 +216,6 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
   WriterOptions writing;
   writing.overwrite = true;
   writing.write_beside(s.pool.n_threads());
-  const fs::path set = fs::path(out).replace_extension(".kvset");
   struct Row {
     const char* name;
     std::function<double()> once;
@@ -243,15 +238,6 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
                     fs::remove(out);
                     return t;
                   }});
-  if (layers_per_file > 0) {
-    rows.push_back({"set", [&] {
-                      const double t =
-                          recorded([&] { return create_trace_set(set, writing, layers_per_file); });
-                      for (const fs::path& file : files_of_set(set)) fs::remove(file);
-                      fs::remove(set);
-                      return t;
-                    }});
-  }
   for (int i = -1; i < s.n_repeats; ++i) {
     double bare = 0.0;
     for (Row& row : rows) {
@@ -295,7 +281,7 @@ int run(const std::vector<std::string>& words) {
   } else if (words[0] == "choice") {
     choice(s, words[4], words[5]);
   } else {
-    record(s, dir, words[4], words[5], words.size() > 8 ? std::stoll(words[8]) : 0);
+    record(s, dir, words[4], words[5]);
   }
   return 0;
 }

@@ -41,7 +41,6 @@ struct Workshop {
   std::vector<Writing> writings() const {
     const std::string h5 = file("o.h5"), csv = file("o.csv"), json = file("o.json");
     const Words record = {"record", h5, "--max-tokens", "48", "--decode", "2", "--layers", "0"};
-    const std::string set = file("o.kvset");
     const Words packed = test::with(record, {"--compression", "gzip:1"});
     const Words sweep_words = {"sweep", trace, "--selector", "quest", "--budget", "16", "--out"};
     const auto with = [](Words words, const std::string& last) {
@@ -50,9 +49,6 @@ struct Workshop {
     };
     return {{"record", record, h5},
             {"record --compression", packed, h5},
-            {"record --split",
-             {"record", set, "--max-tokens", "32", "--layers", "0,1", "--split", "layers"},
-             set},
             {"record --resume",
              {"record", h5, "--model", "draft", "--max-tokens", "48", "--chunk", "16", "--resume"},
              h5},
@@ -78,9 +74,8 @@ struct Workshop {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(dir.path())) {
       const std::string name = entry.path().filename().string();
-      const bool is_recording = name == "o.h5.part" || name == "o.kvset.part" ||
-                                name == "o.layer-0.h5.part" || name == "o.layer-1.h5.part";
-      if (name.starts_with("o.") && name.ends_with(".part") && !is_recording) names.push_back(name);
+      if (name.starts_with("o.") && name.ends_with(".part") && name != "o.h5.part")
+        names.push_back(name);
     }
     return names;
   }

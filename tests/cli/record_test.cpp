@@ -261,47 +261,26 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
 
 TEST_CASE("kill -9 again and again, then --resume: the file of a run that was left alone") {
   const TempDir dir;
-  const auto words = [&](const std::string& name) {
-    Words all = {"record",   "--out", dir.file(name), "--max-tokens", "1600", "--chunk", "64",
-                 "--decode", "4",     "--resume"};
-    if (name.ends_with(".kvset")) all.insert(all.end(), {"--split", "layers=3"});
-    return all;
-  };
+  const std::string out = dir.file("t.h5");
+  const Words words = {"record", "--out",    out, "--max-tokens", "1600", "--chunk",
+                       "64",     "--decode", "4", "--resume"};
   const RunSetup same_time{"", {"SOURCE_DATE_EPOCH=1700000000"}};
-  for (const std::string name : {"t.h5", "t.kvset"}) {
-    ran(words(name), same_time);
-    std::map<std::string, std::string> whole;
-    for (const auto& entry : fs::directory_iterator(dir.path())) {
-      whole[entry.path().filename().string()] = read_file(entry.path());
-      fs::remove(entry.path());
-    }
-    std::mt19937 random(11);
-    int n_kills = 0;
-    for (int i = 0; i < 12 && !fs::exists(dir.file(name)); ++i) {
-      RunningProgram program(words(name), same_time);
-      std::this_thread::sleep_for(std::chrono::milliseconds(60 + random() % 300));
-      program.send(SIGKILL);
-      n_kills += program.wait().code == 137 ? 1 : 0;
-    }
-    INFO(name << ", killed " << n_kills << " times");
-    CHECK(n_kills > 0);
-    if (!fs::exists(dir.file(name))) ran(words(name), same_time);
-    std::size_t n_files = 0;
-    for (const auto& entry : fs::directory_iterator(dir.path())) {
-      const std::string file = entry.path().filename().string();
-      INFO(file);
-      if (file.ends_with(".part") && file != name + ".part") {  // it was killed before it began
-        fs::remove(entry.path());
-        continue;
-      }
-      REQUIRE(whole.contains(file));
-      CHECK((read_file(entry.path()) == whole.at(file)));  // nothing to print
-      ++n_files;
-    }
-    CHECK(n_files == whole.size());
-    ran({"verify", dir.file(name)});
-    for (const auto& [file, bytes] : whole) fs::remove(dir.file(file));
+  ran(words, same_time);
+  const std::string whole = read_file(out);
+  fs::remove(out);
+  std::mt19937 random(11);
+  int n_kills = 0;
+  for (int i = 0; i < 12 && !fs::exists(out); ++i) {
+    RunningProgram program(words, same_time);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60 + random() % 300));
+    program.send(SIGKILL);
+    n_kills += program.wait().code == 137 ? 1 : 0;
   }
+  INFO("killed " << n_kills << " times");
+  CHECK(n_kills > 0);
+  if (!fs::exists(out)) ran(words, same_time);
+  CHECK((read_file(out) == whole));  // nothing to print
+  ran({"verify", out});
 }
 
 TEST_CASE("Ctrl-C with --resume leaves a .part for the next run, and the next run takes it") {
@@ -355,9 +334,9 @@ TEST_CASE("info of a folder has a line for each recording, and names damaged one
   fs::copy_file(recording(96), folder / "a.h5");
   std::ofstream(folder / "c.h5") << "no trace";
   std::ofstream(folder / "notes.txt") << "no recording";
-  ran({"record", (folder / "s.kvset").string(), "--max-tokens", "32", "--split", "layers=4"});
+  ran({"record", (folder / "s.h5").string(), "--max-tokens", "32"});
   const auto json = kvscope_run({"info", folder.string(), "--json"}).json();
-  REQUIRE(json.at("n_files") == 4);  // a set once
+  REQUIRE(json.at("n_files") == 4);
   CHECK(json.at("n_tokens") == 96 + 64 + 32);
   CHECK(json.at("n_damaged") == 1);
   auto alone = kvscope_run({"info", (folder / "a.h5").string(), "--json"}).json();

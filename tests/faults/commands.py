@@ -10,7 +10,6 @@ SIMULATION = ["simulate", "perplexity", "--model", "in/llm", "--text", "in/text.
               "--windows", "1", "--selector", "recent", "--budget", "8"]
 RECORD = ["record", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16", "--layers", "0,1"]
 RESUME = ["record", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16", "--chunk", "4", "--resume"]
-SPLIT = ["o.layers-0-1.h5", "o.layers-2-3.h5"]
 
 
 class Command:
@@ -47,11 +46,7 @@ COMMANDS = [
     Command("record", [*RECORD, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.part"]),
     Command("record --compression", [*RECORD, "--compression", "gzip:1", "--out", "o.h5"], ["o.h5"], "--overwrite",
             left=["o.h5.part"]),
-    Command("record --split", [*RECORD, "--split", "layers", "--out", "o.kvset"],
-            ["o.kvset", "o.layer-0.h5", "o.layer-1.h5"], left=["o.kvset.part", "o.layer-0.h5.part", "o.layer-1.h5.part"]),
     Command("record --resume", [*RESUME, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.part"]),
-    Command("record --resume --split", [*RESUME, "--split", "layers=2", "--out", "o.kvset"],
-            ["o.kvset", *SPLIT], left=["o.kvset.part", *(name + ".part" for name in SPLIT)]),
     Command("recover", ["recover", "in/killed.h5.part", "--out", "o.h5"], ["o.h5"], "--overwrite"),
 ]
 

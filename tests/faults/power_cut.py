@@ -32,10 +32,10 @@ WAYS = ["all", "names", "torn", "bytes"]
 SECTOR = 512
 # How a command is started again, where that is not the command itself.
 AGAIN = {"sweep": ["--resume"], "sweep .h5": ["--resume"], "simulate": ["--resume"], "record": ["--overwrite"],
-         "record --compression": ["--overwrite"], "record --split": ["--overwrite"], "merge": ["--overwrite"],
+         "record --compression": ["--overwrite"], "merge": ["--overwrite"],
          "merge DIR": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
 TAPED = ["table", "sweep", "sweep .h5", "simulate", "units", "merge", "merge DIR", "record", "record --compression",
-         "record --split", "record --resume", "record --resume --split", "recover"]
+         "record --resume", "recover"]
 
 
 class Change:
@@ -204,13 +204,9 @@ class Test:
 
     def recover(self, command, what, found):
         for name in found:
-            if not command.name.startswith("record") or not name.endswith((".h5.part", ".kvset.part")):
+            if not command.name.startswith("record") or not name.endswith(".h5.part"):
                 continue
-            if "--split" in command.name and not name.endswith(".kvset.part"):
-                continue
-            out = "recovered." + name.split(".")[1]
-            if "--split" in command.name:
-                shutil.copytree(self.folder.path, self.folder.path + ".kept")
+            out = "recovered.h5"
             done = self.folder.run(["recover", name, "--out", out])
             if done.returncode == 0:
                 verified = self.folder.run(["verify", out])
@@ -219,9 +215,6 @@ class Test:
                 self.counts[command.name + ": recovered"] += 1
             elif done.returncode not in (2, 3) or not done.stderr.startswith("kvscope: "):
                 self.find(command, what, f"recover: code {done.returncode}: {done.stderr.strip()}")
-            if "--split" in command.name:
-                shutil.rmtree(self.folder.path)
-                shutil.move(self.folder.path + ".kept", self.folder.path)
 
 
 def main():

@@ -10,7 +10,6 @@
 
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
-#include "traces/trace_set.hpp"
 
 namespace kvscope::gui::test::document_test {
 
@@ -37,24 +36,6 @@ TEST_CASE("a whole trace: tokens as text, no warnings") {
   CHECK(document->token_text(24).empty());
   CHECK_FALSE(document->has_changed());
   CHECK_FALSE(document->is_gone());
-}
-
-TEST_CASE("a trace set opens by its manifest, in a session too") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  const SyntheticTrace trace = make_trace({});
-  kvscope::test::write_all(trace, *create_trace_set(folder / "a.kvset", {}, 1));
-  const auto single = open_document(write_trace(folder / "a.h5", trace), cache);
-  const auto set = open_document(folder / "a.kvset", cache);
-  CHECK(set->name() == "a.kvset");
-  CHECK(set->warnings().empty());
-  CHECK(set->token_bytes() == single->token_bytes());
-  for (const Index layer : {0, 1, 2})
-    check_equal(set->source().read_k(layer, 1, {0, 24}),
-                single->source().read_k(layer, 1, {0, 24}));
-  Bench bench;
-  bench.open(folder / "a.kvset");
-  CHECK(bench.document()->info().layers.size() == 3);
 }
 
 TEST_CASE("without recorded text, tokens show as ids") {

@@ -9,7 +9,6 @@
 #include "gui/model/session/session.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "tests/gui_model/trace_files.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::follow_test {
@@ -125,38 +124,6 @@ TEST_CASE("a recording that grows is read on, and keeps its place under its fina
   session.open(file.path);  // as the queue does with what it made: it is open
   bench.drain();
   CHECK(session.documents().size() == 1);
-}
-
-TEST_CASE("a trace set that grows is read on, though its manifest stays as it is") {
-  TempFolder folder;
-  const SyntheticTrace trace = make_trace({});
-  const fs::path path = folder / "live.kvset";
-  const fs::path manifest = folder / "live.kvset.part";
-  auto sink = create_trace_set(path, {.overwrite = false, .gzip_level = {}}, 1);
-  sink->begin(trace.info);
-  kvscope::test::write_units(trace, *sink, 0, 1);
-  Bench bench;
-  bench.open(manifest);
-  Session& session = bench.session();
-  REQUIRE(session.document()->info().n_tokens == 8);
-  CHECK_FALSE(session.document()->has_changed());
-  const auto before = fs::last_write_time(manifest);
-  kvscope::test::write_units(trace, *sink, 1, 2);
-  for (const auto& entry : fs::directory_iterator(path.parent_path())) {
-    if (entry.path() == manifest) continue;  // clocks of file systems are coarse
-    fs::last_write_time(entry.path(), entry.last_write_time() + std::chrono::seconds(1));
-  }
-  CHECK(fs::last_write_time(manifest) == before);
-  look(bench);
-  CHECK(session.document()->info().n_tokens == 16);
-  kvscope::test::write_units(trace, *sink, 2, trace.info.units.size());
-  sink->finish(TraceStatus::complete);
-  sink.reset();
-  look(bench);
-  REQUIRE(session.documents().size() == 1);
-  CHECK(session.document()->path() == path);
-  CHECK(session.document()->info().n_tokens == 24);
-  CHECK(session.notices().empty());
 }
 
 TEST_CASE("rows of a grown recording are those of the whole one, read in parts or at once") {

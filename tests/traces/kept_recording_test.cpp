@@ -17,7 +17,6 @@
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
 #include "traces/recover.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -36,7 +35,6 @@ struct Recording {
   const Transformer& model = *shared;
   std::vector<TokenId> tokens;
   RecordOptions options;
-  Index layers_per_part = 0;  // 0: one file
   std::size_t queue_bytes = 0;
   std::optional<int> gzip_level;
 
@@ -46,8 +44,7 @@ struct Recording {
     options.chunk = 5;
   }
   std::unique_ptr<TraceReceiver> receiver(const fs::path& out, const WriterOptions& writer) const {
-    return layers_per_part > 0 ? create_trace_set(out, writer, layers_per_part)
-                               : create_trace(out, writer);
+    return create_trace(out, writer);
   }
   /// Stops after n units, in the way of a kill: nothing is finished.
   RecordReport run(const fs::path& out, std::optional<Index> n_units = {}) const {
@@ -96,16 +93,14 @@ bool is_same(const fs::path& file, const std::string& bytes) {
 TEST_CASE("a recording that is killed again and again becomes the file of one that is not") {
   const FixedTime time;
   Recording recording(GENERATE("llama3_gqa", "mistral_window", "gpt_oss", "gemma2", "qwen3_moe"));
-  recording.layers_per_part = GENERATE(0, 1);
   const std::size_t queue_bytes = GENERATE(0, 1 << 20);
   recording.options.n_decode = 4;
   recording.options.capture.stats = recording.options.capture.logits = true;
   recording.options.capture.k_pre_rope = recording.model.config().rope.theta > 0;
   recording.options.capture.attn_topk = 3;
-  const std::string ending = recording.layers_per_part > 0 ? ".kvset" : ".h5";
   const TempFolder folder, whole;
-  recording.run(whole / ("t" + ending));
-  const fs::path out = folder / ("t" + ending);
+  recording.run(whole / "t.h5");
+  const fs::path out = folder / "t.h5";
   std::mt19937 random(7);
   int n_kills = 0;
   // With a thread that writes, the model is ahead of what is known to be safe.
@@ -159,43 +154,6 @@ TEST_CASE("units that a kill has damaged are recorded again") {
   CHECK(KeptRecording(folder / "cut.h5").n_units() == 2);
   recording.run(folder / "cut.h5");
   CHECK(is_same(folder / "cut.h5", slurp(folder / "whole.h5")));
-}
-
-TEST_CASE("a set whose parts are at different places, or have their names already") {
-  const FixedTime time;
-  Recording recording("llama3_gqa");
-  recording.layers_per_part = 1;
-  const TempFolder folder, whole;
-  recording.run(whole / "t.kvset");
-  recording.kill(folder / "t.kvset", 3);
-  fs::path first, second;
-  for (const SetPart& part : read_set_manifest(folder / "t.kvset.part").parts)
-    (first.empty() ? first : second) = folder / part.file;
-  // The second one lags behind.
-  const auto ahead = slurp(part_path(first));
-  fs::remove_all(folder / "t.kvset.part"), fs::remove(part_path(first));
-  fs::remove(part_path(second));
-  recording.kill(folder / "t.kvset", 2);
-  spill(part_path(first), ahead);
-  CHECK(KeptRecording(folder / "t.kvset").n_units() == 2);
-  const std::string growing = slurp(folder / "t.kvset.part");
-  recording.run(folder / "t.kvset");
-  CHECK(are_equal(folder, whole));
-
-  // Killed where the files get their names.
-  fs::remove(folder / "t.kvset");
-  spill(folder / "t.kvset.part", growing);
-  fs::rename(second, part_path(second));
-  CHECK(recording.run(folder / "t.kvset").n_prompt == 0);
-  CHECK(are_equal(folder, whole));
-
-  // A part is gone: nothing is begun over those that are there.
-  fs::remove(folder / "t.kvset");
-  spill(folder / "t.kvset.part", growing);
-  fs::rename(second, part_path(second));
-  fs::remove(first);
-  CHECK_HAS(message_of([&] { recording.run(folder / "t.kvset"); }), "is missing");
-  CHECK(fs::exists(part_path(second)));
 }
 
 TEST_CASE("a compressed recording goes on, too") {

@@ -13,7 +13,6 @@
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
 #include "traces/recover.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 
 namespace kvscope::test::queued_writer_test {
@@ -29,15 +28,11 @@ TEST_CASE("a file written by a thread of its own has the bytes of any other") {
   const SyntheticTrace truth = make_trace(plan);
   const TempFolder folder;
   write_all(truth, *create_trace(folder / "a.h5", {}));
-  write_all(truth, *create_trace_set(folder / "a.kvset", {}, 2));
   for (const WriterOptions& options : {with_queue(), with_queue(1, 1)}) {  // 1 byte: one at a time
     WriterOptions again = options;
     again.overwrite = true;
     write_all(truth, *create_trace(folder / "b.h5", again));
     CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
-    write_all(truth, *create_trace_set(folder / "b.kvset", again, 2));
-    CHECK(slurp(folder / "a.layers-0-1.h5") == slurp(folder / "b.layers-0-1.h5"));
-    CHECK(slurp(folder / "a.layer-2.h5") == slurp(folder / "b.layer-2.h5"));
   }
 }
 
@@ -154,22 +149,19 @@ TEST_CASE("a number that bf16 rounds to infinity is refused") {
 }
 
 TEST_CASE("an error while a thread writes is a later call's, with its sentence, and keeps units") {
-  const bool is_set = GENERATE(false, true);
   SyntheticTrace truth = make_trace(plan_of_many_units());
   truth.layers[1].k(1, 17, 3) = NAN;  // in unit 4
   const TempFolder folder;
-  const fs::path out = folder / (is_set ? "t.kvset" : "t.h5");
+  const fs::path out = folder / "t.h5";
   {
-    const auto receiver =
-        is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
+    const auto receiver = create_trace(out, with_queue());
     const std::string said = message_of([&] { write_all(truth, *receiver); });
     CHECK_HAS(said, "/layers/1/k: head slot 1, position 17, element 3 is NaN");
     CHECK(message_of([&] { receiver->finish(TraceStatus::interrupted); }) == said);
     CHECK_HAS(receiver->recovery_hint(), "the 4 units recorded before are safe");
   }
   CHECK_FALSE(fs::exists(out));
-  if (is_set) CHECK_FALSE(fs::exists(folder / "t.layer-0.h5"));
-  const fs::path kept = folder / (is_set ? "r.kvset" : "r.h5");
+  const fs::path kept = folder / "r.h5";
   const RecoverReport report = recover_trace(out.string() + ".part", kept, false);
   CHECK(report.n_units == 4);
   CHECK(report.n_tokens == 16);
@@ -177,24 +169,20 @@ TEST_CASE("an error while a thread writes is a later call's, with its sentence, 
 }
 
 TEST_CASE("an error before the first unit is whole leaves nothing behind a thread either") {
-  const bool is_set = GENERATE(false, true);
   SyntheticTrace truth = make_trace(plan_of_many_units());
   truth.layers[2].v(0, 1, 0) = INFINITY;
   const TempFolder folder;
-  const fs::path out = folder / (is_set ? "t.kvset" : "t.h5");
+  const fs::path out = folder / "t.h5";
   {
-    const auto receiver =
-        is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
+    const auto receiver = create_trace(out, with_queue());
     CHECK_THROWS_AS(write_all(truth, *receiver), Error);
     CHECK(receiver->recovery_hint() == "no unit was whole yet, so nothing is kept");
   }
-  for (const char* name : {"t.h5", "t.h5.part", "t.kvset", "t.kvset.part", "t.layer-0.h5.part",
-                           "t.layer-1.h5.part", "t.layer-2.h5.part"})
-    CHECK_FALSE(fs::exists(folder / name));
+  for (const char* name : {"t.h5", "t.h5.part"}) CHECK_FALSE(fs::exists(folder / name));
 }
 
 /// Waits in write_tokens until it is let through, and notes what it was called for.
-class Gate final : public PartWriter {
+class Gate final : public CountingReceiver {
  public:
   void begin(const TraceInfo&) override {}
   void write_layer(const LayerRows& rows) override { order.push_back(rows.layer); }
@@ -204,9 +192,7 @@ class Gate final : public PartWriter {
     opened.wait(lock, [&] { return is_open; });
   }
   void commit_unit() override { ++n_units; }
-  void complete(TraceStatus) override {}
-  fs::path whole_file() const override { return {}; }
-  void publish() override {}
+  void finish(TraceStatus) override {}
   std::size_t n_committed() const override { return n_units; }
   void open() {
     const std::lock_guard lock(mutex);
@@ -228,7 +214,6 @@ TEST_CASE("calls wait in their order, within their bound; a unit counts when it 
   receiver->write_tokens({}, {});
   receiver->commit_unit();
   CHECK(receiver->n_waiting_units() == 1);
-  CHECK(receiver->n_committed() == 0);
   LayerRows rows;
   Tensor<float> q({1, 1, 100});
   for (rows.layer = 0; rows.layer < 2; ++rows.layer) {  // 800 bytes of copies
@@ -242,10 +227,9 @@ TEST_CASE("calls wait in their order, within their bound; a unit counts when it 
     gate.open();
   });
   receiver->write_logits(q.view().sub(0));  // 400 bytes more: waits until some are written
-  CHECK(receiver->n_committed() == 1);
   CHECK(receiver->n_waiting_units() == 0);
   opener.join();
-  receiver->settle();
+  (void)receiver->bytes_written();  // which waits
   REQUIRE(gate.order.size() == 41);
   for (Index i = 0; i < 40; ++i) CHECK(gate.order[i] == i);
   CHECK(gate.order.back() == -1);

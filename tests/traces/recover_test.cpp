@@ -14,7 +14,6 @@
 #include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -41,12 +40,11 @@ void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
 /// How a recorder writes.
 struct Way {
   const char* name;
-  bool is_set;
   WriterOptions options;
 };
 
 std::unique_ptr<TraceReceiver> recorder(const Way& way, const fs::path& out) {
-  return way.is_set ? create_trace_set(out, way.options, 1) : create_trace(out, way.options);
+  return create_trace(out, way.options);
 }
 
 /// Another process that records: it tells of each unit with a byte once it is safe, and with "!"
@@ -116,17 +114,15 @@ class OtherRecorder {
 
 TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing opens as complete") {
   constexpr std::size_t kQueue = 1 << 20;
-  const Way way = GENERATE(Way{"a file", false, {}}, Way{"a set", true, {}},
-                           Way{"a file by threads", false, {.queue_bytes = kQueue, .n_threads = 3}},
-                           Way{"a set by threads", true, {.queue_bytes = kQueue, .n_threads = 3}});
-  const std::string ending = way.is_set ? ".kvset" : ".h5";
+  const Way way = GENERATE(Way{"a file", {}},
+                           Way{"a file by threads", {.queue_bytes = kQueue, .n_threads = 3}});
   const SyntheticTrace truth = make_trace(plan_of_many_units());
   const std::size_t n_units = truth.info.units.size();
   std::mt19937_64 rng(20261121);
   int n_killed_inside = 0;
   for (int round = 0; round < 60 && n_killed_inside < 6; ++round) {
     const TempFolder folder;
-    const fs::path out = folder / ("t" + ending);
+    const fs::path out = folder / "t.h5";
     const fs::path growing = out.string() + ".part";
     OtherRecorder other(truth, way, out, {});
     // Waits for a random number of units, then for a random moment after it.
@@ -153,11 +149,11 @@ TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing op
     ++n_killed_inside;
     {
       const TraceFile part = TraceFile::open(growing, {.allow_partial = true});
-      if (!way.is_set) CHECK(part.info().status == TraceStatus::recording);
+      CHECK(part.info().status == TraceStatus::recording);
       CHECK(part.planned().n_tokens == 80);
       require_prefix(part, truth);
     }
-    const fs::path kept = folder / ("r" + ending);
+    const fs::path kept = folder / "r.h5";
     const RecoverReport report = recover_trace(growing, kept, /*overwrite=*/false);
     CHECK(report.n_units >= n_safe);
     CHECK(report.n_damaged_units == 0);
@@ -177,8 +173,8 @@ TEST_CASE("a full disk ends the recording with advice, and what was committed is
   // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only
   // rows from 40 on are kept, and of the file's arrays /logits lies last: the first units fit, the
   // first one with rows does not.
-  const Way way = GENERATE(Way{"here", false, {}},
-                           Way{"by threads", false, {.queue_bytes = 1 << 20, .n_threads = 3}});
+  const Way way =
+      GENERATE(Way{"here", {}}, Way{"by threads", {.queue_bytes = 1 << 20, .n_threads = 3}});
   INFO(way.name);
   Plan plan = plan_of_many_units();
   plan.capture = {};

@@ -7,7 +7,6 @@
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
-#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -145,20 +144,6 @@ void write_side_file(const SyntheticTrace& trace, const std::filesystem::path& f
   WithSide receiver(*writer);
   receiver.first_block = first_block;
   write_all(trace, receiver);
-}
-
-TEST_CASE("a trace set keeps side tensors in the parts whose layers have them", "[side]") {
-  const TempFolder folder;
-  const SyntheticTrace trace = side_trace();
-  write_side_file(trace, folder / "t.h5");
-  const auto writer = create_trace_set(folder / "t.kvset", {}, 1);
-  WithSide receiver(*writer);
-  write_all(trace, receiver);
-  const TraceFile file = TraceFile::open(folder / "t.kvset");
-  CHECK(file.info().index == trace.info.index);
-  CHECK(file.info().content_hash == TraceFile::open(folder / "t.h5").info().content_hash);
-  check_side_of(file);
-  check_verifies(folder / "t.kvset");
 }
 
 TEST_CASE("side tensors are read back as they were written, from files and memory", "[side]") {

@@ -9,7 +9,6 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/tokens/token_text.hpp"
-#include "traces/set_files.hpp"
 
 namespace kvscope::gui {
 
@@ -147,25 +146,13 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
 }  // namespace
 
 std::optional<FileStamp> file_stamp(const fs::path& path) {
-  const auto of_file = [](const fs::path& file) -> std::optional<FileStamp> {
-    std::error_code error;
-    FileStamp stamp;
-    stamp.written = fs::last_write_time(file, error);
-    if (error) return std::nullopt;
-    stamp.size = fs::file_size(file, error);
-    if (error) return std::nullopt;
-    return stamp;
-  };
-  auto whole = of_file(path);
-  if (!whole || !is_set_path(path)) return whole;
-  const auto files = files_of_set(path);  // the manifest first
-  for (std::size_t i = 1; i < files.size(); ++i) {
-    const auto part = of_file(files[i]);
-    if (!part) continue;
-    whole->written = std::max(whole->written, part->written);
-    whole->size += part->size;
-  }
-  return whole;
+  std::error_code error;
+  FileStamp stamp;
+  stamp.written = fs::last_write_time(path, error);
+  if (error) return std::nullopt;
+  stamp.size = fs::file_size(path, error);
+  if (error) return std::nullopt;
+  return stamp;
 }
 
 Document::Document(fs::path path, TraceFile file, std::optional<FileStamp> stamp, Cache& cache,

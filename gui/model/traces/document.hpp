@@ -13,8 +13,6 @@
 namespace kvscope::gui {
 
 /// Tells one state of a trace or result from another: when it was last written, and how long it is.
-/// A trace set is as long as its manifest and parts together: while it is recorded they grow, the
-/// manifest stays as it is.
 struct FileStamp {
   std::filesystem::file_time_type written;
   std::uintmax_t size = 0;

@@ -1,5 +1,4 @@
-// One HDF5 file with recorded layers, open for reading: a trace by itself, or a part of a set.
-// Arrays are named by their paths, heads by their slots; every piece that is read is compared with
+// The file of a trace, open for reading. Arrays are named by their paths, heads by their slots; every piece that is read is compared with
 // its checksum.
 #pragma once
 
@@ -15,9 +14,9 @@
 
 namespace kvscope {
 
-struct TracePart {
+struct OpenTrace {
   TraceLayout layout;
-  TraceInfo info;  // cut to what was committed; in a growing set, to what all parts have
+  TraceInfo info;  // cut to what was committed
   std::string where;
   std::int64_t file_bytes = 0;
   std::vector<TokenId> tokens;  // of all units of this file
@@ -27,8 +26,8 @@ struct TracePart {
   std::unique_ptr<PieceGuard> guard;
 
   /// With a first look in a process of its own. Throws what TraceFile::open throws.
-  static std::unique_ptr<TracePart> open(const std::filesystem::path& path, OpenOptions options);
-  static std::unique_ptr<TracePart> open_image(std::span<const std::byte> bytes,
+  static std::unique_ptr<OpenTrace> open(const std::filesystem::path& path, OpenOptions options);
+  static std::unique_ptr<OpenTrace> open_image(std::span<const std::byte> bytes,
                                                const std::string& name, OpenOptions options);
 
   const schema::ArraySpec& spec(std::size_t array) const { return layout.arrays[array]; }

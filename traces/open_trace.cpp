@@ -1,4 +1,4 @@
-#include "traces/trace_part.hpp"
+#include "traces/open_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -27,35 +27,40 @@ void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions
   }
 }
 
-std::unique_ptr<TracePart> build(h5::File file, bool is_part_name, const OpenOptions& options,
+std::unique_ptr<OpenTrace> build(h5::File file, bool is_growing_name, const OpenOptions& options,
                                  CheckArrays check) {
-  auto part = std::make_unique<TracePart>();
-  part->where = file.name();
-  part->file_bytes = static_cast<std::int64_t>(file.size_bytes());
-  part->layout = open_layout(std::move(file), check);
-  const bool is_partial = is_part_name || part->layout.info.status == TraceStatus::recording;
-  require_ended(part->layout, is_partial, options);
-  part->info = part->layout.info;
+  auto trace = std::make_unique<OpenTrace>();
+  trace->where = file.name();
+  trace->file_bytes = static_cast<std::int64_t>(file.size_bytes());
+  trace->layout = open_layout(std::move(file), check);
+  const bool is_partial = is_growing_name || trace->layout.info.status == TraceStatus::recording;
+  require_ended(trace->layout, is_partial, options);
+  trace->info = trace->layout.info;
   if (is_partial) {
-    part->info = cut_to_units(part->layout.info, part->layout.n_committed());
-    part->info.status = TraceStatus::recording;
+    trace->info = cut_to_units(trace->layout.info, trace->layout.n_committed());
+    trace->info.status = TraceStatus::recording;
   }
-  part->tokens.resize(static_cast<std::size_t>(part->info.n_tokens));
-  part->layout.data(0).check_fits_memory();
-  part->layout.data(0).read({0}, {part->info.n_tokens}, part->tokens.data());
-  if (options.check_data && part->layout.has_checksums()) {
-    part->guard = std::make_unique<PieceGuard>(
-        part->layout, static_cast<Index>(part->info.units.size()), /*is_sealed=*/!is_partial);
-    part->guard->check_opening(part->layout, part->tokens);
+  trace->tokens.resize(static_cast<std::size_t>(trace->info.n_tokens));
+  trace->layout.data(0).check_fits_memory();
+  trace->layout.data(0).read({0}, {trace->info.n_tokens}, trace->tokens.data());
+  if (options.check_data && trace->layout.has_checksums()) {
+    trace->guard = std::make_unique<PieceGuard>(
+        trace->layout, static_cast<Index>(trace->info.units.size()), /*is_sealed=*/!is_partial);
+    trace->guard->check_opening(trace->layout, trace->tokens);
   }
-  for (std::size_t i = 0; i < part->layout.arrays.size(); ++i)
-    part->by_path[part->layout.arrays[i].path] = i;
-  return part;
+  for (std::size_t i = 0; i < trace->layout.arrays.size(); ++i)
+    trace->by_path[trace->layout.arrays[i].path] = i;
+  return trace;
 }
 
 }  // namespace
 
-std::unique_ptr<TracePart> TracePart::open(const std::filesystem::path& path, OpenOptions options) {
+std::unique_ptr<OpenTrace> OpenTrace::open(const std::filesystem::path& path, OpenOptions options) {
+  if (path.extension() == ".kvset")
+    throw FormatError(
+        "{}: trace sets are no longer read: expected a trace (.h5); each file of the set is one and "
+        "opens by itself",
+        path.string());
   constexpr unsigned kPartial = 1, kCheck = 2;
   const FirstLook look(
       path,
@@ -68,24 +73,24 @@ std::unique_ptr<TracePart> TracePart::open(const std::filesystem::path& path, Op
                look.is_good() ? CheckArrays::when_used : CheckArrays::all);
 }
 
-std::unique_ptr<TracePart> TracePart::open_image(std::span<const std::byte> bytes,
+std::unique_ptr<OpenTrace> OpenTrace::open_image(std::span<const std::byte> bytes,
                                                  const std::string& name, OpenOptions options) {
   return build(h5::File::open_image(bytes, name), is_part_path(name), options, CheckArrays::all);
 }
 
-std::size_t TracePart::array_at(const std::string& path, const char* capture) const {
+std::size_t OpenTrace::array_at(const std::string& path, const char* capture) const {
   const auto found = by_path.find(path);
   if (found == by_path.end())
     throw ConfigError("{}: {} was not recorded (capture '{}')", where, path, capture);
   return found->second;
 }
 
-std::size_t TracePart::layer_array(Index layer, const char* name, const char* capture) const {
+std::size_t OpenTrace::layer_array(Index layer, const char* name, const char* capture) const {
   info.layer_slot(layer);
   return array_at(schema::layer_path(layer, name), capture);
 }
 
-TokenRange TracePart::locate(std::size_t array, TokenRange range) const {
+TokenRange OpenTrace::locate(std::size_t array, TokenRange range) const {
   const bool by_row = spec(array).along == schema::Along::rows;
   const TokenRange kept = by_row ? info.rows : TokenRange{0, info.n_tokens};
   if (range.begin < kept.begin || range.end > kept.end || range.begin > range.end) {
@@ -98,7 +103,7 @@ TokenRange TracePart::locate(std::size_t array, TokenRange range) const {
 
 /// Stored rows of one head at positions [range) of the growing axis, block by block; whoever
 /// returns from it has read what was recorded.
-void TracePart::read_blocks(std::size_t array, Index head, TokenRange range,
+void OpenTrace::read_blocks(std::size_t array, Index head, TokenRange range,
                             const BlockFn& visit) const {
   GuardedRead guarded(guard.get(), layout, tokens, array, head, range);
   for_each_block(spec(array), layout.data(array), head, range,
@@ -109,14 +114,14 @@ void TracePart::read_blocks(std::size_t array, Index head, TokenRange range,
   guarded.finish();
 }
 
-void TracePart::read_stored(std::size_t array, Index head, TokenRange range, void* out) const {
+void OpenTrace::read_stored(std::size_t array, Index head, TokenRange range, void* out) const {
   auto* next = static_cast<std::byte*>(out);
   read_blocks(array, head, range, [&](Index, Index, std::span<const std::byte> bytes) {
     next = std::copy(bytes.begin(), bytes.end(), next);
   });
 }
 
-void TracePart::read_floats(std::size_t array, Index head, TokenRange range, float* out) const {
+void OpenTrace::read_floats(std::size_t array, Index head, TokenRange range, float* out) const {
   const auto& row = spec(array);
   const DType dtype = h5::dtype_of(row.type).value();
   const std::size_t row_size = static_cast<std::size_t>(row.row_size());
@@ -130,7 +135,7 @@ void TracePart::read_floats(std::size_t array, Index head, TokenRange range, flo
   });
 }
 
-Tensor<float> TracePart::read_rows(std::size_t array, Index head, TokenRange positions) const {
+Tensor<float> OpenTrace::read_rows(std::size_t array, Index head, TokenRange positions) const {
   const auto& row = spec(array);
   const bool scalar = row.dims.size() == row.growing_axis() + 1;
   auto out = Tensor<float>::uninitialized(scalar ? Shape{positions.size()}
@@ -139,7 +144,7 @@ Tensor<float> TracePart::read_rows(std::size_t array, Index head, TokenRange pos
   return out;
 }
 
-bool TracePart::is_chunked() const {
+bool OpenTrace::is_chunked() const {
   if (const int known = is_chunked_known.load(); known >= 0) return known != 0;
   bool found = false;
   for (std::size_t i = 0; !found && i < layout.arrays.size(); ++i) {
@@ -150,10 +155,10 @@ bool TracePart::is_chunked() const {
   return found;
 }
 
-std::vector<std::string> TracePart::token_bytes() const {
+std::vector<std::string> OpenTrace::token_bytes() const {
   std::vector<std::string> texts;
   if (!layout.token_bytes) return texts;
-  const auto n = static_cast<Index>(tokens.size());  // as the guard counts: a set may cut info
+  const Index n = info.n_tokens;
   std::vector<std::int64_t> index(static_cast<std::size_t>(n) + 1);
   layout.token_offsets->read({0}, {n + 1}, index.data());
   const Index capacity = layout.token_bytes->dims()[0];
