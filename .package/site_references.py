@@ -25,12 +25,9 @@ STORY = ["cp $stories/pass_key.json $stories/pass_key.txt .", "kvscope record pa
 FIRST = ["kvscope record verifier.h5 --max-tokens 1024 --decode 32", "kvscope record draft.h5 --model draft --tokens verifier.h5",
          "cp verifier.h5 trace.h5"]
 SHORTER = {
-    "latency": ["kvscope bench live --lengths 512,1024,2048 --json > live.json"],
+    "latency": ["kvscope bench live --selector quoka --lengths 512,1024,2048 --json > live.json"],
     "needle": ["kvscope simulate needle --selector quoka,streamingllm --budget 128 --lengths 512,1024 --out needle.h5"],
-    "pareto": ["kvscope cost trace.h5 --phase decode --selector full,quest,quoka,sparq --budget 256 --hardware h100-sxm "
-               "--context 32768 --out steps.json",
-               "kvscope simulate perplexity --selector full,quest,quoka,sparq --budget 256 --max-tokens 1024 --json > ppl.json",
-               "kvscope pareto ppl.json --costs steps.json --hardware h100-sxm --context 32768 --metric perplexity --out pareto.json"],
+    "pareto": ["kvscope sweep trace.h5 --phase decode --selector full,quest,quoka,sparq --budget 64,256 --hardware h100-sxm --out pareto.csv"],
 }
 
 

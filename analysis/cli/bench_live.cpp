@@ -1,5 +1,5 @@
-// kvscope bench live: time to the first token with a selector in the running model, beside the
-// plain model, by prompt length.
+// kvscope bench live: time to the first token, and of decode steps behind it, with a selector in the
+// running model, beside the plain model, by prompt length.
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/bench_live_run.hpp"
@@ -18,24 +18,29 @@ namespace {
 class BenchLive final : public BenchReportCommand {
  public:
   CommandCard card() const override {
-    return {"bench live",
-            "time to the first token under a selector, against dense prefill",
-            "The prompt goes in by chunks and the first token's logits are computed: once with the "
-            "plain model, once for every selector and budget, in turn, so that all meet the same "
-            "machine. Attention is the time from queries, keys and values to the heads' outputs, "
-            "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
-            "over the repeats. The embedded book is repeated if it is too short.",
-            {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
-              "how much sooner the first token comes"}}};
+    return {
+        "bench live",
+        "time to the first token and of decode steps, under a selector and dense",
+        "The prompt goes in by chunks and the first token's logits are computed: once with the "
+        "plain model, once for every selector and budget, in turn, so that all meet the same "
+        "machine; --steps decodes on behind it. Attention is the time from queries, keys and values to the heads' outputs, "
+        "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
+        "over the repeats. The embedded book is repeated if it is too short.",
+        {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
+          "how much sooner the first token comes"},
+         {"kvscope bench live --lengths 8000 --steps 64 --json",
+          "the plain model alone: prefill and decode steps"}}};
   }
 
  protected:
   void declare_bench(OptionSet& options) override {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
-    options.add("selector", "NAME[,NAME]", "methods that are defined for prefill", selectors_);
+    options.add("selector", "NAME[,NAME]",
+                "methods that are defined for prefill [the plain model alone]", selectors_);
     options.add("budget", "LIST", "as in kvscope simulate", budgets_);
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
     options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_, at_least(1));
+    options.add("steps", "N", "decode steps behind the prompt", n_steps_, in(0, 1'000'000));
     options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_,
                 in(1, 1000));
     engine_.declare(options);
@@ -45,10 +50,12 @@ class BenchLive final : public BenchReportCommand {
 
   Json measure(const BenchMeans& means) const override {
     const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
-    PairPlan plan = plan_pairs(
-        selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
-        split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
-        Phase::prefill, /*without_draft=*/std::nullopt, "bench live");
+    PairPlan plan;
+    if (!selectors_.empty())
+      plan = plan_pairs(
+          selectors_of(selectors_),
+          split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
+          Phase::prefill, /*without_draft=*/std::nullopt, "bench live");
     for (const std::string& sentence : plan.skipped) note("kvscope: left out: {}", sentence);
     const fs::path dir = model_dir(model_);
     engine_.check();
@@ -57,15 +64,17 @@ class BenchLive final : public BenchReportCommand {
       if (engine_.is_on_gpu()) note_host_choice(pair.selector, pair.budget);
     }
     const Index longest = *std::ranges::max_element(lengths);
-    if (longest > model.config().max_positions) {
-      throw UsageError("{} tokens exceed the model's context of {} positions", longest,
+    if (longest + n_steps_ > model.config().max_positions) {
+      throw UsageError("{} tokens exceed the model's context of {} positions", longest + n_steps_,
                        model.config().max_positions);
     }
     const std::vector<TokenId> text = book_tokens(model.config(), longest);
     Json report = {{"bench", "live"},
                    {"model", model_name(dir)},
                    {"model_hash", hash_of_model(dir, model)},
+                   {"n_parameters", model.config().n_parameters()},
                    {"chunk", chunk_},
+                   {"steps", n_steps_},
                    {"repeat", n_repeats_},
                    {"threads", means.pool.n_threads()},
                    {"matmul", engine_.matmul_name()},
@@ -74,15 +83,15 @@ class BenchLive final : public BenchReportCommand {
                    {"rows", Json::array()}};
     // Run 0 is the plain model.
     const auto once = [&](std::size_t run, Index length) {
-      return time_prefill(model, run == 0 ? nullptr : &plan.pairs[run - 1],
-                          std::span(text).first(static_cast<std::size_t>(length)), chunk_,
-                          means.pool, means.stop);
+      return time_live(model, run == 0 ? nullptr : &plan.pairs[run - 1],
+                       std::span(text).first(static_cast<std::size_t>(length)), chunk_, n_steps_,
+                       means.pool, means.stop);
     };
     const std::size_t n_runs = plan.pairs.size() + 1;
     for (std::size_t run = 0; run < n_runs; ++run)  // pages the weights in
       once(run, std::min<Index>(longest, 512));
     for (const Index length : lengths) {
-      std::vector<std::vector<PrefillSeconds>> turns(n_runs);  // [run][repeat]
+      std::vector<std::vector<LiveSeconds>> turns(n_runs);  // [run][repeat]
       take_turns({fmt::format("{} tokens", length), n_repeats_, /*has_warm_up=*/false, length},
                  n_runs, means,
                  [&](std::size_t run, bool) { turns[run].push_back(once(run, length)); });
@@ -103,6 +112,7 @@ class BenchLive final : public BenchReportCommand {
                                             {"first token", "{ttft_seconds:s}"},
                                             {"attention", "{attention_seconds:s}"},
                                             {"selection", "{selection_seconds:s}"},
+                                            {"a step", "{step_seconds:s}?"},
                                             {"TTFT ratio", "{ttft_ratio:.2f}"},
                                             {"attention ratio", "{attention_ratio:.2f}"}});
   }
@@ -115,11 +125,12 @@ class BenchLive final : public BenchReportCommand {
   }
 
   /// pair null: dense, which figures know as the method "full".
-  static Json row_of(const ReplayPair* pair, Index length, const std::vector<PrefillSeconds>& own,
-                     const std::vector<PrefillSeconds>& dense) {
-    std::vector<double> total, attention, selection, ttft_ratio, attention_ratio;
+  Json row_of(const ReplayPair* pair, Index length, const std::vector<LiveSeconds>& own,
+              const std::vector<LiveSeconds>& dense) const {
+    std::vector<double> steps, total, attention, selection, ttft_ratio, attention_ratio;
     for (std::size_t i = 0; i < own.size(); ++i) {
       total.push_back(own[i].total);
+      steps.insert(steps.end(), own[i].steps.begin(), own[i].steps.end());
       attention.push_back(own[i].attention);
       selection.push_back(own[i].selection);
       ttft_ratio.push_back(dense[i].total / own[i].total);
@@ -134,6 +145,9 @@ class BenchLive final : public BenchReportCommand {
                 {"repeat", own.size()}};
     add_spread(row, "seconds", total);
     row["ttft_seconds"] = median(total);
+    row["step_seconds"] = json_number(median(steps));  // low and high: of nine in ten steps
+    row["step_seconds_low"] = json_number(quantile(steps, 0.05));
+    row["step_seconds_high"] = json_number(quantile(steps, 0.95));
     row["attention_seconds"] = median(attention);
     row["selection_seconds"] = median(selection);
     add_spread(row, "ttft_ratio", ttft_ratio);
@@ -147,6 +161,7 @@ class BenchLive final : public BenchReportCommand {
   std::string lengths_ = "4096,8192,16384";
   Index chunk_ = 128;
   Index n_repeats_ = 3;
+  Index n_steps_ = 0;
   EngineOptions engine_;
 };
 

@@ -10,26 +10,54 @@
 
 namespace kvscope::cli {
 
-PrefillSeconds time_prefill(const Transformer& model, const ReplayPair* pair,
-                            std::span<const TokenId> text, Index chunk, ThreadPool& pool,
-                            const std::stop_token& stop) {
-  using Clock = std::chrono::steady_clock;
-  const auto capacity = static_cast<Index>(text.size());
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+LiveSeconds time_live(const Transformer& model, const ReplayPair* pair,
+                      std::span<const TokenId> text, Index chunk, Index n_steps, ThreadPool& pool,
+                      const std::stop_token& stop) {
+  const auto capacity = static_cast<Index>(text.size()) + n_steps;
   const auto step = static_cast<std::size_t>(chunk);
+  const auto check = [&] {
+    if (stop.stop_requested()) throw Interrupted("the benchmark of the model was stopped");
+  };
   const auto each_chunk = [&](auto&& call) {  // (tokens, which logits)
     for (std::size_t at = 0; at < text.size(); at += step) {
-      if (stop.stop_requested()) throw Interrupted("the benchmark of prefill was stopped");
+      check();
       call(text.subspan(at, std::min(step, text.size() - at)),
            at + step >= text.size() ? Logits::last : Logits::none);
     }
   };
+  const auto greedy = [&](auto&& call) {  // (token) -> logits; seconds of each step
+    std::vector<double> seconds;
+    TokenId next = text.back();
+    for (Index i = 0; i < n_steps; ++i) {
+      check();
+      const auto start = Clock::now();
+      next = argmax(call(std::span(&next, 1)).flat());
+      seconds.push_back(seconds_since(start));
+    }
+    return seconds;
+  };
+  LiveSeconds seconds;
   if (pair != nullptr) {
     LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity, pool);
     each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
       live.prefill(tokens, chunk, PrefillMode::sparse, logits);
     });
-    const LiveTimes& times = live.stats().times;
-    return {times.total, times.attention, times.selection};
+    const LiveTimes times = live.stats().times;
+    seconds = {times.total, times.attention, times.selection, {}};
+    seconds.steps = greedy([&](std::span<const TokenId> token) {
+      return live.run(Phase::decode, token, Logits::last);
+    });
+    return seconds;
   }
   const auto cache = model.make_store(capacity);
   ForwardTimes times;
@@ -40,8 +68,11 @@ PrefillSeconds time_prefill(const Transformer& model, const ReplayPair* pair,
     options.logits = logits;
     model.forward(tokens, *cache, pool, options);
   });
-  return {std::chrono::duration<double>(Clock::now() - start).count(), times.attention_seconds,
-          0.0};
+  seconds = {seconds_since(start), times.attention_seconds, 0.0, {}};
+  seconds.steps = greedy([&](std::span<const TokenId> token) {
+    return model.forward(token, *cache, pool, {.logits = Logits::last});
+  });
+  return seconds;
 }
 
 std::vector<TokenId> book_tokens(const ModelConfig& config, Index length) {

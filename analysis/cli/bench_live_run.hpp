@@ -12,17 +12,18 @@
 
 namespace kvscope::cli {
 
-/// Seconds of one prefill up to the first token's logits.
-struct PrefillSeconds {
+/// Seconds of one prefill up to the first token's logits, and of each decode step behind it.
+struct LiveSeconds {
   double total = 0.0;
   double attention = 0.0;  // selection not included
   double selection = 0.0;
+  std::vector<double> steps;
 };
 
 /// pair null: the plain model. Throws Interrupted between calls.
-PrefillSeconds time_prefill(const Transformer& model, const ReplayPair* pair,
-                            std::span<const TokenId> text, Index chunk, ThreadPool& pool,
-                            const std::stop_token& stop);
+LiveSeconds time_live(const Transformer& model, const ReplayPair* pair,
+                      std::span<const TokenId> text, Index chunk, Index n_steps, ThreadPool& pool,
+                      const std::stop_token& stop);
 
 /// The embedded book's tokens, repeated if it is too short, as ids of any vocabulary.
 std::vector<TokenId> book_tokens(const ModelConfig& config, Index length);

@@ -1,6 +1,5 @@
 // kvscope bench machine: this machine as a hardware profile of kvscope cost.
 #include "analysis/cli/kit.hpp"
-#include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/measure_machine.hpp"
 #include "core/base/cpu.hpp"
 
@@ -46,9 +45,7 @@ class BenchMachine final : public Command {
   int run(const OptionSet&, const std::string&) override {
     if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     Working run(work_);
-    MachineMeter meter(run.pool, [] { return now_by(BenchClock::wall); });
-    meter.measure(run.progress, run.stop);
-    const HardwareProfile profile = meter.profile(cpu_name());
+    const HardwareProfile profile = measure_machine(cpu_name(), run.pool, run.progress, run.stop);
     const Json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
     json_ ? print_json(json) : print(describe_machine(profile));

@@ -21,18 +21,6 @@ namespace {
 
 constexpr double kMostWorkloadBytes = 16.0 * 1024 * 1024 * 1024;
 
-/// What kvscope cost --check predicts a time from.
-Json work_json(const LayerWork& work) {
-  Json counted = Json::object();
-  for (std::size_t i = 0; i < kCountedNames.size(); ++i)
-    counted[std::string(kCountedNames[i])] = work.counts.value_or(WorkCounts{}).n[i];
-  return {{"is_dense", work.is_dense},       {"pairs", work.attend.pairs},
-          {"keys", work.attend.keys},        {"runs", work.attend.runs},
-          {"rows", work.attend.rows},        {"score_flops", work.score_flops},
-          {"score_bytes", work.score_bytes}, {"ranked", work.ranked},
-          {"summaries", work.summaries},     {"counted", counted}};
-}
-
 Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
   const std::vector<double>& dense = one.dense_seconds;
   std::vector<double> ratios;
@@ -52,7 +40,6 @@ Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
                {"seconds_median", median(row.seconds)},
                {"append_seconds", row.append_seconds},
                {"kept", row.kept},
-               {"work", work_json(row.work)},
                {"seconds", row.seconds},
                {"attend_seconds", row.attend_seconds}});
   return json;

@@ -97,7 +97,6 @@ class SelectorBench {
         bench_call_(call),
         pool_(&pool),
         precision_(plan.precision),
-        clock_(plan.clock),
         alive_(call.data.k.dim(0)) {
     alive_.append(call.n_tokens);
     selector_ = spec_.make();
@@ -123,20 +122,15 @@ class SelectorBench {
       selector_ = spec_.make();
       prepare();
     }
-    if (!counted) {  // the round that is not measured says what there is to do
-      const WorkTally tally;
-      ask();
-      counts_ = tally.counts();
-      return;
-    }
     const double seconds = ask();
+    if (!counted) return;
     seconds_.push_back(seconds);
     if (selection_.is_dense) return;
     if (lists_ == nullptr) {
       lists_ = std::make_unique<ListRun>(bench_call_);
       lists_->run(selection_, *pool_);  // its memory, as a cache keeps it
     }
-    attend_seconds_.push_back(seconds_of(clock_, [&] { lists_->run(selection_, *pool_); }));
+    attend_seconds_.push_back(seconds_of([&] { lists_->run(selection_, *pool_); }));
   }
 
   SelectBenchRow row() const {
@@ -147,7 +141,6 @@ class SelectorBench {
     const SelectCost cost = selector_->cost(question, selection_);
     row.work = measured_work(selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
                              {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size);
-    row.work.counts = counts_;
     const double n_kept = static_cast<double>(selection_.keys().size());
     row.kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                    : n_kept / static_cast<double>(selection_.n_lists());
@@ -182,7 +175,7 @@ class SelectorBench {
     // Lives as long as a sequence.
     if (engine_ == nullptr) engine_ = std::make_unique<ScoreEngine>(precision_, pool_);
     call_.engine = engine_.get();
-    return seconds_of(clock_, [&] { selector_->reset(shape); });
+    return seconds_of([&] { selector_->reset(shape); });
   }
 
   double ask() {
@@ -190,7 +183,7 @@ class SelectorBench {
     CrossLayerContext context;
     call_.alive = &alive;
     call_.context = &context;
-    const double seconds = seconds_of(clock_, [&] {
+    const double seconds = seconds_of([&] {
       selection_ = selector_->select(call_);
       if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selection_));
       if (caps_.permanent) selector_->evict(call_, alive);
@@ -205,7 +198,6 @@ class SelectorBench {
   const BenchCall& bench_call_;
   ThreadPool* pool_;
   ScorePrecision precision_;
-  BenchClock clock_;
   std::unique_ptr<ScoreEngine> engine_;
   AliveMask alive_;  // everything
   std::unique_ptr<Selector> selector_;
@@ -216,7 +208,6 @@ class SelectorBench {
   SelectCall call_;
   Selection selection_;
   double first_seconds_ = 0.0;
-  WorkCounts counts_;
   std::vector<double> seconds_;
   std::vector<double> attend_seconds_;
 };
@@ -244,7 +235,7 @@ SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan,
   take_turns({stage, plan.n_repeats, /*has_warm_up=*/true, call.n_tokens}, subjects.size() + 1,
              means, [&](std::size_t subject, bool counted) {
                if (subject < subjects.size()) return subjects[subject].measure(counted);
-               const double seconds = seconds_of(plan.clock, [&] { dense.run(means.pool); });
+               const double seconds = seconds_of([&] { dense.run(means.pool); });
                if (counted) out.dense_seconds.push_back(seconds);
              });
   for (const SelectorBench& subject : subjects) out.rows.push_back(subject.row());

@@ -1,5 +1,5 @@
 // How long methods take to choose keys, and attention to read them, in made-up calls: the
-// measurement behind kvscope bench select and kvscope cost --check.
+// measurement behind kvscope bench select.
 #pragma once
 
 #include "analysis/cli/bench_report.hpp"
@@ -22,7 +22,6 @@ struct SelectBenchPlan {
   Index n_repeats = 5;         // measured rounds, after one that is not
   ScorePrecision precision = ScorePrecision::f32;
   DType kv_dtype = DType::f32;
-  BenchClock clock = BenchClock::wall;
 };
 
 /// One method in one call; the times of the rounds run in parallel with those of dense attention.

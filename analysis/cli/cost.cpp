@@ -1,13 +1,11 @@
-// kvscope cost: from what a method selects on a recording to predicted time on a card; and the
-// ledger of published speeds beside the model's predictions.
+// kvscope cost: from what a method selects on a recording, or would in a model's shape, to predicted
+// time on a card.
 #include "analysis/cost/trace_cost.hpp"
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/analyze_report.hpp"
-#include "analysis/cli/bench_select_run.hpp"
-#include "analysis/cli/cost_check.hpp"
 #include "analysis/cli/cost_counts.hpp"
 #include "analysis/cli/cost_shape.hpp"
 #include "analysis/cli/filled_text.hpp"
@@ -16,7 +14,6 @@
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/unit_job.hpp"
 #include "analysis/cost/cost_units.hpp"
-#include "analysis/cost/ledger.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/read_files.hpp"
 #include "core/sim/rotations.hpp"
@@ -25,8 +22,6 @@
 
 namespace kvscope::cli {
 namespace {
-
-constexpr Index kMostContext = 1 << 20;  // of --check
 
 std::string describe_costs(const Json& report) {
   TextTable table({"hardware", "selector", "budget", "batch", "context", "append", "score", "top-k",
@@ -62,35 +57,6 @@ std::string describe_costs(const Json& report) {
       notes);
 }
 
-std::string describe_ledger(const Json& report) {
-  TextTable table({"figure", "hardware", "published", "predicted", "error", ""});
-  for (const Json& row : report.at("rows")) {
-    const std::string unit = row.at("unit").get<std::string>();
-    const std::string role = row.at("role").get<std::string>();
-    const bool is_known = row.at("predicted").is_number();
-    table.add_row({row.at("id").get<std::string>(), row.at("hardware").get<std::string>(),
-                   number_cell(row, "published") + unit,
-                   is_known ? number_cell(row, "predicted") + unit : "-",
-                   is_known ? fmt::format("{:+.1f} %", 100.0 * row.at("error").get<double>()) : "-",
-                   role == "predicts" ? ""
-                   : role == "untold" ? row.at("note").get<std::string>()
-                                      : role});
-  }
-  std::string text = table.text() + "\n";
-  for (const Json& sentence : report.at("headlines")) text += sentence.get<std::string>() + "\n";
-  const std::string groups =
-      filled_table(report.at("groups"), {{"predictions", "{title}"},
-                                         {"rows", "{predicted_rows}"},
-                                         {"median error", "{median_error:%}"},
-                                         {"within 20 %", "{within_20_percent}"}});
-  text += fmt::format(
-      "\n{}Rows that calibrate gave a constant of a profile; bound: the published time is an upper "
-      "limit; variant: the figure of the row above under another assumption. None of these "
-      "counts.\n",
-      groups);
-  return text;
-}
-
 class CostCommand final : public Command {
  public:
   CommandCard card() const override {
@@ -104,10 +70,7 @@ class CostCommand final : public Command {
         "of every constant are in analysis/cost/README.md. --shape asks the same of a model of "
         "which there is no recording, and answers in one sentence with an interval: from which "
         "context a method pays off, how much faster it is, when the first token comes, how many "
-        "tokens a second. --ledger predicts published speeds "
-        "instead, without tuning; --check measures this machine and predicts that: eight "
-        "methods, prefill and decode, two lengths, one thread and all, and prefills of the "
-        "running model, in about two minutes on two cores where nothing else runs.",
+        "tokens a second.",
         {{"kvscope cost trace.h5 --selector quest,quoka --budget 256 --hardware h100-sxm,rtx-4090",
           "two methods on two cards at the recording's own length"},
          {"kvscope cost trace.h5 --phase decode --selector quest --budget 1024 --hardware a100-80 "
@@ -117,11 +80,7 @@ class CostCommand final : public Command {
           "without a recording: from which context on quoka with 1024 keys is faster"},
          {"kvscope cost --shape config.json --hardware h200 --selector quest --keys 2048 --context "
           "4k:1M --batch 1,16,64 --question tokens-per-second --out shape.json",
-          "a map over context and batch; kvscope figure cost-map draws it"},
-         {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
-         {"kvscope cost --check", "this machine's times, predicted and measured"},
-         {"kvscope cost --check --selector all --lengths 4096,8192,16384,32768",
-          "every method and length: half an hour"}}};
+          "a map over context and batch; kvscope figure cost-map draws it"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "a recorded trace", trace_, /*required=*/false);
@@ -144,57 +103,22 @@ class CostCommand final : public Command {
     options.add("draft", "TRACE", "the draft model's trace over the same tokens", draft_);
     options.add("calibration", "TRACE",
                 "the same model's trace over another text, as in kvscope sweep", calibration_);
-    options.flag("ledger", "predict published figures instead of a recording", ledger_);
-    options.flag(
-        "check",
-        "measure choosing and attending on this machine, as kvscope bench select and bench "
-        "live do, and predict it; --selector all takes every method",
-        check_);
-    options.add("lengths", "LIST", "with --check: context lengths of the calls", check_lengths_);
-    options.renamed("tokens", "lengths");
-    options.add("repeat", "N", "with --check: measured rounds, of which the least counts",
-                check_options_.n_repeats, in(1, 1000));
-    options.add(
-        "live", "N",
-        "with --check: prompt tokens of the running model; 0 = without, as with --clock cpu",
-        check_options_.live_tokens, in(0, kMostContext));
-    options.add("clock", "WORD",
-                "with --check: wall, or cpu, which leaves out what other programs take (on one "
-                "thread only)",
-                check_options_.clock);
-    options.add("measured", "FILE",
-                "with --check: a report of bench select --json; repeatable [made now]", measured_);
     options.add("out", "FILE", "write the report as JSON", job_.out).short_name = 'o';
     options.flag("overwrite", "replace an existing file", job_.overwrite);
     job_.declare_work(options);
-    options.exclude({"TRACE", "shape", "ledger", "check"});
-    options.exclude_each(
-        {"ledger", "check"},
-        {"budget", "batch", "context", "kv-dtype", "weight-bits", "draft", "calibration", "phase",
-         "chunk", "steps", "drafts", "rows-per-chunk", "layers", "heads", "dense-layers"});
-    options.exclude({"ledger", "selector"});
-    options.exclude({"ledger", "hardware"}, ": rows name theirs");
-    options.need({"measured", "lengths", "repeat", "live", "clock"}, {"check"});
-    options.exclude_each({"measured"},
-                         {"lengths", "repeat", "live", "clock", "selector", "threads"});
-    options.exclude_each({"shape", "ledger", "check"}, UnitOptions::names(),
-                         ": what is of no recording has no units");
+    options.exclude({"TRACE", "shape"});
+    options.exclude_each({"shape"}, UnitOptions::names(), ": what is of no recording has no units");
   }
 
   int run(const OptionSet& options, const std::string& typed) override {
     job_.check();
-    check_usage(options);
+    check_usage();
     Json report;
     // The report of a recording says the same whoever did its units.
     const std::string command_line =
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
     if (shape_.is_used()) {
       report = shape_.report(options, replay_, cost_options(), job_.work);
-    } else if (ledger_) {
-      report = ledger_report();
-    } else if (check_) {
-      const Running run(job_.work.progress);
-      report = cost_check(check_options(), run.progress, run.stop);
     } else {
       if (const std::optional<int> code = of_trace(options, report)) return *code;
     }
@@ -205,10 +129,7 @@ class CostCommand final : public Command {
     if (job_.json) {
       print_json(report);
     } else {
-      print(shape_.is_used() ? describe_shape_costs(report)
-            : ledger_        ? describe_ledger(report)
-            : check_         ? describe_check(report)
-                             : describe_costs(report));
+      print(shape_.is_used() ? describe_shape_costs(report) : describe_costs(report));
     }
     return kOk;
   }
@@ -224,47 +145,17 @@ class CostCommand final : public Command {
     return words;
   }
 
-  void check_usage(const OptionSet& options) const {
-    if (!ledger_ && !check_) {
-      if (!trace_ && !shape_.is_used())
-        throw UsageError("TRACE is missing (or --shape, or --ledger, or --check)");
-      if (trace_ && !replay_.has_selectors())
-        throw UsageError("--selector is missing: expected at least one method");
-      if (hardware_.empty()) {
-        throw UsageError(
-            "--hardware is missing: expected some of {}, or a file of kvscope bench machine",
-            fmt::join(hardware_names(), ", "));
-      }
-    }
-    if (options.given("live") && check_options_.live_tokens > 0 &&
-        check_options_.clock == BenchClock::cpu)
+  void check_usage() const {
+    if (!trace_ && !shape_.is_used()) throw UsageError("TRACE is missing (or --shape)");
+    if (trace_ && !replay_.has_selectors())
+      throw UsageError("--selector is missing: expected at least one method");
+    if (hardware_.empty()) {
       throw UsageError(
-          "--clock cpu and --live exclude each other: a running model's times are the wall's");
+          "--hardware is missing: expected some of {}, or a file of kvscope bench machine",
+          fmt::join(hardware_names(), ", "));
+    }
     if (job_.out && !job_.units.is_alone())
       check_new_output(*job_.out, job_.overwrite, "--overwrite");
-  }
-
-  CheckOptions check_options() const {
-    constexpr Index kShortest = 256;  // a prefill call of 128 queries and keys before it
-    CheckOptions options = check_options_;
-    options.hardware = split_list(hardware_);
-    options.reports = measured_;
-    options.lengths = index_list_of(check_lengths_, "lengths");
-    if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
-      throw UsageError("--lengths: expected lengths in [{}, {}], found \"{}\"", kShortest,
-                       kMostContext, check_lengths_);
-    if (job_.work.threads) options.threads = {job_.work.n_threads()};
-    if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
-        options.reports.empty() && (!options.threads.empty() || available_cores() > 1))
-      throw UsageError(
-          "--clock cpu: the processors' time is a call's time on one thread only; add --threads 1");
-    const auto& lists = replay_.selector_lists();
-    if (lists.size() == 1 && lists[0] == "all") {
-      options.methods = all_methods_of_registry();
-    } else if (!lists.empty()) {
-      options.methods = replay_.selectors();
-    }
-    return options;
   }
 
   CostOptions cost_options() const {
@@ -343,11 +234,6 @@ class CostCommand final : public Command {
   Index weight_bits_ = 16;
   std::optional<fs::path> draft_;
   std::optional<fs::path> calibration_;
-  bool ledger_ = false;
-  bool check_ = false;
-  CheckOptions check_options_;
-  std::string check_lengths_ = "4096,8192";
-  std::vector<fs::path> measured_;
   CostShape shape_;
   UnitJob job_;
 };

@@ -30,7 +30,7 @@ class StudyTableCommand final : public Command {
            "measured (empty in lines of other tasks). A sweep's line has means over the layers "
            "without a sliding window (of mass_min the least) and no intervals; --rows has a line "
            "for every layer, and columns selector, budget_kind and budget as results have them, "
-           "for kvscope table and pareto. Items that failed, or that the task leaves out, have a "
+           "for kvscope table. Items that failed, or that the task leaves out, have a "
            "remark.";
   }
   std::vector<Example> examples() const override {

@@ -1,4 +1,4 @@
-// The JSON files of analysis/cost/data as they were built in: hardware profiles, and ledger.json.
+// The JSON files of analysis/cost/data as they were built in: hardware profiles.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-# The hardware profiles and the ledger as one C++ file of raw strings, so that the program needs no files of its own at
+# The hardware profiles as one C++ file of raw strings, so that the program needs no files of its own at
 # run time. Included by analysis/CMakeLists.txt, which thereby gets a rule; run with -P by that rule.
 if(CMAKE_SCRIPT_MODE_FILE)
   set(entries "")
@@ -27,6 +27,6 @@ else()
   add_custom_command(OUTPUT "${cost_embedded}"
     COMMAND "${CMAKE_COMMAND}" "-DSOURCES=${CMAKE_CURRENT_LIST_DIR}/data" "-DOUTPUT=${cost_embedded}"
             -P "${CMAKE_CURRENT_LIST_FILE}"
-    DEPENDS ${cost_sources} "${CMAKE_CURRENT_LIST_FILE}" VERBATIM COMMENT "Embedding hardware profiles and the ledger")
+    DEPENDS ${cost_sources} "${CMAKE_CURRENT_LIST_FILE}" VERBATIM COMMENT "Embedding hardware profiles")
   target_sources(kvscope_analysis PRIVATE "${cost_embedded}")
 endif()

@@ -129,9 +129,7 @@ Json hardware_json(const HardwareProfile& profile) {
 
 std::vector<std::string> hardware_names() {
   std::vector<std::string> names;
-  for (const CostData& data : cost_data()) {
-    if (data.name != "ledger") names.emplace_back(data.name);
-  }
+  for (const CostData& data : cost_data()) names.emplace_back(data.name);
   return names;
 }
 
@@ -139,7 +137,7 @@ HardwareProfile find_hardware(const std::string& name_or_path) {
   if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json"))
     return parse_hardware(read_whole_file(name_or_path, kMostProfileBytes), name_or_path);
   for (const CostData& data : cost_data()) {
-    if (data.name == name_or_path && data.name != "ledger")
+    if (data.name == name_or_path)
       return parse_hardware(data.text, fmt::format("the built-in profile {}", data.name));
   }
   const std::vector<std::string> names = hardware_names();

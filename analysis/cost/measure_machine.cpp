@@ -3,18 +3,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 
 #include "analysis/base/kit.hpp"
-#include "core/attention/column_kernels.hpp"
 #include "core/attention/dense_attention.hpp"
-#include "core/attention/row_kernels.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/attention/top_cuts.hpp"
-#include "core/base/work_tally.hpp"
-#include "core/selectors/candidates.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/score_engine.hpp"
-#include "core/selectors/shared_scores.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
 namespace kvscope {
@@ -50,11 +46,12 @@ float sum_of_part(std::span<const float> values) {
   return sum;
 }
 
+using Clock = std::chrono::steady_clock;
+
 class Machine {
  public:
-  Machine(ThreadPool& pool, const std::function<double()>& now)
+  explicit Machine(ThreadPool& pool)
       : pool_(pool),
-        now_(now),
         q_({kQueryHeads, kQueryRows, kChannels}),
         k_({kKvHeads, kKeys, kChannels}),
         v_({kKvHeads, kKeys, kChannels}) {
@@ -147,14 +144,14 @@ class Machine {
   }
 
   /// FLOP/s of products of `n_vectors` per KV head with its keys.
-  double score_rate(Index n_vectors, ScorePrecision precision = ScorePrecision::f32) {
+  double score_rate(Index n_vectors) {
     SelectCall call;
     call.n_tok = 1;
     call.pos_begin = kKeys / 2 - 1;
     call.q = q_.view().range(1, 0, 1);
     call.k = k_.view().range(1, 0, kKeys / 2);
     call.v = v_.view().range(1, 0, kKeys / 2);
-    ScoreEngine engine(precision, &pool_);
+    ScoreEngine engine(ScorePrecision::f32, &pool_);
     call.engine = &engine;
     std::vector<double> vectors(static_cast<std::size_t>(kKvHeads * n_vectors * kChannels), 0.1);
     std::vector<std::vector<double>> scores(
@@ -165,68 +162,6 @@ class Machine {
       linear_scores(call, vectors, {0, kKeys / 2}, views);
     });
     return static_cast<double>(kKvHeads * n_vectors * kKeys * kChannels) / seconds;
-  }
-
-  /// FLOP/s of products of three vectors per KV head with half of the channels, which lie apart.
-  double column_rate() {
-    constexpr Index kPart = 2048;
-    constexpr Index kParts = kKeys / kPart;  // more than the caches hold, as a cache of keys is
-    constexpr Index kVectors = 3;
-    std::vector<Index> channels;
-    for (Index c = 0; c < kChannels; c += 2) channels.push_back(c);
-    const std::vector<float> q(static_cast<std::size_t>(kVectors) * channels.size(), 0.1f);
-    Tensor<double> out({kKvHeads * kParts, kVectors, kPart});
-    const double seconds = least_seconds([&] {
-      pool_.parallel_for(kKvHeads * kParts, [&](Index task, int) {
-        column_dots(q, kVectors, channels, k_.data() + task * kPart * kChannels, kChannels, kPart,
-                    out.view().sub(task).data(), kPart);
-      });
-    });
-    return 2.0 * static_cast<double>(kKvHeads * kParts * kVectors * kPart) *
-           static_cast<double>(channels.size()) / seconds;
-  }
-
-  /// Counts per second of work that a tally counts itself; `work(task)` is done by all threads.
-  template <class Work>
-  double counted_rate(Counted what, Work&& work) {
-    const Index n_tasks = 4 * pool_.n_threads();
-    const auto all = [&] { pool_.parallel_for(n_tasks, [&](Index task, int) { work(task); }); };
-    double n = 0.0;
-    {
-      const WorkTally tally;
-      all();
-      n = tally.counts().of(what);
-    }
-    return n / least_seconds(all);
-  }
-
-  double exponential_rate() {
-    Tensor<double> rows({4 * pool_.n_threads(), kKeys / 4});
-    return counted_rate(Counted::exponentials, [&](Index task) {
-      const auto row = rows.view().row(task);
-      exp_row(row, 0.0, row);  // stays between 0 and e
-    });
-  }
-
-  /// A list of the keys before a call, and the selection that takes it.
-  double list_rate() {
-    const SelectCall call = prefill_call();
-    return counted_rate(Counted::listed, [&](Index) {
-      Selection selection(ListOwner::kv_head, kQueryRows, kQueryRows);
-      KeyList list;
-      list.scored = candidates(call, 0, {0, kListKeys});
-      list.forced = candidates(call, 0, {kListKeys, kListKeys + kQueryRows});
-      selection.add(list);
-    });
-  }
-
-  /// Queries that scalar loops in f64 read.
-  double visit_rate() {
-    const SelectCall call = prefill_call();
-    return counted_rate(Counted::visited, [&](Index task) {
-      unused_sum_ +=
-          static_cast<float>(mean_query(call, {task % kQueryHeads, task % kQueryHeads + 1})[0]);
-    });
   }
 
   /// Seconds per score of finding the largest of many.
@@ -249,24 +184,14 @@ class Machine {
   }
 
  private:
-  SelectCall prefill_call() const {
-    SelectCall call;
-    call.n_tok = kQueryRows;
-    call.pos_begin = kKeys - kQueryRows;
-    call.q = q_.view();
-    call.k = k_.view();
-    call.v = v_.view();
-    return call;
-  }
-
   /// The least of some repeats, after one that does not count: other programs only add. Short work
   /// is repeated inside.
   template <class Work>
   double least_seconds(Work&& work) const {
     const auto once = [&](int n) {
-      const double start = now_();
+      const auto start = Clock::now();
       for (int i = 0; i < n; ++i) work();
-      return (now_() - start) / n;
+      return std::chrono::duration<double>(Clock::now() - start).count() / n;
     };
     const double first = once(1);
     const int n = std::clamp(static_cast<int>(1e-3 / std::max(first, 1e-9)), 1, 10000);
@@ -276,7 +201,6 @@ class Machine {
   }
 
   ThreadPool& pool_;
-  const std::function<double()>& now_;
   Tensor<float> q_, k_, v_;
   std::atomic<float> unused_sum_ = 0.0f;  // so that no sum is left out
 };
@@ -287,9 +211,8 @@ constexpr std::array<Index, 6> kRuns = {1, 2, 4, 16, 64, 256};
 
 /// Everything that is measured, per second.
 struct MachineRates {
-  double loops = 0.0, product = 0.0, dense = 0.0, lists = 0.0, ranked = 0.0, listed = 0.0;
-  double visited = 0.0, exponentials = 0.0, columns = 0.0, dots_f64 = 0.0;
-  double dots_1 = 0.0, dots_3 = 0.0, dots_4 = 0.0, dots_64 = 0.0;
+  double loops = 0.0, product = 0.0, dense = 0.0, lists = 0.0, ranked = 0.0;
+  double dots_4 = 0.0, dots_64 = 0.0;
   std::array<double, kReadBytes.size()> read{};        // bytes
   std::array<double, kDenseRows.size()> dense_rows{};  // FLOPs, over few keys
   std::array<double, kRuns.size()> gathered{};         // lists of one query
@@ -309,17 +232,10 @@ void measure_again(Machine& machine, MachineRates& best, const std::function<voi
   take(best.dense, std::max(machine.dense_rate(kQueryRows, 4096), best.dense_rows.back()));
   take(best.lists, 1.0 / machine.list_seconds(kQueryRows, 1, kKeys));
   step();
-  take(best.dots_1, machine.score_rate(1));
-  take(best.dots_3, machine.score_rate(3));
   take(best.dots_4, machine.score_rate(4));
   take(best.dots_64, machine.score_rate(64));
-  take(best.dots_f64, machine.score_rate(3, ScorePrecision::f64));
-  take(best.columns, machine.column_rate());
   step();
   take(best.ranked, 1.0 / machine.ranking());
-  take(best.exponentials, machine.exponential_rate());
-  take(best.listed, machine.list_rate());
-  take(best.visited, machine.visit_rate());
   for (std::size_t i = 0; i < kRuns.size(); ++i)
     take(best.gathered[i], 1.0 / machine.list_seconds(1, kRuns[i], kKeys));
   take(best.dense_read,
@@ -330,34 +246,21 @@ void measure_again(Machine& machine, MachineRates& best, const std::function<voi
 
 }  // namespace
 
-struct MachineMeter::Impl {
-  std::function<double()> now;
-  Machine machine;
-  MachineRates rates;
-  int n_threads;
-  Impl(ThreadPool& pool, std::function<double()> clock)
-      : now(std::move(clock)), machine(pool, now), n_threads(pool.n_threads()) {}
-};
-
-MachineMeter::MachineMeter(ThreadPool& pool, std::function<double()> now)
-    : impl_(std::make_unique<Impl>(pool, std::move(now))) {}
-MachineMeter::~MachineMeter() = default;
-
-void MachineMeter::measure(const ProgressFn& progress, const std::stop_token& stop) {
+HardwareProfile measure_machine(const std::string& cpu, ThreadPool& pool,
+                                const ProgressFn& progress, const std::stop_token& stop) {
   constexpr int kRounds = 3;  // a program that is busy for a second does not meet all of them
   constexpr std::int64_t kSteps = 4 * kRounds;
+  Machine machine(pool);
+  MachineRates rates;
   std::int64_t done = 0;
   const auto step = [&] {
     check_stop(stop, "bench machine");
     if (progress) progress({"bench machine", done++, kSteps, "parts"});
   };
   step();
-  for (int round = 0; round < kRounds; ++round) measure_again(impl_->machine, impl_->rates, step);
-}
+  for (int round = 0; round < kRounds; ++round) measure_again(machine, rates, step);
 
-HardwareProfile MachineMeter::profile(const std::string& cpu) const {
-  const MachineRates& rates = impl_->rates;
-  const int n_threads = impl_->n_threads;
+  const int n_threads = pool.n_threads();
   const std::string here = fmt::format("measured by kvscope bench machine on {} with {} thread{}",
                                        cpu, n_threads, n_threads == 1 ? "" : "s");
   HardwareProfile profile;
@@ -393,17 +296,6 @@ HardwareProfile MachineMeter::profile(const std::string& cpu) const {
   profile.kernels["score-many"] =
       share(rates.dots_64, "products of 64 vectors per KV head with 16384 keys");
   profile.kernels["lists"] = share(lists, "attention of 128 queries over a list of 2048 keys");
-  const auto put = [&](Counted what, double rate, const char* how) {
-    profile.kernels[std::string(kCountedNames[static_cast<std::size_t>(what)])] = share(rate, how);
-  };
-  put(Counted::dots_one, rates.dots_1, "products of one vector per KV head with 16384 keys");
-  put(Counted::dots_few, rates.dots_3, "products of three vectors per KV head with 16384 keys");
-  put(Counted::dots_many, rates.dots_64, "products of 64 vectors per KV head with 16384 keys");
-  put(Counted::columns, rates.columns, "products of three vectors with every second channel");
-  put(Counted::dots_f64, rates.dots_f64, "products in f64 of three vectors with 16384 keys");
-  put(Counted::exponentials, rates.exponentials, "exponentials of rows of 8192, per second");
-  put(Counted::listed, rates.listed, "keys written into lists, per second");
-  put(Counted::visited, rates.visited, "numbers of queries that are averaged, per second");
   profile.gather.source = here +
                           ": one query over 2048 of 32768 keys, and over all of them, against the "
                           "bandwidth for as many bytes";

@@ -2,33 +2,18 @@
 #pragma once
 
 #include <stop_token>
+#include <string>
 
 #include "analysis/cost/hardware.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 
-/// Measures a machine, as often as it is asked to; of every number the best counts, since other
-/// programs only add. One thread and many make different profiles.
-class MachineMeter {
- public:
-  /// now: the seconds of a clock, which is to be the one that the profile is compared by. Takes
-  /// 600 MB of memory.
-  MachineMeter(ThreadPool& pool, std::function<double()> now);
-  ~MachineMeter();
-  MachineMeter(const MachineMeter&) = delete;
-  MachineMeter& operator=(const MachineMeter&) = delete;
-
-  /// Takes some seconds. Throws Interrupted on a stop.
-  void measure(const ProgressFn& progress, const std::stop_token& stop);
-  /// After measure().
-  HardwareProfile profile(const std::string& cpu) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// Takes some seconds and 600 MB of memory; of every number the best of three rounds counts, since
+/// other programs only add. One thread and many make different profiles. cpu: its name. Throws
+/// Interrupted on a stop.
+HardwareProfile measure_machine(const std::string& cpu, ThreadPool& pool,
+                                const ProgressFn& progress, const std::stop_token& stop);
 
 }  // namespace kvscope

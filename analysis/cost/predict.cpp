@@ -70,24 +70,6 @@ StageTimes StageTimes::scaled(double factor) const {
   return out;
 }
 
-std::optional<double> counted_seconds(const WorkCounts& counts, const HardwareProfile& hardware) {
-  double seconds = 0.0;
-  for (std::size_t i = 0; i < counts.n.size(); ++i) {
-    if (!(counts.n[i] > 0.0)) continue;
-    const auto what = static_cast<Counted>(i);
-    if (what == Counted::ranked) {
-      seconds += counts.n[i] * hardware.topk.value;
-    } else if (what == Counted::loops) {
-      seconds += counts.n[i] * hardware.launch.value;
-    } else {
-      const auto rate = hardware.kernels.find(std::string(kCountedNames[i]));
-      if (rate == hardware.kernels.end()) return std::nullopt;
-      seconds += counts.n[i] / (rate->second.value * hardware.peak_flops());
-    }
-  }
-  return seconds;
-}
-
 StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
                          const CostSetting& setting) {
   const CallShape& shape = work.shape;
@@ -100,16 +82,13 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
     times.of(CostStage::append) =
         stage_seconds(hardware, 0.0, 1.0, setting.batch * (work.append_bytes * scale + keys), 1.0);
   }
-  const auto counted = work.counts ? counted_seconds(*work.counts, hardware) : std::nullopt;
-  if (counted) {
-    times.of(CostStage::score) = setting.batch * *counted;
-  } else if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
+  if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
     times.of(CostStage::score) =
         stage_seconds(hardware, setting.batch * work.score_flops,
                       score_share(hardware, work.score_flops, work.score_bytes),
                       setting.batch * work.score_bytes * scale, 1.0);
   }
-  if (work.ranked > 0.0 && !counted)
+  if (work.ranked > 0.0)
     times.of(CostStage::topk) =
         hardware.launch.value + setting.batch * work.ranked * hardware.topk.value;
   if (work.attend.pairs > 0.0) {
@@ -169,7 +148,6 @@ LayerWork at_context(const LayerWork& work, double n_ctx, bool keeps_count) {
   const double growth = n_ctx / work.shape.n_ctx;
   LayerWork out = work;
   out.shape = shape;
-  out.counts.reset();  // of loops at the measured context
   // What is scored are the keys before the call; a first call has none.
   const double past = work.shape.n_ctx - work.shape.n_tok;
   const double of_past = past > 0.0 ? std::max(0.0, n_ctx - work.shape.n_tok) / past : growth;

@@ -36,11 +36,7 @@ struct CostSetting {
   std::optional<double> attend;  // share of peak of dense attention, in place of the profile's
 };
 
-/// Seconds of choosing by what was counted. Rates are those of a measured profile (`kernels`, as
-/// counts per second over the peak; `topk`, `launch`); nothing if it lacks one that is needed.
-std::optional<double> counted_seconds(const WorkCounts& counts, const HardwareProfile& hardware);
-
-/// One layer of one call. Work that was counted takes counted_seconds, as the stage score.
+/// One layer of one call.
 StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
                          const CostSetting& setting);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analysis/cost/ledger_error.hpp"
+#include "analysis/cost/prediction_error.hpp"
 #include "analysis/cost/shape_answer.hpp"
 
 namespace kvscope {
@@ -20,7 +20,7 @@ struct NumberEnds {
 };
 
 NumberEnds number_ends(std::initializer_list<double> ways, ErrorOf what) {
-  const LedgerError& error = ledger_error(what);
+  const PredictionError& error = prediction_error(what);
   return {std::min(ways) * error.low, std::max(ways) * error.high};
 }
 
@@ -41,7 +41,7 @@ double attention_speedup(const CallCost& cost) {
 /// The ends of the context from which a method pays off.
 void put_break_even(Json& row, const ShapeLists& lists, const HardwareProfile& hardware,
                     const CostSetting& setting) {
-  const LedgerError& error = ledger_error(ErrorOf::attention);
+  const PredictionError& error = prediction_error(ErrorOf::attention);
   std::optional<double> least;
   std::optional<double> most = 0.0;
   for (const MethodWork* way : {&lists.middle, &lists.alike, &lists.apart}) {
@@ -106,7 +106,7 @@ Json row_of_cell(const CostModel& model, const ShapeLists& lists, const Hardware
 }
 
 Json error_json(ErrorOf what) {
-  const LedgerError& error = ledger_error(what);
+  const PredictionError& error = prediction_error(what);
   return {{"rows", error.n_rows}, {"low", error.low}, {"high", error.high}};
 }
 

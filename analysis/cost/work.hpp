@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/attention/selection.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/selector.hpp"
 #include "core/trace/info.hpp"
 
@@ -39,8 +38,6 @@ struct LayerWork {
   double append_bytes = 0.0;  // what the method writes about the call's own keys, likewise
   double ranked = 0.0;        // scores among which the largest are found, over all lists
   double summaries = 0.0;     // pseudo-keys (centroids, means), over all KV heads
-  /// What this program did to choose, counted as it ran; empty: the formula above stands for it.
-  std::optional<WorkCounts> counts;
 };
 
 /// Everything visible, as flash attention reads it. window: the layer's sliding window.

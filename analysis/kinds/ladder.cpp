@@ -1,6 +1,8 @@
 #include "analysis/kinds/ladder.hpp"
 
+#include <iterator>
 #include <map>
+#include <mutex>
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/kit.hpp"
@@ -26,7 +28,34 @@ using LayerValues = std::array<double, kValues.size()>;
 struct Measured {
   std::vector<LayerValues> layers;
   std::string refused;
+  /// Keys chosen by score, ascending, in each list of a decode call; none of a dense answer. By
+  /// layer and call.
+  std::map<std::pair<Index, std::size_t>, std::vector<std::vector<KeyPos>>> lists;
 };
+
+/// What the order of equal scores decides in one layer.
+struct TieCensus {
+  Mean share, changed;
+  void add(const std::vector<std::vector<KeyPos>>& first,
+           const std::vector<std::vector<KeyPos>>& last) {
+    for (std::size_t list = 0; list < std::min(first.size(), last.size()); ++list) {
+      std::vector<KeyPos> differ;
+      std::ranges::set_difference(first[list], last[list], std::back_inserter(differ));
+      share.add(differ.empty() ? 0.0 : 1.0);
+      changed.add(static_cast<double>(differ.size()));
+    }
+  }
+};
+
+std::vector<std::vector<KeyPos>> scored_lists(const Selection& selection) {
+  std::vector<std::vector<KeyPos>> lists;
+  for (Index list = 0; !selection.is_dense && list < selection.n_lists(); ++list) {
+    const auto keys = selection.at(list).scored();
+    lists.emplace_back(keys.begin(), keys.end());
+    std::ranges::sort(lists.back());
+  }
+  return lists;
+}
 
 /// Positions at least a chunk apart, the trace's last one among them.
 std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& options,
@@ -85,6 +114,16 @@ class LadderReplay {
     replay.calls.at = calls;
     replay.rows_per_chunk = 1;  // the last query of each call
     replay.dense_layers = options_.dense_layers;
+    std::mutex mutex;
+    if (phase == Phase::decode) {
+      for (const ReplayPair& pair : pairs) all[pair.selector.text()].lists.clear();
+      replay.on_answer = [&](const AnsweredCall& answer) {
+        auto lists = scored_lists(answer.selection);
+        const std::lock_guard lock(mutex);
+        all[pairs[answer.pair].selector.text()].lists[{answer.layer, answer.call}] =
+            std::move(lists);
+      };
+    }
     const std::vector<LayerReplay> found =
         replay_layers(trace_, nullptr, layers_, pairs, replay, pool_, progress_, stop_);
     const auto n_q = static_cast<double>(trace_.info().n_q);
@@ -183,6 +222,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   for (const LadderRung& rung : rungs) {
     add_method(rung.is_chunk ? by_chunk : by_query, rung.alone);
     add_method(rung.is_together_chunk ? by_chunk : by_query, rung.together);
+    add_method(by_query, rung.other_order);
   }
   std::vector<TokenRange> queries;
   std::vector<TokenRange> chunks;
@@ -216,6 +256,24 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
     }
   }
 
+  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_rungs}, {"rung"}, "1",
+                                                 "lists whose cut lies among equal scores", kNan);
+  Tensor<double>& tie_changed =
+      arrays.add<double>("ties/changed", {n_rungs}, {"rung"}, "token",
+                         "keys of a list that the order of equal scores decides", kNan);
+  // [layer][rung]
+  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(rungs.size()));
+  for (std::size_t r = 0; r < rungs.size(); ++r) {
+    std::string refused;
+    const Measured* first = result_of(rungs[r].alone, false, refused);
+    const Measured* last = result_of(rungs[r].other_order, false, refused);
+    if (first == nullptr || last == nullptr) continue;
+    for (const auto& [place, lists] : last->lists) {
+      const auto layer = std::ranges::find(layers, place.first) - layers.begin();
+      ties[static_cast<std::size_t>(layer)][r].add(first->lists.at(place), lists);
+    }
+  }
+
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
   std::vector<std::array<const Measured*, 2>> found;
   for (LadderRung& rung : rungs) {
@@ -230,6 +288,13 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
     add_values(row, "", alone);
     row["together_selector"] = together == nullptr ? "" : rung.together.text();
     add_values(row, "together_", together);
+    Mean share, changed;
+    for (const auto& of_layer : ties) {
+      share.add(of_layer[found.size() - 1].share.value());
+      changed.add(of_layer[found.size() - 1].changed.value());
+    }
+    row["tie_share"] = json_number(share.value());
+    row["tie_changed"] = json_number(changed.value());
     summary["rows"].push_back(std::move(row));
   }
   if (!has_steps)
@@ -243,6 +308,8 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
     arrays.clear();
     Json row = {{"layer", layers[l]}};
     for (std::size_t r = 0; r < found.size(); ++r) {
+      tie_share(static_cast<Index>(r)) = ties[l][r].share.value();
+      tie_changed(static_cast<Index>(r)) = ties[l][r].changed.value();
       for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
         for (std::size_t v = 0; v < kValues.size(); ++v) {
           if (found[r][mode] != nullptr)

@@ -101,6 +101,9 @@ std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::option
     rung.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, rung.alone)
                                : without_prefix(try_method(text_with(method, {&step}), budget,
                                                            step.is_chunk, rung.alone));
+    if (step.concession == "scores" && rung.refused.empty())
+      try_method(text_with(method, {&step}) + ",ties=last", budget, step.is_chunk,
+                 rung.other_order);
     std::vector<const Step*> with = taken;
     std::erase_if(with, [&](const Step* one) { return one->concession == step.concession; });
     with.push_back(&step);

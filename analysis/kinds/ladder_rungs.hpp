@@ -16,6 +16,8 @@ struct LadderRung {
   /// With those of the rungs before it, of each kind the last one; empty: it cannot.
   MethodSpec together;
   std::string together_refused;
+  /// On the rungs of scores: `alone` with equal scores in the other order; empty: it cannot.
+  MethodSpec other_order;
   bool is_chunk = false;           // one list for a chunk's queries instead of one for a query
   bool is_together_chunk = false;  // the same for `together`
 };

@@ -139,10 +139,9 @@ std::vector<Run> bench_runs() {
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --repeat 3 --json"},
       {"nucleus-time", ".json", "bench nucleus --json", ""},
-      {"decode-1000", ".json", "bench decode {--model} --lengths 1000 --repeat 3 --json",
-       "bench decode {--model} --lengths 1000 --steps 32 --repeat 3 --json"},
-      {"decode-8000", ".json", "bench decode {--model} --lengths 8000 --repeat 3 --json",
-       "bench decode {--model} --lengths 8000 --steps 32 --repeat 3 --json"},
+      {"decode", ".json",
+       "bench live {--model} --lengths 1000,8000 --chunk 512 --repeat 1 --steps 192 --json",
+       "bench live {--model} --lengths 1000,8000 --chunk 512 --repeat 1 --steps 96 --json"},
   };
 }
 

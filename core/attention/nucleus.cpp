@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "core/base/error.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -137,7 +136,6 @@ std::vector<Index> smallest_set(std::span<const float> weights, double p) {
 std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode mode) {
   if (!(p > 0.0)) throw ConfigError("nucleus: expected a share p > 0, found {}", p);
   if (weights.empty()) return {};
-  count_work(Counted::ranked, weights.size());
   if (p >= 1.0) return positive_indices(weights);
   if (mode == NucleusMode::exact) return smallest_set(weights, p);
   const float largest = *std::max_element(weights.begin(), weights.end());

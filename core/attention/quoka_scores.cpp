@@ -6,7 +6,6 @@
 
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -84,8 +83,6 @@ QuokaCosines quoka_group_cosines(std::span<const TensorView<const float>> q, Quo
                                  double eps) {
   QuokaCosines out;
   for (const auto& head : q) {
-    // Once for the mean, with norms, and once for each query's product and norm.
-    count_work(Counted::visited, 4 * head.dim(0) * head.dim(1));
     const auto mean_query = quoka_mean_query(head, mean, eps);
     out.has_zero_mean = out.has_zero_mean || norm_of(mean_query) <= eps;
     out.heads.push_back(quoka_cosines(head, mean_query, eps));

@@ -12,8 +12,6 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "core/base/work_tally.hpp"
-
 HWY_BEFORE_NAMESPACE();
 namespace kvscope::HWY_NAMESPACE {
 
@@ -292,13 +290,11 @@ double l1_distance(std::span<const double> a, std::span<const double> b) {
 }
 
 ExpSums exp_sums(std::span<const double> x, double shift) {
-  count_work(Counted::exponentials, x.size());
   return HWY_DYNAMIC_DISPATCH(exp_sums)(x.data(), shift, x.size());
 }
 
 ExpSums exp_row(std::span<const double> x, double shift, std::span<double> out) {
   assert(x.size() == out.size());
-  count_work(Counted::exponentials, x.size());
   return HWY_DYNAMIC_DISPATCH(exp_row)(x.data(), shift, out.data(), x.size());
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/work_tally.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -143,7 +142,6 @@ void for_each_block(std::span<const float> q, Index n_rows, TensorView<const flo
 void key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k,
                   std::vector<float>& scratch, double* out, Index out_stride) {
   if (n_rows == 0 || k.dim(0) == 0) return;
-  count_dots(n_rows, k.dim(0), k.dim(1));
   if (n_rows <= kFewQueries) {
     HWY_DYNAMIC_DISPATCH(KeyDotsFew)
     (q.data(), n_rows, k.data(), k.stride(0), k.dim(0), k.dim(1), out, out_stride);
@@ -162,7 +160,6 @@ void key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float
 void largest_key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k,
                           std::vector<float>& scratch, std::span<double> out) {
   if (k.dim(0) == 0) return;
-  count_work(Counted::dots_many, 2 * n_rows * k.dim(0) * k.dim(1));
   for_each_block(
       q, n_rows, k, scratch,
       [&](Index first, Index, Index lanes, Index key, Index n_keys, const float* products) {

@@ -5,7 +5,6 @@
 
 #include "core/attention/list_kernels.hpp"
 #include "core/base/error.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -30,7 +29,6 @@ void Selection::add_weights(std::size_t n_before, std::span<const float> weights
 }
 
 void Selection::add(const KeyList& list) {
-  count_work(Counted::listed, list.scored.size() + list.forced.size());
   const std::size_t n_before = keys_.size();
   const auto end = static_cast<std::ptrdiff_t>(n_before);
   const std::size_t n_scored = list.scored.size();
@@ -62,7 +60,6 @@ void Selection::add(const KeyList& list) {
 }
 
 void Selection::add(const ListView& list) {
-  count_work(Counted::listed, list.keys.size());
   const std::size_t n_before = keys_.size();
   keys_.insert(keys_.end(), list.keys.begin(), list.keys.end());
   is_forced_.insert(is_forced_.end(), list.is_forced.begin(), list.is_forced.end());
@@ -89,7 +86,6 @@ void Selection::append(std::span<const Selection* const> parts, const RunTasks& 
     for (std::size_t i = 1; i < part->begin_.size(); ++i)
       begin_.push_back(static_cast<Index>(offsets.back()) + part->begin_[i]);
   }
-  count_work(Counted::listed, n_keys - (offsets.empty() ? 0 : offsets.front()));
   keys_.resize(n_keys);
   is_forced_.resize(n_keys);
   if (has_weights) log_weight_.resize(n_keys, 0.0f);

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/attention/topk.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -35,9 +34,6 @@ SparqQueries sparq_queries(TensorView<const float> q, TokenRange q_heads, Index 
   }
   SparqQueries out{top_k_sorted_by_index(size, n_channels), {}};
   const std::size_t width = out.channels.size();
-  // All channels for their sizes, all and the chosen ones in tau, and these once more.
-  count_work(Counted::visited,
-             q_heads.size() * n_tok * (2 * q.dim(2) + 2 * static_cast<Index>(width)));
   for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
     const std::size_t at = out.q.size();
     out.q.resize(at + width, 0.0);

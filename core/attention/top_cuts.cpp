@@ -7,7 +7,6 @@
 
 #include "core/attention/list_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -63,7 +62,6 @@ void TopCuts::collect(std::span<const double> scores) {
 std::span<const TopCut> TopCuts::find(std::span<const double> scores, std::span<const Index> ks) {
   cuts_.assign(ks.size(), TopCut{});
   if (scores.empty()) return cuts_;
-  count_work(Counted::ranked, scores.size());
   count(scores);
   const Index n_candidates = static_cast<Index>(scores.size()) - n_in_[0];
   order_.resize(ks.size());

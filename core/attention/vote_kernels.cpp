@@ -7,7 +7,6 @@
 // must follow foreach_target.h
 #include <hwy/highway.h>
 
-#include "core/base/work_tally.hpp"
 #include "core/tensor/lane_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -111,7 +110,6 @@ HWY_EXPORT(AddWeightsOfLanes);
 
 void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* begin,
                   const std::int32_t* end, float* max, float* sum) {
-  count_work(Counted::exponentials, n_keys * lanes);
   HWY_DYNAMIC_DISPATCH(ExpOfBlock)(scores, n_keys, lanes, begin, end, max, sum);
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -16,7 +15,6 @@ BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeansR
   out.mean = Tensor<double>(Shape{n_blocks, x.dim(1)});
   out.n_rows.assign(static_cast<std::size_t>(n_blocks), 0);
   out.self_similarity.assign(static_cast<std::size_t>(n_blocks), 0.0);
-  count_work(Counted::visited, (options.self_similarity ? 3 : 1) * n * x.dim(1));
   const std::vector<double> no_shift(d, 0.0);
   const std::span<const double> shift = options.shift.empty() ? no_shift : options.shift;
   std::vector<double> shifted(d);

@@ -12,7 +12,6 @@
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -46,7 +45,6 @@ bool all_alive(const SelectCall& call, Index kv_head) {
 }
 
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range) {
-  count_work(Counted::listed, range.size());
   if (!all_alive(call, kv_head)) return call.alive->keys(kv_head, range);
   std::vector<KeyPos> keys(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
   std::iota(keys.begin(), keys.end(), static_cast<KeyPos>(range.begin));
@@ -77,7 +75,6 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
   for (const Index i : top_k_sorted_by_index(scores, k)) {
     list.scored.push_back(candidates[static_cast<std::size_t>(i)]);
   }
-  count_work(Counted::listed, list.scored.size());
   return list;
 }
 
@@ -86,7 +83,6 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
   for (const Index i : top_k_sorted_by_index(scores, k)) {
     list.scored.push_back(static_cast<KeyPos>(range.begin + i));
   }
-  count_work(Counted::listed, list.scored.size());
   return list;
 }
 
@@ -109,7 +105,6 @@ void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span
 }
 
 void force_keys(KeyList& list, std::span<const KeyPos> keys) {
-  count_work(Counted::listed, list.scored.size() + list.forced.size() + keys.size());
   std::vector<KeyPos> forced;
   forced.reserve(list.forced.size() + keys.size());
   std::set_union(list.forced.begin(), list.forced.end(), keys.begin(), keys.end(),

@@ -5,7 +5,6 @@
 #include "core/attention/column_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
 #include "core/base/raw_vector.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/owners.hpp"
 
 namespace kvscope {
@@ -105,7 +104,6 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
       }
       return;
     }
-    count_work(Counted::columns, 2 * n_rows * static_cast<Index>(channels.size()) * (to - from));
     const Index stride = n_rows > 1 ? row_of(1).data() - row_of(0).data() : 0;
     bool is_table = skipped == 0;  // rows at equal distances
     for (Index row = 2; row < n_rows; ++row)

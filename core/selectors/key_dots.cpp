@@ -7,7 +7,6 @@
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -33,7 +32,6 @@ void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const 
     compute_f32(q, n_rows, k, range, channels);
     return;
   }
-  count_work(Counted::dots_f64, 2 * n_rows * n_keys_ * width);
   if (n_rows <= kFewRows) {
     compute_in_place(q, n_rows, k, range, channels);
     return;
@@ -102,7 +100,6 @@ void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> 
     if (precision_ == ScorePrecision::f32) {
       key_dots_f32(q_f32_, 1, run, block_, dots_.data() + first, /*out_stride=*/0);
     } else {
-      count_work(Counted::dots_f64, 2 * run.dim(0) * k.dim(1));
       key_dots(q, 1, run, dots_.data() + first, /*out_stride=*/0);
     }
     first = end;

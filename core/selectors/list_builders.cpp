@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/base/work_tally.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 
@@ -68,7 +67,6 @@ Selection select_rows(const SelectCall& call, const RowPattern& pattern) {
 void append_range(std::vector<KeyPos>& keys, Index begin, Index end) {
   if (!keys.empty()) begin = std::max<Index>(begin, keys.back() + Index{1});
   for (Index j = begin; j < end; ++j) keys.push_back(static_cast<KeyPos>(j));
-  count_work(Counted::listed, std::max<Index>(end - begin, 0));
 }
 
 void remove_dead(const SelectCall& call, Index kv_head, KeyList& list) {

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/work_tally.hpp"
-
 namespace kvscope {
 
 namespace {
@@ -66,7 +64,6 @@ void PageTable::truncate(Index n_keys) {
 }
 
 void PageTable::add_doubled(std::span<const float> q, std::span<double> sum) {
-  count_work(Counted::visited, 2 * q.size());
   for (std::size_t c = 0; c < q.size(); ++c) {
     sum[c] += static_cast<double>(std::max(q[c], 0.0f));
     sum[q.size() + c] += static_cast<double>(std::min(q[c], 0.0f));

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/attention/key_kernels.hpp"
-#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -23,7 +22,6 @@ void ScoreEngine::set_pool(ThreadPool* pool) {
 }
 
 void ScoreEngine::run(Index n, const std::function<void(Index, ScoreWorker&)>& task) {
-  count_work(Counted::loops, 1);
   if (pool_ == nullptr || n <= 1) {
     for (Index i = 0; i < n; ++i) task(i, *workers_.front());
     return;

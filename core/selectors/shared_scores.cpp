@@ -6,7 +6,6 @@
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
@@ -124,7 +123,6 @@ KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owne
 
 std::vector<double> mean_query(const SelectCall& call, TokenRange q_heads) {
   std::vector<double> mean(static_cast<std::size_t>(call.q.dim(2)), 0.0);
-  count_work(Counted::visited, q_heads.size() * call.n_tok * call.q.dim(2));
   for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
     const auto rows = call.q.sub(q_head);
     for (Index row = 0; row < call.n_tok; ++row) {

@@ -14,7 +14,6 @@
 #include "analysis/kinds/quest_bounds.hpp"
 #include "analysis/kinds/quoka.hpp"
 #include "analysis/kinds/theorem_b1.hpp"
-#include "analysis/kinds/ties.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test {
@@ -55,7 +54,6 @@ inline std::vector<Analysis> analyses() {
     return analyze_coverage(trace, &trace, rest...);
   };
   LadderOptions ladder{.selector = "quest:page-size=4", .budget = Budget::parse("12")};
-  TiesOptions ties{.budget = Budget::parse("16")};
   OverlapOptions overlap;
   overlap.selector = "quest:page-size=4,quoka";
   overlap.budget = "32";
@@ -68,7 +66,6 @@ inline std::vector<Analysis> analyses() {
           analysis("overlap", analyze_overlap, overlap, false),
           analysis("coverage", coverage_of_itself, coverage, false, false),
           analysis("ladder", analyze_ladder, ladder, false, false),
-          analysis("ties", analyze_ties, ties, false, false),
           analysis("attention-map", analyze_attention_map, AttentionMapOptions{}, false),
           analysis("layer-map", map_to_itself, LayerMapOptions{}, false, false)};
 }

@@ -114,37 +114,6 @@ TEST_CASE("cost: a processor gathers each list anew, and many vectors score as m
   CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 5e11));
 }
 
-TEST_CASE("cost: what a program was counted to do takes the machine's measured rates") {
-  HardwareProfile machine = plain_card();
-  WorkCounts counts;
-  {
-    const WorkTally tally;
-    count_dots(1, 100, 8);
-    count_dots(3, 100, 8);
-    count_dots(5, 100, 8);
-    count_work(Counted::ranked, 50);
-    count_work(Counted::loops, 2);
-    counts = tally.counts();
-  }
-  count_work(Counted::ranked, 50);  // nobody listens
-  CHECK(counts.of(Counted::dots_one) == 1600.0);
-  CHECK(counts.of(Counted::dots_few) == 4800.0);
-  CHECK(counts.of(Counted::dots_many) == 8000.0);
-  CHECK(counts.of(Counted::ranked) == 50.0);
-  CHECK_FALSE(counted_seconds(counts, machine).has_value());  // a card has no such rates
-  machine.kernels["dots_one"] = {0.1, "made up"};
-  machine.kernels["dots_few"] = {0.2, "made up"};
-  machine.kernels["dots_many"] = {0.5, "made up"};
-  const double products = (1600.0 / 0.1 + 4800.0 / 0.2 + 8000.0 / 0.5) / machine.peak_flops();
-  const double expected = products + 50.0 * machine.topk.value + 2.0 * machine.launch.value;
-  CHECK(*counted_seconds(counts, machine) == Approx(expected));
-  // It stands for scoring and ranking by the formula.
-  LayerWork work{.shape = {4, 2, 8, 1, 100}, .score_flops = 5e7, .ranked = 200, .counts = counts};
-  const StageTimes times = predict_layer(work, machine, {});
-  CHECK(times.of(CostStage::score) == Approx(expected));
-  CHECK(times.of(CostStage::topk) == 0.0);
-}
-
 TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys") {
   // bytes alone, 3 us per launch, 1 dense and 3 sparse launches
   struct Card {
@@ -321,7 +290,6 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it")
   bad["compute"] = "f16";
   CHECK_THROWS_AS(parse_hardware(bad.dump(), "card.json"), FormatError);
   CHECK_SAYS(find_hardware("h100"), "h100-sxm");
-  CHECK_THROWS_AS(find_hardware("ledger"), ConfigError);
   CHECK_THROWS_AS(find_hardware("./nothing.json"), IoError);
 }
 

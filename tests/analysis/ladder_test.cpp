@@ -3,6 +3,7 @@
 #include "analysis/kinds/ladder.hpp"
 
 #include "analysis/kinds/ladder_rungs.hpp"
+#include "core/attention/rounded_scores.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::ladder_test {
@@ -87,6 +88,40 @@ TEST_CASE("ladder: the oracle's rungs are those of loops") {
   CHECK(mass.size() == 2 * 17);
   CHECK((mass[0] + mass[17]) / 2.0 == Approx(own / n));
   CHECK(summary["totals"]["mass"].get<double>() == Approx(own / n));
+}
+
+TEST_CASE("ladder: ties at the cut and the keys that their order decides are those of loops") {
+  test::PlantOptions plant;
+  plant.n_tokens = 60;
+  plant.query_scale = 2.0;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  const auto summary = run(trace, options_for("oracle-topk", "tokens=16"), result);
+  CHECK(rung(summary, "as the method is")["tie_share"].is_null());
+  for (const auto& [name, type] :
+       {std::pair("scores in f32", ScoreType::f32), std::pair("scores in bf16", ScoreType::bf16),
+        std::pair("scores in fp8 (e4m3)", ScoreType::fp8)}) {
+    INFO(name);
+    double n = 0.0, ties = 0.0, changed = 0.0;
+    for (Index layer = 0; layer < 2; ++layer) {
+      for (const std::int64_t pos : result.values<std::int64_t>("query_pos")) {
+        for (Index head = 0; head < 4; ++head) {
+          auto scores = test::naive_scores(trace, layer, head, pos);
+          scores.resize(static_cast<std::size_t>(pos) + 1);
+          round_scores(scores, type);
+          std::ranges::sort(scores, std::greater<>());
+          const auto n_equal = std::ranges::count(scores, scores[15]);
+          const auto n_in = std::count(scores.begin(), scores.begin() + 16, scores[15]);
+          ties += n_in < n_equal ? 1.0 : 0.0;
+          changed += static_cast<double>(std::min(n_in, n_equal - n_in));
+          n += 1.0;
+        }
+      }
+    }
+    CHECK(rung(summary, name)["tie_share"].get<double>() == Approx(ties / n));
+    CHECK(rung(summary, name)["tie_changed"].get<double>() == Approx(changed / n));
+  }
+  CHECK(rung(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.5);
 }
 
 TEST_CASE("ladder: bytes follow the lists") {

@@ -2,7 +2,6 @@
 // prompts as sums of calls, memory, and the answers' words.
 #include "analysis/cost/shape_cost.hpp"
 
-#include "analysis/cost/ledger_error.hpp"
 #include "analysis/cost/made_up_text.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/analysis/kit.hpp"
@@ -92,45 +91,6 @@ TEST_CASE("shape: a made-up text says the same however it is read") {
                            std::equal(q.data(), q.data() + 8, mate.data());
     CHECK(are_equal == (kind == MadeUp::alike));
   }
-}
-
-TEST_CASE("shape: a figure of the ledger left out lies between the others' ends in 8 of 10") {
-  std::size_t n = 0;
-  std::size_t n_inside = 0;
-  for (const ErrorOf what : {ErrorOf::attention, ErrorOf::model, ErrorOf::time}) {
-    std::vector<double> ratios;
-    for (const LedgerRow& row : ledger_rows()) {
-      const ErrorOf kind = row.quantity == "attention_speedup" ? ErrorOf::attention
-                           : row.quantity == "model_speedup"   ? ErrorOf::model
-                                                               : ErrorOf::time;
-      if (row.role != "predicts" || row.group == "calibration" || kind != what) continue;
-      const double ratio =
-          row.published / predict_quantity(row.setting, row.quantity, find_hardware(row.hardware));
-      const bool is_rate = what == ErrorOf::time && !row.quantity.ends_with("_ms");
-      ratios.push_back(is_rate ? 1.0 / ratio : ratio);
-    }
-    std::ranges::sort(ratios);
-    // row number x of m in ascending order, as if it were not among the others
-    const auto row_at = [](const std::vector<double>& rows, double chance) {
-      const auto last = static_cast<double>(rows.size()) - 1.0;
-      const double x = std::clamp(chance * (last + 2.0) - 1.0, 0.0, last);
-      const auto i = static_cast<std::size_t>(x);
-      const std::size_t next = std::min(i + 1, rows.size() - 1);
-      return rows[i] + (x - std::floor(x)) * (rows[next] - rows[i]);
-    };
-    const LedgerError& error = ledger_error(what);
-    CHECK(error.n_rows == ratios.size());
-    CHECK(error.low == Approx(row_at(ratios, 0.1)));
-    CHECK(error.high == Approx(row_at(ratios, 0.9)));
-    for (std::size_t i = 0; i < ratios.size(); ++i) {
-      std::vector<double> others = ratios;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-      ++n;
-      n_inside += ratios[i] >= row_at(others, 0.1) && ratios[i] <= row_at(others, 0.9) ? 1 : 0;
-    }
-  }
-  CHECK(n >= 38);
-  CHECK(static_cast<double>(n_inside) == Approx(0.8 * static_cast<double>(n)).margin(4.0));
 }
 
 TEST_CASE("shape: prompts are sums of calls, and memory counts windows and experts") {

@@ -111,10 +111,10 @@ def prefill(torch, args, threads):
         peer = lambda: model(ids, use_cache=True, logits_to_keep=1)
 
         def run(kind, kv):
-            out = subprocess.run([args.kvscope, "bench", "prefill", "--model", folder, "--lengths", str(args.tokens), "--chunk", "1024",
+            out = subprocess.run([args.kvscope, "bench", "live", "--model", folder, "--lengths", str(args.tokens), "--chunk", "1024",
                                   "--matmul", kind, "--kv-dtype", kv, "--threads", str(threads), "--repeat", "1", "--json"],
                                  check=True, capture_output=True, text=True).stdout
-            return {"seconds": json.loads(out)["prefill"]["seconds_best"]}
+            return {"seconds": json.loads(out)["rows"][0]["seconds_low"]}
 
         for kind, kv in (("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16")):
             rows.append({"part": "prefill", "products": kind, "kv": kv, "peer": "transformers, bfloat16", "tokens": args.tokens,

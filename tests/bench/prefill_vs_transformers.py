@@ -47,10 +47,10 @@ def main():
 
     def run_kvscope():
         out = subprocess.run(
-            [args.kvscope, "bench", "prefill", "--model", args.model, "--lengths", str(args.tokens),
+            [args.kvscope, "bench", "live", "--model", args.model, "--lengths", str(args.tokens),
              "--chunk", str(args.chunk), "--threads", str(args.threads), "--repeat", "2", "--json"],
             check=True, capture_output=True, text=True).stdout
-        return json.loads(out)["prefill"]["seconds_best"]
+        return json.loads(out)["rows"][0]["seconds_low"]
 
     run_peer()
     ours, peer = [], []

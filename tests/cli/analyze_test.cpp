@@ -4,7 +4,7 @@
 namespace kvscope::test::analyze_test {
 
 const std::vector<std::string> kKinds = {"quoka",    "theorem-b1",      "quest", "layer-map",
-                                         "geometry", "query-selection", "ties",  "heads"};
+                                         "geometry", "query-selection", "heads"};
 
 struct Pair {
   TempDir dir;
@@ -71,13 +71,8 @@ TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, what
                                   "--rows", "3", "--chunk", "16"});
   CHECK_HAS(table.out, "one list for all heads", "not taken: quest chooses in pages of 16",
             "\nladder: quest keeps");
-  for (const std::string figure : {"ladder", "ties"}) {
-    const std::string result = figure == "ladder" ? "one.h5" : "ties.h5";
-    if (figure == "ties")
-      ran(pair.command("ties", {"--steps", "2", "--budget", "32", "--out", pair.dir.file(result)}));
-    ran({"figure", figure, pair.dir.file(result), "--out", pair.dir.path().string()});
-    CHECK(fs::exists(pair.dir.path() / (figure + ".svg")));
-  }
+  ran({"figure", "ladder", pair.dir.file("one.h5"), "--out", pair.dir.path().string()});
+  CHECK(fs::exists(pair.dir.path() / "ladder.svg"));
   CHECK(kvscope_run({"ladder", pair.verifier, "--budget", "32"}).code == 2);
   refused({"ladder", pair.verifier, "--budget", "32", "--selector", "quest,quoka"}, 2,
           {"a ladder is of one method, found \"quest,quoka\""});

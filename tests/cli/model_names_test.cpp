@@ -247,7 +247,7 @@ TEST_CASE("loading a quantised file takes the weights as they are kept, and litt
     for (const auto& [matmul, n_bytes] : {std::pair("f32", 4), std::pair("bf16", 2)}) {
       INFO(name << " with --matmul " << matmul);
       const std::string file = (folder / name).string();
-      const auto run = ran({"bench", "prefill", "--lengths", "4", "--repeat", "1", "--threads", "1",
+      const auto run = ran({"bench", "live", "--lengths", "4", "--repeat", "1", "--threads", "1",
                             "--matmul", matmul, "--model", file, "--json"});
       const long kept = run.json().at("n_parameters").get<long>() * n_bytes / 1024;
       CHECK(run.max_rss_kib - idle < kept + 64 * 1024);

@@ -96,8 +96,8 @@ TEST_CASE("retrieval and speculation run from the command line") {
   const auto speculative = ran(
       {"simulate", "speculative", "--prompt", "100", "--n-new", "8", "--prompts", "1", "--json"});
   CHECK(speculative.json().at("rows").at(1).at("same_as_dense") == 1);
-  const auto live =
-      ran({"bench", "live", "--lengths", "256,384", "--budget", "64", "--repeat", "1", "--json"});
+  const auto live = ran({"bench", "live", "--selector", "quoka", "--lengths", "256,384", "--budget",
+                         "64", "--repeat", "1", "--json"});
   CHECK(live.json().at("rows").size() == 4);
 }
 

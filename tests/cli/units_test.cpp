@@ -210,7 +210,6 @@ TEST_CASE("ids that are none, of other inputs or beyond the last end with a sent
       {bench.sweep({"--engine", "local", "--shard", "1/2", "--out", "x.csv"}), "--shard"},
       {bench.sweep({"--engine", "local", "--resume", "--out", "x.csv"}), "--resume"},
       {{"analyze", "heads", bench.trace, "--list-units"}, "has no units"},
-      {{"cost", "--ledger", "--list-units"}, "has no units"},
       {{"simulate", "needle", "--lengths", "128", "--selector", "full", "--until-interval", "0.2",
         "--list-units"},
        "not known beforehand"},

@@ -48,7 +48,7 @@ TEST_CASE("the overview fits a screen and lists the commands of the milestone") 
   for (const char* wanted :
        {"record", "tokenize", "info", "verify", "recover", "analyze quoka", "analyze theorem-b1",
         "analyze quest", "analyze layer-map", "analyze geometry", "analyze query-selection",
-        "bench prefill", "bench decode", "bench select", "version", "help", "completion"}) {
+        "bench live", "bench select", "version", "help", "completion"}) {
     INFO(wanted);
     CHECK(std::ranges::any_of(commands, [&](const auto& c) { return joined(c) == wanted; }));
   }
@@ -113,7 +113,7 @@ TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion"
            {{"recrod"}, "Did you mean record?"},
            {{"analyze", "qoka"}, "Did you mean quoka?"},
            {{"analyze"}, "quoka, theorem-b1, quest, layer-map, geometry, query-selection"},
-           {{"bench", "--json"}, "prefill, decode"},
+           {{"bench", "--json"}, "live"},
            {{"record", "--max-token", "5", "x.h5"}, "Did you mean --max-tokens?"},
            {{"--frobnicate"}, "unknown option --frobnicate"},
            {{"help", "recrod"}, "Did you mean record?"},

@@ -19,7 +19,6 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/block_means.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -93,7 +92,6 @@ class BlockSparse final : public Selector {
       return forced_ == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
     };
     std::vector<double> scores(static_cast<std::size_t>(n_causal));
-    count_work(Counted::dots_f64, 2 * n_causal * keys.mean.dim(1));
     Index n_forced = 0;
     for (Index kb = 0; kb < n_causal; ++kb) {
       double& score = scores[static_cast<std::size_t>(kb)];

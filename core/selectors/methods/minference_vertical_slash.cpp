@@ -19,7 +19,6 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -169,7 +168,6 @@ class VerticalSlash final : public Selector {
     while (column < n_columns) *out++ = static_cast<KeyPos>(pattern.columns[column++]);
     while (n_offsets > 0) *out++ = static_cast<KeyPos>(pos - pattern.offsets[--n_offsets]);
     memory.keys.resize(static_cast<std::size_t>(out - memory.keys.data()));
-    count_work(Counted::visited, 3 * memory.keys.size());  // merged, marked, searched
     if (!all_alive(call, kv_head))
       std::erase_if(memory.keys, [&](KeyPos key) { return !is_alive(call, kv_head, key); });
     memory.is_forced.assign(memory.keys.size(), 0);

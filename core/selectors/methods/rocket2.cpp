@@ -33,7 +33,6 @@
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/raw_vector.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -136,7 +135,6 @@ class Rocket2 final : public SharedScoreSelector {
       const float* box = chunks.boxes().data() + i * 2 * d;
       for (std::size_t c = 0; c < r; ++c) extremes[i * r + c] = box[sketch.places[c]];
     }
-    count_work(Counted::visited, n_chunks * r + 2 * alive.size());
     const auto n_rows = static_cast<Index>(n_chunks);
     const auto n_queries = static_cast<Index>(sketch.q.size() / r);
     const Shape shape{n_rows, static_cast<Index>(r)};

@@ -27,7 +27,6 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
@@ -104,10 +103,6 @@ class Socket final : public SharedScoreSelector {
     const Head& head = *engine_of(call).known<Head>(this, call.layer, owner.kv_head);
     const auto n_bits = static_cast<std::size_t>(n_bits_);
     std::vector<double> chances(std::size_t{1} << n_bits);
-    // A softmax over each table's buckets, then one number of each table for each key.
-    count_work(Counted::visited,
-               call.n_tok * n_tables_ * (Index{2} << n_bits_) +
-                   (call.n_tok * n_tables_ + 1) * static_cast<Index>(scores.size()));
     for (Index row = 0; row < call.n_tok; ++row) {
       const std::vector<double> logits = half_logits(call.q.sub(owner.q_heads.begin).row(row));
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
@@ -149,7 +144,6 @@ class Socket final : public SharedScoreSelector {
          first += kKeysHashedAtOnce) {
       const TokenRange part{first, std::min(first + kKeysHashedAtOnce, call.pos_begin)};
       dots.compute(planes_, n_planes(), call.k.sub(kv_head), part);
-      count_work(Counted::visited, (n_planes() + v.dim(1)) * part.size());
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
         std::vector<std::uint16_t>& codes = head.codes[table];
         codes.resize(static_cast<std::size_t>(part.end), 0);
@@ -175,7 +169,6 @@ class Socket final : public SharedScoreSelector {
     const std::vector<double> q(q_row.begin(), q_row.end());
     const double divisor = tau_ * (scaled_ ? std::sqrt(static_cast<double>(q.size())) : 1.0);
     std::vector<double> out;
-    count_work(Counted::dots_f64, 2 * n_planes() * static_cast<Index>(q.size()));
     for (Index plane = 0; plane < n_planes(); ++plane) {
       const auto at = static_cast<std::size_t>(plane) * q.size();
       out.push_back(std::tanh(dot_of(q, std::span(planes_).subspan(at, q.size()))) / divisor);

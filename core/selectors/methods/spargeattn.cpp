@@ -24,7 +24,6 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/block_means.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -91,7 +90,6 @@ class SpargeAttn final : public Selector {
     const auto k = call.k.sub(kv_head);
     std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
     const std::vector<KeyPos> alive = candidates(call, kv_head, TokenRange{0, k.dim(0)});
-    count_work(Counted::visited, alive.size() * mean.size());
     for (const KeyPos pos : alive) {
       const auto key = k.row(pos);
       for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(key[c]);
@@ -112,7 +110,6 @@ class SpargeAttn final : public Selector {
     } else {
       const double tau = block_share(name(), sizes_, tau_, call.budget);
       double total = 0.0;
-      count_work(Counted::exponentials, order.size());
       for (const Index kb : order) total += weight(scores, kb, order.front());
       double sum = 0.0;
       while (n_keep < order.size()) {
@@ -137,7 +134,6 @@ class SpargeAttn final : public Selector {
     const auto d = static_cast<std::size_t>(keys.mean.dim(1));
     std::vector<double> scores(static_cast<std::size_t>(n_causal),
                                -std::numeric_limits<double>::infinity());
-    count_work(Counted::dots_f64, 2 * scores.size() * d);
     std::vector<bool> is_forced(static_cast<std::size_t>(n_causal), false);
     for (std::size_t kb = 0; kb < scores.size(); ++kb) {
       const bool is_similar = keys.self_similarity[kb] > theta_sim_;

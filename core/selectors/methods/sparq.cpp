@@ -26,7 +26,6 @@
 #include "core/attention/head_share.hpp"
 #include "core/attention/sparq_queries.hpp"
 #include "core/base/error.hpp"
-#include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"

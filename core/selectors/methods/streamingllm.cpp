@@ -9,7 +9,6 @@
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
 
-#include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 
@@ -40,7 +39,6 @@ class StreamingLlm final : public Selector {
       for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
       for (Index j = first_recent; j < n_visible; ++j)
         list.forced.push_back(static_cast<KeyPos>(j));
-      count_work(Counted::listed, list.forced.size());
       selection.add(list);
     }
     return selection;

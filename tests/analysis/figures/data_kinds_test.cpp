@@ -130,51 +130,56 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
 }
 
 TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line") {
-  MemoryResult result;
-  begin_result(result, "pareto");
-  const auto one = [](const std::string& selector, double us, double loss, const char* on_front) {
-    return nlohmann::ordered_json{{"selector", selector},     {"hardware", "h200"},
-                                  {"metric", "perplexity"},   {"on_front", on_front},
-                                  {"predicted_us", us},       {"loss", loss},
-                                  {"loss_low", loss - 0.005}, {"loss_high", loss + 0.01}};
+  const Table rows = table_from_csv(
+      "selector,budget_kind,budget,relative_increase,relative_increase_low,relative_increase_high
+      "
+      "quest,tokens,64,0.05,0.045,0.06
+      "
+      "quest,tokens,256,0.02,0.015,0.03
+      "
+      "quoka,tokens,256,0.06,0.055,0.07
+      "
+      "oracle-topk,tokens,256,0.001,-0.005,0.005
+      "
+      "full,none,,0,0,0
+      ",
+      "ppl.csv");
+  const Table times = table_from_csv(
+      "selector,budget_kind,budget,hardware,phase,context,batch,predicted_us,predicted_dense_us
+      "
+      "quest,tokens,64,h200,decode,4096,1,2,9
+      "
+      "quest,tokens,256,h200,decode,4096,1,4,9
+      "
+      "quoka,tokens,256,h200,decode,4096,1,5,9
+      "
+      "oracle-topk,tokens,256,h200,decode,4096,1,1,9
+      "
+      "quest,tokens,64,a6000,decode,4096,1,20,90
+      ",
+      "cost.json");
+  MemoryResult loss, cost;
+  table_to_result(rows, {.kind = "simulate-perplexity"}, loss);
+  table_to_result(times, {.kind = "cost"}, cost);
+  const auto pareto = [&](const FigureOptions& options) {
+    const MemoryResultView first(loss, "ppl.h5");
+    const MemoryResultView second(cost, "cost.h5");
+    return make_figure(find_figure_kind("pareto"), {{&first, &second}, options});
   };
-  result.finish({{"layers",
-                  {one("quest", 4.0, 0.02, "undecided"), one("quest", 2.0, 0.05, "yes"),
-                   one("quoka", 5.0, 0.06, "no"), one("oracle-topk", 1.0, 0.0, "reference"),
-                   one("full", 9.0, 0.0, "yes")}}});
-  const plot::Figure figure = drawn(result, "pareto");
-  REQUIRE(figure.panels.size() == 1);
+  const plot::Figure figure = pareto({});
+  REQUIRE(figure.panels.size() == 2);
   const plot::Panel& panel = figure.panels[0];
+  CHECK(panel.title == "h200, decode of 4096 tokens");
   CHECK(panel.y.label == "Increase of perplexity");
   CHECK(mark_of<plot::Rule>(panel).at == 9.0);
   const auto& front = mark_of<plot::Line>(panel);
   CHECK(front.x == std::vector<double>{2.0, 4.0, 9.0});
   CHECK(front.y == std::vector<double>{0.05, 0.02, 0.0});
-  CHECK(drawn(result, "pareto", {.selector = "quoka"}).panels[0].marks.size() == 3);
-  CHECK_SAYS(drawn(result, "pareto", {.selector = "snapkv"}), "no row of these methods");
-}
-
-TEST_CASE("ties: a point per case and number type") {
-  MemoryResult result;
-  begin_result(result, "ties");
-  const auto one = [](Index page, const std::string& type, double ties,
-                      const std::string& refused = "") {
-    nlohmann::ordered_json row = {
-        {"selector", "quoka"}, {"page", page}, {"scores", type}, {"refused", refused}};
-    if (refused.empty())
-      row.update({{"tie_share", ties}, {"changed", 10 * ties}, {"close_share", 1.0}});
-    return row;
-  };
-  result.finish({{"rows",
-                  {one(1, "f64", 0.0), one(1, "f32", 0.0), one(1, "bf16", 0.5), one(1, "fp8", 1.0),
-                   one(16, "f32", 0.0, "why"), one(16, "bf16", 0.0, "why")}}});
-  const plot::Figure figure = drawn(result, "ties");
-  REQUIRE(figure.panels.size() == 3);
-  CHECK(figure.panels[0].y.ticks.size() == 2);
-  CHECK(figure.panels[0].y.ticks[1].label == "QuoKA, pages of 16");
-  CHECK(mark_of<plot::Scatter>(figure.panels[0], 2).x == std::vector<double>{1.0});
-  CHECK(mark_of<plot::Scatter>(figure.panels[1], 1).x == std::vector<double>{5.0});
-  CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
+  CHECK_HAS(testing::caption_of(figure), "the fastest that surely loses at most 1 % is full",
+            "Without a time: ");
+  CHECK_SAYS(pareto({.selector = "snapkv"}), "no row of these methods");
+  CHECK_SAYS(pareto({.metric = "mass"}), "found relative_increase");
+  CHECK_SAYS(drawn(loss, "pareto"), "has no predicted times");
 }
 
 TEST_CASE("overlap: a method per row and column, the other way round below the diagonal") {

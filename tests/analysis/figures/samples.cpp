@@ -35,12 +35,12 @@ const char* const kTimes =
     "quest,128,1024,3,1.5,1.4,1.6,1.5,0.5,0.1,1.3,1.2,1.5,1.7\n";
 
 const char* const kPareto =
-    "selector,hardware,metric,on_front,predicted_us,loss,loss_low,loss_high\n"
-    "quest,h200,perplexity,undecided,4,0.02,0.015,0.03\n"
-    "quest,h200,perplexity,yes,2,0.05,0.045,0.06\n"
-    "quoka,h200,perplexity,no,5,0.06,0.055,0.07\n"
-    "oracle-topk,h200,perplexity,reference,1,0,-0.005,0.01\n"
-    "full,h200,perplexity,yes,9,0,-0.005,0.01\n";
+    "selector,budget_kind,budget,mass_mean,mass_low,mass_high,predicted_us,predicted_dense_us\n"
+    "quest,tokens,256,0.98,0.97,0.985,4,9\n"
+    "quest,tokens,64,0.95,0.94,0.955,2,9\n"
+    "quoka,tokens,256,0.94,0.93,0.945,5,9\n"
+    "oracle-topk,tokens,256,0.999,0.99,1,1,9\n"
+    "full,none,,1,1,1,9,9\n";
 
 /// Mean losses along a text of 2,000 tokens.
 std::string losses() {
@@ -122,7 +122,7 @@ std::vector<std::unique_ptr<MemoryResult>> samples() {
                                                         {costs(), "cost"},
                                                         {costs(), "cost-shape"},
                                                         {kTimes, "latency"},
-                                                        {kPareto, "pareto"},
+                                                        {kPareto, "sweep"},
                                                         {losses(), "table"},
                                                         {answers(), "simulate-needle"},
                                                         {equal_costs(), "sweep"}};

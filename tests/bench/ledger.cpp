@@ -1,19 +1,83 @@
-#include "analysis/cost/ledger.hpp"
+// The ledger: published speeds beside what the cost model predicts for their settings, without
+// tuning per row, and the model's error, from which analysis/cost/prediction_error.hpp has its
+// numbers.
+//
+//   bench_ledger tests/bench/ledger.json
+//
+// A row's SETTING is what its source says (or what is assumed, and said). Its ROLE: "predicts"; or
+// "calibrates", where a constant of a profile was taken from this very row, so that its error says
+// nothing; or "bound", where the published time is an upper limit (research code); or "untold",
+// where the source names too little for a prediction; or "variant": the figure of another row under
+// another assumption, which does not count a second time. A row that predicts is in one GROUP,
+// since errors of different groups say different things: "calibration", of a source from which
+// another row gave a constant; "stated", its source names every setting; "assumed", it does not
+// (the note says what is assumed); "own", measured with this program's kernels.
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "analysis/base/kit.hpp"
-#include "analysis/cost/cost_data.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/cost/predict.hpp"
+#include "analysis/cost/prediction_error.hpp"
+#include "core/base/enum_names.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/number_text.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
 namespace {
 
-/// A headline within this is called consistent.
-constexpr double kConsistent = 0.25;
+/// decode: `queries` queries at the end of the context. prefill: all of it in one call. chunks: the
+/// same in calls of `chunk` queries, each keeping its own keys.
+enum class LedgerMode { decode, prefill, chunks };
+
+struct LedgerSetting {
+  LedgerMode mode = LedgerMode::decode;
+  double n_q = 32, n_kv = 8, d_head = 128;
+  double context = 32768;  // tokens
+  double queries = 1;      // decode
+  double chunk = 128;      // chunks
+  double batch = 1;
+  double kv_bytes = 2;
+  bool causal = true;
+  std::string kernel;  // of HardwareProfile::kernels, for dense attention; empty: the profile's
+  double layers = 1;   // attention layers
+  double dense_layers = 0;   // of them: left dense
+  double anchor_layers = 0;  // of them: dense, and scored and ranked for the others
+  double keys = 0;           // that a query's list holds; 0: see share
+  double share = 1;          // of the keys that a query sees
+  double run = 1;            // adjacent keys
+  double rows = 0;       // query rows that share what is loaded; 0: all of a KV head's in the call
+  double list_rows = 0;  // queries of a list; 0: all of the call
+  double score_flops = 0;  // per query head, query and key
+  double score_bytes = 0;  // per KV head and key, in elements of two bytes
+  double ranked = 0;       // scores per KV head, list and key
+  double parameters = 0;   // of the model; 0: attention alone
+  double weight_bits = 16;
+};
+
+struct LedgerRow {
+  std::string id;
+  std::string source;    // who published it, and where
+  std::string figure;    // what was published, in words
+  std::string hardware;  // of a profile; empty: untold
+  std::string quantity;  // see predict_quantity
+  std::string role;
+  std::string group;  // of a row that predicts; else empty
+  double published = 0.0;
+  std::string unit;
+  std::string note;  // what is assumed, or why nothing is predicted
+  LedgerSetting setting;
+};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kGroups = {
     {{"calibration", "same source as a calibration"},
@@ -147,10 +211,9 @@ struct Seconds {
   double rest = 0.0;  // of the model
 };
 
-Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& hardware,
-                        std::optional<double> attend) {
-  CostSetting how{setting.batch, setting.kv_bytes, attend};
-  if (!attend && !setting.kernel.empty()) {
+Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& hardware, ) {
+  CostSetting how{setting.batch, setting.kv_bytes, {}};
+  if (!setting.kernel.empty()) {
     const auto kernel = hardware.kernels.find(setting.kernel);
     if (kernel == hardware.kernels.end())
       throw ConfigError("the profile {} has no kernel \"{}\"", hardware.name, setting.kernel);
@@ -189,8 +252,8 @@ Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& har
 }
 
 double quantity_of(const LedgerSetting& setting, std::string_view quantity,
-                   const HardwareProfile& hardware, std::optional<double> attend) {
-  const Seconds s = predict_seconds(setting, hardware, attend);
+                   const HardwareProfile& hardware) {
+  const Seconds s = predict_seconds(setting, hardware);
   if (quantity == "dense_ms") return 1e3 * s.dense;
   if (quantity == "sparse_ms") return 1e3 * s.sparse;
   if (quantity == "dense_tflops") return 1e-12 * s.dense_flops / s.dense_attend;
@@ -202,36 +265,6 @@ double quantity_of(const LedgerSetting& setting, std::string_view quantity,
   if (quantity == "model_speedup") return (s.rest + s.dense) / (s.rest + s.sparse);
   throw ConfigError("the ledger has no quantity \"{}\"", quantity);
 }
-
-std::string headline_sentence(const LedgerRow& row, const HardwareProfile& hardware,
-                              double predicted) {
-  const double error = predicted / row.published - 1.0;
-  const std::string begin = fmt::format("{}: published {}{}, predicted {}{} on {}", row.headline,
-                                        number_text(row.published, 3), row.unit,
-                                        number_text(predicted, 3), row.unit, hardware.title);
-  if (std::abs(error) <= kConsistent) return begin + ": consistent.";
-  std::vector<std::string> ways;
-  for (const std::string& name : row.vary) {
-    const auto needed = needed_value(row, name, hardware);
-    if (!needed) continue;
-    if (name == "attend") {
-      ways.push_back(fmt::format("attention kernels at {:.1f} % of the peak instead of {:.0f} %",
-                                 100.0 * *needed, 100.0 * hardware.attend.value));
-    } else if (name == "share") {
-      ways.push_back(fmt::format("{:.1f} % of the keys kept instead of {:.1f} %", 100.0 * *needed,
-                                 100.0 * row.setting.share));
-    } else {
-      ways.push_back(
-          fmt::format("{} = {}", name == "keys" ? "a budget" : name, number_text(*needed, 4)));
-    }
-  }
-  if (ways.empty())
-    return begin + ": not consistent, and no single one of the settings explains it.";
-  return begin + fmt::format(": it would have to be {}, everything else as assumed.",
-                             fmt::join(ways, ", or "));
-}
-
-}  // namespace
 
 std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& where) {
   const nlohmann::json json = parse_json(text, where);
@@ -249,7 +282,6 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
     row.published = object.number("published", 1e-9, 1e15);
     row.unit = object.string_if("unit").value_or("");
     row.note = object.string_if("note").value_or("");
-    row.headline = object.string_if("headline").value_or("");
     if (row.role != "predicts" && row.role != "calibrates" && row.role != "bound" &&
         row.role != "untold" && row.role != "variant")
       object.refuse("role", "predicts, calibrates, bound, untold or variant");
@@ -263,12 +295,6 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
       row.quantity = object.string("quantity");
       row.setting = setting_of(object.object("setting"));
     }
-    if (object.find("vary") != nullptr) {
-      for (const auto& word : object.list("vary")) {
-        if (!word.is_string()) object.refuse("vary", "a list of words");
-        row.vary.push_back(word.get<std::string>());
-      }
-    }
     rows.push_back(std::move(row));
   }
   for (const LedgerRow& row : rows) {
@@ -279,101 +305,73 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
   return rows;
 }
 
-std::vector<LedgerRow> ledger_rows() {
-  for (const CostData& data : cost_data()) {
-    if (data.name == "ledger") return parse_ledger(data.text, "the built-in ledger");
-  }
-  throw ConfigError("the ledger was not built in");
+ErrorOf error_of(const LedgerRow& row) {
+  if (row.quantity == "attention_speedup") return ErrorOf::attention;
+  return row.quantity == "model_speedup" ? ErrorOf::model : ErrorOf::time;
 }
 
-double predict_quantity(const LedgerSetting& setting, std::string_view quantity,
-                        const HardwareProfile& hardware) {
-  return quantity_of(setting, quantity, hardware, std::nullopt);
+void print_errors(const std::vector<double>& errors, std::string_view title) {
+  fmt::print("{:<30} {:>3} rows, median error {:.1f} %, within 20 %: {}\n", title, errors.size(),
+             100.0 * quantile(errors, 0.5),
+             std::ranges::count_if(errors, [](double e) { return e <= 0.2; }));
 }
 
-std::optional<double> needed_value(const LedgerRow& row, const std::string& name,
-                                   const HardwareProfile& hardware) {
-  double low = 0.0;
-  double high = 0.0;
-  std::function<double(double)> at;
-  if (name == "attend") {
-    low = 1e-4, high = 1.0;
-    at = [&](double x) { return quantity_of(row.setting, row.quantity, hardware, x); };
-  } else {
-    const auto found = std::ranges::find_if(
-        setting_numbers(), [&](const auto& number) { return number.first == name; });
-    if (found == setting_numbers().end()) throw ConfigError("the ledger cannot vary \"{}\"", name);
-    const auto member = found->second;
-    const bool is_share = name == "share";
-    low = is_share ? 1e-4 : 1.0;
-    high = is_share          ? 1.0
-           : name == "batch" ? 4096.0
-           : name == "keys"  ? row.setting.context
-                             : 1 << 22;
-    at = [&row, &hardware, member](double x) {
-      LedgerSetting setting = row.setting;
-      setting.*member = x;
-      return quantity_of(setting, row.quantity, hardware, std::nullopt);
-    };
-    if (row.setting.mode == LedgerMode::chunks)
-      low = std::max(low, name == "context" ? row.setting.chunk : low);
-  }
-  const double at_low = at(low) - row.published;
-  const double at_high = at(high) - row.published;
-  if (!(at_low * at_high <= 0.0)) return std::nullopt;
-  for (int i = 0; i < 60 && high / low > 1.0 + 1e-6; ++i) {
-    const double middle = std::sqrt(low * high);
-    ((at(middle) - row.published) * at_low > 0.0 ? low : high) = middle;
-  }
-  return std::sqrt(low * high);
-}
-
-Json ledger_json(const LedgerRow& row) {
-  Json json = {{"id", row.id},         {"source", row.source},
-               {"figure", row.figure}, {"hardware", row.hardware},
-               {"role", row.role},     {"group", row.group},
-               {"predicted", nullptr}, {"published", row.published},
-               {"error", nullptr},     {"unit", row.unit},
-               {"note", row.note}};
-  if (row.role == "untold") return json;
-  const double predicted = predict_quantity(row.setting, row.quantity, find_hardware(row.hardware));
-  json["predicted"] = predicted;
-  json["error"] = predicted / row.published - 1.0;
-  return json;
-}
-
-Json ledger_report() {
-  Json rows = Json::array();
-  Json headlines = Json::array();
-  std::vector<double> errors;
-  std::map<std::string, std::vector<double>, std::less<>> by_group;
-  for (const LedgerRow& row : ledger_rows()) {
-    Json json = ledger_json(row);
-    if (row.role == "predicts") {
-      errors.push_back(std::abs(json["error"].get<double>()));
-      by_group[row.group].push_back(errors.back());
-    }
-    if (!row.headline.empty() && json["predicted"].is_number())
-      headlines.push_back(
-          headline_sentence(row, find_hardware(row.hardware), json["predicted"].get<double>()));
-    rows.push_back(std::move(json));
-  }
-  const auto summary = [](const std::vector<double>& of) {
-    return Json{
-        {"predicted_rows", of.size()},
-        {"median_error", quantile(of, 0.5)},
-        {"within_20_percent", std::ranges::count_if(of, [](double e) { return e <= 0.2; })}};
+/// The numbers of prediction_error.hpp.
+void print_quantiles(const std::vector<double>& ratios, std::string_view what) {
+  const auto n = static_cast<double>(ratios.size());
+  const auto at = [&](double chance) {  // row number chance (n + 1) of 1 to n
+    return quantile(ratios, std::clamp((chance * (n + 1.0) - 1.0) / (n - 1.0), 0.0, 1.0));
   };
-  Json groups = Json::array();
-  for (const auto& [word, title] : kGroups) {
-    Json group = {{"group", word}, {"title", title}};
-    group.update(summary(by_group[std::string(word)]));
-    groups.push_back(std::move(group));
-  }
-  Json report = {{"kind", "cost-ledger"}};
-  report.update(summary(errors));
-  report.update({{"headlines", headlines}, {"groups", groups}, {"rows", rows}});
-  return report;
+  fmt::print("{:<10} {{{}, {}, {}}}\n", what, ratios.size(), at(0.1), at(0.9));
 }
+
+void print_ledger(const std::vector<LedgerRow>& rows) {
+  std::vector<double> all;
+  std::map<std::string, std::vector<double>, std::less<>> by_group;
+  std::array<std::vector<double>, 3> ratios;
+  for (const LedgerRow& row : rows) {
+    if (row.role == "untold") {
+      fmt::print("{:<34} untold: {}\n", row.id, row.note);
+      continue;
+    }
+    const double predicted = quantity_of(row.setting, row.quantity, find_hardware(row.hardware));
+    const double error = predicted / row.published - 1.0;
+    fmt::print("{:<34} {:<12} published {:.4g}{}, predicted {:.4g}, {:+.1f} % {}\n", row.id,
+               row.hardware, row.published, row.unit, predicted, 100.0 * error,
+               row.role == "predicts" ? row.group : row.role);
+    if (row.role != "predicts") continue;
+    all.push_back(std::abs(error));
+    by_group[row.group].push_back(std::abs(error));
+    if (row.group == "calibration") continue;
+    const ErrorOf what = error_of(row);
+    const bool is_rate = what == ErrorOf::time && !row.quantity.ends_with("_ms");
+    ratios[static_cast<std::size_t>(what)].push_back(is_rate ? predicted / row.published
+                                                             : row.published / predicted);
+  }
+  print_errors(all, "all rows that predict");
+  for (const auto& [word, title] : kGroups) print_errors(by_group[std::string(word)], title);
+  for (const auto& [what, name] :
+       {std::pair(ErrorOf::attention, "attention"), std::pair(ErrorOf::model, "model"),
+        std::pair(ErrorOf::time, "time")})
+    print_quantiles(ratios[static_cast<std::size_t>(what)], name);
+}
+
+}  // namespace
 
 }  // namespace kvscope
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: bench_ledger tests/bench/ledger.json\n");
+    return 2;
+  }
+  try {
+    constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+    kvscope::print_ledger(
+        kvscope::parse_ledger(kvscope::read_whole_file(argv[1], kMostBytes), argv[1]));
+  } catch (const kvscope::Error& error) {
+    fmt::print(stderr, "bench_ledger: {}\n", error.what());
+    return 3;
+  }
+  return 0;
+}
