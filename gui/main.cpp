@@ -61,7 +61,6 @@ int main(int argc, char** argv) {
   on_crash_in_hdf5(end_after_crash, end_after_loss);
   try {
     const gui::CommandLine line = gui::parse_command_line(argc, argv);
-    for (const std::string& remark : line.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
     if (!line.text.empty()) {
       std::fputs(line.text.c_str(), stdout);
       return std::fflush(stdout) == 0 ? kOk : kInputError;

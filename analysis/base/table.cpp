@@ -39,10 +39,7 @@ std::string TableColumn::cell(std::size_t row) const {
 }
 
 const TableColumn* Table::find(std::string_view column) const {
-  auto found = place_of_.find(column);
-  // sweeps called it mass_p5 before analyses and sweeps agreed; either word finds either column
-  if (found == place_of_.end() && column == "mass_p05") found = place_of_.find("mass_p5");
-  if (found == place_of_.end() && column == "mass_p5") found = place_of_.find("mass_p05");
+  const auto found = place_of_.find(column);
   return found == place_of_.end() ? nullptr : &columns_[found->second];
 }
 

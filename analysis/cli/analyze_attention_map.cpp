@@ -25,8 +25,6 @@ class AttentionMapCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace", trace_, /*required=*/true);
     options.fields(options_);
-    options.renamed("layer", "layers");
-    options.renamed("head", "heads");
     options.add("out", "FILE", "the result to write (.h5)", out_)
         .needed("the map goes to a file")
         .short_name = 'o';

@@ -87,7 +87,6 @@ class BenchSelect final : public BenchReportCommand {
                 "[tokens=1024,p=0.95]",
                 budgets_);
     options.add("lengths", "LIST", "context lengths, the call's own tokens included", lengths_);
-    options.renamed("tokens", "lengths");
     options.add("phase", "WORD", "a prefill chunk, a decode step, or both", phase_);
     options.add("chunk", "N", "queries of the prefill call", chunk_, in(1, 1 << 20));
     options.add("n-q", "N", "query heads", shape_.n_q, in(1, 1024));

@@ -57,7 +57,6 @@ class ExplainCommand final : public Command {
                 budget_);
     options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
     options.add("lengths", "N", "tokens of a prompt", length_, at_least(1));
-    options.renamed("length", "lengths");
     options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_,
                 at_least(1));
     options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_,

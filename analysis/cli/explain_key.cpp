@@ -82,9 +82,7 @@ void ExplainKeyOptions::declare(OptionSet& options) {
                   /*required=*/false)
       .kind = ValueKind::file;
   options.add("layers", "N", "with a trace: the layer", layer);
-  options.renamed("layer", "layers");
   options.add("heads", "N", "with a trace: the query head", head);
-  options.renamed("head", "heads");
   options.add("query", "N", "with a trace: position of the query", query);
   options.add("key", "N", "with a trace: position of the key [the heaviest that was dropped]", key);
   options.add("top", "N", "with a trace: heaviest keys that are listed", top, in(0, 100'000));

@@ -66,16 +66,11 @@ class FigureCommand final : public Command {
     options.fields(figure_options_);
     options.fields(render_);
     options.flag("overwrite", "replace existing files", overwrite_);
-    options.renamed("force", "overwrite");
     declare_json(options, json_);
   }
 
   int run(const OptionSet& options, const std::string& command_line) override {
     const Target target = target_of(out_, figure_);
-    if (figure_options_.metric.find("mass_p5") != std::string::npos)
-      note(
-          "kvscope: metric mass_p5 is called mass_p05 now; the old name goes with the next "
-          "version");
     if (target.format && options.given("format")) {
       throw UsageError(
           "--out names one file, so --format has nothing to say; leave one of them out");

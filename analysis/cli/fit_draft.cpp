@@ -37,7 +37,6 @@ class FitDraftCommand final : public Command {
   void declare(OptionSet& options) override {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.add("n-layers", "N", "layers of the draft, fewer than the model has", fit_.n_layers);
-    options.renamed("layers", "n-layers");
     options.add("text", "FILE", "UTF-8 text to fit and to measure on [embedded book]", text_);
     options.add("max-tokens", "N", "tokens of it to fit on", n_fit_, at_least(1));
     options.add("held-out", "N", "tokens behind those to measure on", n_held_out_, at_least(2));

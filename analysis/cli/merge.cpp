@@ -33,7 +33,6 @@ class MergeCommand final : public Command {
     options.add("out", "FILE", "write the result, as the command's own --out", out_).short_name =
         'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
-    options.renamed("force", "overwrite");
     options.flag("without-failed",
                  "make the result although units failed; their rows are empty, and the code is 4",
                  without_failed_);

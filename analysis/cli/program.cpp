@@ -88,7 +88,6 @@ int run(const Words& words, std::string& help_hint) {
   OptionSet options;
   command.declare(options);
   options.parse(std::span(words).subspan(chosen->n_words));
-  for (const std::string& remark : options.remarks()) note(remark);
   if (options.wants_help()) {
     print(command_text(command, options));
     return kOk;

@@ -38,7 +38,6 @@ class SimulatePerplexity final : public SimulateCommand {
  protected:
   void declare_task(OptionSet& options) override {
     options.fields(task_);
-    options.renamed("n-tokens", "max-tokens");  // as in record and tokenize
     options.add("gamma", "N", "tokens per verification for methods that need a draft",
                 options_.gamma);
   }

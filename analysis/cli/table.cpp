@@ -212,10 +212,6 @@ class TableCommand final : public Command {
       const TableValue old = keeps_format ? spec.values.front() : TableValue{};
       spec.values.clear();
       for (const std::string& text : split_list(values_, "value")) {
-        if (text.starts_with("mass_p5"))
-          note(
-              "kvscope: column mass_p5 is called mass_p05 now; the old name goes with the next "
-              "version");
         spec.values.push_back(parse_value(text));
         if (spec.values.back().derive == Derive::none) spec.values.back().derive = old.derive;
         if (!spec.values.back().format && keeps_format && old.derive == Derive::ratio)

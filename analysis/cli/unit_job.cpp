@@ -14,7 +14,6 @@ void UnitJob::declare_table(OptionSet& options, std::string_view h5_has, std::st
   options.flag("resume", fmt::format("continue an interrupted {} of the same configuration", name),
                resume);
   options.flag("overwrite", "replace existing files and start over", overwrite);
-  options.renamed("force", "overwrite");
   options.exclude({"resume", "overwrite"});
   options.exclude_each({"resume"}, UnitOptions::names(),
                        ": a run continues from the folder of units");

@@ -160,7 +160,6 @@ std::vector<double> numbers_or(const Table& table, std::string_view column, doub
 }
 
 const SweepMetric& sweep_metric(std::string_view option) {
-  if (option == "mass_p5") option = "mass_p05";  // its name before 0.1.0
   std::vector<std::string> names;
   for (const SweepMetric& metric : kMetrics) {
     if (metric.column == option) return metric;

@@ -124,10 +124,6 @@ bool OptionSet::given(std::string_view name) const {
   return std::ranges::find(given_, name) != given_.end();
 }
 
-void OptionSet::renamed(std::string old_name, std::string name) {
-  renamed_.emplace_back(std::move(old_name), std::move(name));
-}
-
 Words OptionSet::words(std::string_view command, std::span<const std::string_view> but) const {
   Words words;
   for (std::size_t begin = 0; begin <= command.size();) {  // "simulate needle" is two
@@ -244,16 +240,6 @@ std::string OptionSet::taken_for_another(
 
 void OptionSet::parse(std::span<const std::string> typed) {
   Words args(typed.begin(), typed.end());
-  for (std::string& arg : args) {
-    if (arg == "--") break;
-    for (const auto& [old_name, name] : renamed_) {
-      if (arg != "--" + old_name && !arg.starts_with("--" + old_name + "=")) continue;
-      arg.replace(2, old_name.size(), name);
-      remarks_.push_back(
-          fmt::format("{}: --{} is called --{} now; the old name goes with the next version",
-                      program_, old_name, name));
-    }
-  }
   for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     for (const OptionSpec& spec : options_) {
       if (spec.bare_value.empty() || args[i] != "--" + spec.name) continue;

@@ -93,9 +93,6 @@ class OptionSet {
   template <class T>
   OptionSpec& positional(std::string name, std::string help, T& target, bool required);
 
-  /// The option's name of an earlier version: accepted for one more, with a remark.
-  void renamed(std::string old_name, std::string name);
-
   /// No two of these together; `why` is the rest of the sentence (": ...").
   void exclude(const Words& names, std::string why = "") { exclude_each(names, names, why); }
   /// None of these together with one of `others`.
@@ -119,8 +116,6 @@ class OptionSet {
   /// True if the option (or positional argument) was given.
   bool given(std::string_view name) const;
 
-  /// Sentences about what was given by an earlier name, for standard error.
-  const Words& remarks() const { return remarks_; }
   /// What was given as words of a command line: the command's own, arguments, then options, in
   /// the order of declaration, without the options `but` names; arguments that begin with a dash
   /// stand last, behind "--". However it was typed, the same options give the same words.
@@ -158,9 +153,7 @@ class OptionSet {
   std::vector<std::function<void()>> checks_;
   std::vector<std::function<void(OptionSet&)>> more_;
   Words given_;
-  std::vector<std::pair<std::string, std::string>> values_;   // name, text; in the order given
-  std::vector<std::pair<std::string, std::string>> renamed_;  // old name, name
-  Words remarks_;
+  std::vector<std::pair<std::string, std::string>> values_;  // name, text; in the order given
   std::string program_;
   std::string argument_advice_;
   bool wants_help_ = false;

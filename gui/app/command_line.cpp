@@ -59,8 +59,6 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   options.add("panel", "NAME", "show this panel alone", line.panel);
   options.add("layers", "N", "layer selected at the start", line.layer);
   options.add("heads", "N", "query head selected at the start", line.head);
-  options.renamed("layer", "layers");
-  options.renamed("head", "heads");
   options.add("query", "N", "position of the query selected at the start", line.query);
   or_nothing(options.add("theme", "NAME", "light or dark", line.theme));
   options.add("scale", "X", "size of letters and controls, times that of the screen", line.scale,
@@ -85,7 +83,6 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   bool wants_version = false;
   options.flag("version", "print the version", wants_version);
   options.parse(Words(argv + 1, argv + argc));
-  line.remarks = options.remarks();
   if (options.wants_help()) {
     line.text = kHead + options.text() + kTail;
   } else if (wants_version) {

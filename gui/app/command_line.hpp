@@ -9,8 +9,7 @@
 namespace kvscope::gui {
 
 struct CommandLine {
-  std::string text;                  // --help and --version: to be printed instead of anything else
-  std::vector<std::string> remarks;  // lines for standard error
+  std::string text;  // --help and --version: to be printed instead of anything else
   std::vector<std::filesystem::path> files;
   std::optional<std::filesystem::path> session;
   std::optional<std::filesystem::path> screenshot;

@@ -17,8 +17,8 @@ namespace {
 constexpr float kReach = 7.0f;  // points of the interface from the mouse to what it means
 constexpr float kDrag = 4.0f;   // pixels that make a click a drag
 
-SplatStyle splats(const Look& look, const Cloud& cloud) {
-  return {look.surface, splat_radius(cloud.at.size(), look.scale)};
+PointStyle point_style(const Look& look, const Cloud& cloud) {
+  return {look.surface, point_radius(cloud.at.size(), look.scale)};
 }
 
 void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const char* name) {
@@ -84,7 +84,7 @@ GeometryHit GeometryPicture::show_flat(PanelContext& context, const GeometryShow
     const ImVec2 low{std::ceil(frame->low.x), std::ceil(frame->low.y)};
     const ImVec2 high{std::floor(frame->high.x), std::floor(frame->high.y)};
     points_->show(list, low, high, shown.cloud, shown.version, flat_camera(low),
-                  splats(context.look, shown.cloud));
+                  point_style(context.look, shown.cloud));
   }
   list.ChannelsMerge();
   GeometryHit out;
@@ -142,7 +142,7 @@ GeometryHit GeometryPicture::show_orbit(PanelContext& context, const GeometrySho
   points_->show(
       list, low, high, shown.cloud, shown.version,
       orbit_.camera(shown.scene.box, static_cast<double>(size.x), static_cast<double>(size.y)),
-      splats(context.look, shown.cloud));
+      point_style(context.look, shown.cloud));
   draw_means(context, shown, list);
   mark_selected(context, shown, list);
   if (over && !dragged_) out.point = point_under_mouse(context, shown, list);
