@@ -22,9 +22,9 @@ std::string why_not_resumable(const TraceInfo& plan);
 
 class KeptRecording {
  public:
-  /// Looks at OUT.part and compares all of it with its checksums; holds nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
-  /// (another process records into it), FormatError (no recording),
-  /// Interrupted.
+  /// Looks at OUT.part and compares all of it with its checksums; holds nothing open. Without one,
+  /// and where no unit is whole, nothing is kept. Throws IoError (another process records into it),
+  /// FormatError (no recording), Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
                          const std::stop_token& stop = {});
 

@@ -58,8 +58,8 @@ std::unique_ptr<OpenTrace> build(h5::File file, bool is_growing_name, const Open
 std::unique_ptr<OpenTrace> OpenTrace::open(const std::filesystem::path& path, OpenOptions options) {
   if (path.extension() == ".kvset")
     throw FormatError(
-        "{}: trace sets are no longer read: expected a trace (.h5); each file of the set is one and "
-        "opens by itself",
+        "{}: trace sets are no longer read: expected a trace (.h5); each file of the set is one "
+        "and opens by itself",
         path.string());
   constexpr unsigned kPartial = 1, kCheck = 2;
   const FirstLook look(

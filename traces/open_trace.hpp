@@ -1,5 +1,5 @@
-// The file of a trace, open for reading. Arrays are named by their paths, heads by their slots; every piece that is read is compared with
-// its checksum.
+// The file of a trace, open for reading. Arrays are named by their paths, heads by their slots;
+// every piece that is read is compared with its checksum.
 #pragma once
 
 #include <atomic>

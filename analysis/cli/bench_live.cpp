@@ -1,5 +1,5 @@
-// kvscope bench live: time to the first token, and of decode steps behind it, with a selector in the
-// running model, beside the plain model, by prompt length.
+// kvscope bench live: time to the first token, and of decode steps behind it, with a selector in
+// the running model, beside the plain model, by prompt length.
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/bench_live_run.hpp"
@@ -23,8 +23,8 @@ class BenchLive final : public BenchReportCommand {
         "time to the first token and of decode steps, under a selector and dense",
         "The prompt goes in by chunks and the first token's logits are computed: once with the "
         "plain model, once for every selector and budget, in turn, so that all meet the same "
-        "machine; --steps decodes on behind it. Attention is the time from queries, keys and values to the heads' outputs, "
-        "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
+        "machine; --steps decodes on behind it. Attention is the time from queries, keys and "
+        "values to the heads' outputs, selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
         "over the repeats. The embedded book is repeated if it is too short.",
         {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
           "how much sooner the first token comes"},

@@ -1,5 +1,5 @@
-// kvscope cost: from what a method selects on a recording, or would in a model's shape, to predicted
-// time on a card.
+// kvscope cost: from what a method selects on a recording, or would in a model's shape, to
+// predicted time on a card.
 #include "analysis/cost/trace_cost.hpp"
 
 #include "analysis/base/calibration_notes.hpp"

@@ -45,7 +45,7 @@ struct LadderOptions {
 ///     bytes         read by all heads for one query: scoring, and K and V of the kept keys
 ///   ties/share, ties/changed [layer, rung]  the census of ties, on the rungs of scores:
 ///     share         lists whose cut lies among equal scores, so that engines differ in them
-///     changed       keys of a list that come and go with the order of equal scores, mean over lists
+///     changed       keys of a list that come and go with the order of equal scores, their mean
 ///   query_pos [row]  positions of the measured queries
 ///
 /// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last

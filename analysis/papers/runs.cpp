@@ -18,8 +18,8 @@ namespace {
 std::vector<Run> record_runs() {
   return {
       {kOwnDraft, "/model.safetensors",
-       "fit draft --model {model} --layers {own-layers} --overwrite --out {draft-model}",
-       "fit draft --model {model} --layers {own-layers} --max-tokens 4096 --held-out 256 "
+       "fit draft --model {model} --n-layers {own-layers} --overwrite --out {draft-model}",
+       "fit draft --model {model} --n-layers {own-layers} --max-tokens 4096 --held-out 256 "
        "--overwrite --out {draft-model}"},
       {"verifier", ".h5",
        "record {out} {--model} --max-tokens 4096 --decode 64 --capture k-pre-rope",

@@ -121,7 +121,7 @@ TEST_CASE("ladder: ties at the cut and the keys that their order decides are tho
     CHECK(rung(summary, name)["tie_share"].get<double>() == Approx(ties / n));
     CHECK(rung(summary, name)["tie_changed"].get<double>() == Approx(changed / n));
   }
-  CHECK(rung(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.5);
+  CHECK(rung(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.1);
 }
 
 TEST_CASE("ladder: bytes follow the lists") {

@@ -8,7 +8,8 @@
 //   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16]
 //
 // choice: a chunk and a decode step behind LENGTH tokens, milliseconds a layer, over all layers.
-// record: also into nothing, which is what the rows' way to the host costs. What is counted ends when the trace has its name.
+// record: also into nothing, which is what the rows' way to the host costs. What is counted ends
+// when the trace has its name.
 #include <fmt/format.h>
 #include <sys/resource.h>
 

@@ -188,18 +188,18 @@ TEST_CASE("tokenize gives ids and pieces, and turns ids back into text") {
   CHECK(kvscope_run({"tokenize", "--prompt", "", "--json"}).json().at("n") == 0);
 }
 
-TEST_CASE("the two benchmarks of a model report rates and what they were measured on") {
-  for (const std::string kind : {"prefill", "decode"}) {
-    INFO(kind);
-    std::vector<std::string> words = {"bench",    kind, "--model",   "draft", "--lengths", "96",
-                                      "--repeat", "2",  "--threads", "1",     "--json"};
-    if (kind == "decode") words.insert(words.end(), {"--steps", "4"});
-    const auto json = kvscope_run(words).json();
-    CHECK(json.at("bench") == kind);
-    CHECK(json.at("threads") == 1);
-    CHECK(json.at(kind).at("tokens_per_second") > 0);
-    CHECK(json.at(kind).at("gflops_per_second") > 0);
-    CHECK(json.at(kind).at("seconds").size() == 2);
+TEST_CASE("bench live times the plain model alone, and decode steps") {
+  const auto json = kvscope_run({"bench", "live", "--model", "draft", "--lengths", "64,96",
+                                 "--steps", "4", "--repeat", "2", "--threads", "1", "--json"})
+                        .json();
+  CHECK(json.at("bench") == "live");
+  CHECK(json.at("threads") == 1);
+  REQUIRE(json.at("rows").size() == 2);
+  for (const auto& row : json.at("rows")) {
+    CHECK(row.at("method") == "dense");
+    CHECK(row.at("ttft_seconds") > 0);
+    CHECK(row.at("step_seconds") > 0);
+    CHECK(row.at("step_seconds_low") <= row.at("step_seconds_high"));
   }
 }
 

@@ -56,7 +56,6 @@ TEST_CASE("a signal ends every long command within seconds") {
        file("o17.csv")},
       {"bench", "live", "--lengths", "20000"},
       {"bench", "select"},
-      {"cost", "--check"},
       {"figure", "budget", file("long.csv"), "--metric", "mass", "--out", file("f.svg")},
       {"table", file("long.csv"), "--rows", "selector", "--value", "mass_mean"}};
   int signal = SIGTERM;

@@ -233,7 +233,9 @@ FigureKind figure_latency() {
           "dense attention",
       .needs =
           "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)",
-      .command = "kvscope bench live --selector quoka --json > live.json, or a CSV of measured or predicted times",
+      .command =
+          "kvscope bench live --selector quoka --json > live.json, or a CSV of measured or "
+          "predicted times",
       .kinds = {"table|latency|simulate-latency"},
       .options = {"selector"},
       .make = make_latency,

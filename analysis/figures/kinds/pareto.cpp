@@ -4,7 +4,8 @@
 //
 // A point is BEATEN by one that takes no more time and whose whole interval of the loss lies below
 // its own. It is ON THE FRONT if the intervals of all that take no more time lie at or above its
-// own; what is neither is undecided: the measurement does not say. Oracles and controls beat nobody.
+// own; what is neither is undecided: the measurement does not say. Oracles and controls beat
+// nobody.
 #include "analysis/figures/kit.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/method_spec.hpp"
@@ -278,8 +279,8 @@ plot::Figure make_pareto(const FigureInput& input) {
       figure.caption.begin(),
       "Predicted time of attention in one layer and measured loss with its 95% interval; several "
       "dots of a method are its budgets. Grey: the front, as far as the means go. Small: beaten by "
-      "a method that takes no more time, whose interval lies below. Left of the dotted line: faster "
-      "than full attention. Oracles and controls beat nobody.");
+      "a method that takes no more time, whose interval lies below. Left of the dotted line: "
+      "faster than full attention. Oracles and controls beat nobody.");
   if (!left_out.empty())
     figure.caption.push_back(fmt::format("Without a time: {}.", fmt::join(left_out, ", ")));
   return figure;

@@ -131,32 +131,22 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
 
 TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line") {
   const Table rows = table_from_csv(
-      "selector,budget_kind,budget,relative_increase,relative_increase_low,relative_increase_high
-      "
-      "quest,tokens,64,0.05,0.045,0.06
-      "
-      "quest,tokens,256,0.02,0.015,0.03
-      "
-      "quoka,tokens,256,0.06,0.055,0.07
-      "
-      "oracle-topk,tokens,256,0.001,-0.005,0.005
-      "
-      "full,none,,0,0,0
-      ",
+      "selector,budget_kind,budget,"
+      "relative_increase,relative_increase_low,relative_increase_high\n"
+      "quest,tokens,64,0.05,0.045,0.06\n"
+      "quest,tokens,256,0.02,0.015,0.03\n"
+      "quoka,tokens,256,0.06,0.055,0.07\n"
+      "oracle-topk,tokens,256,0.001,-0.005,0.005\n"
+      "full,none,,0,0,0\n      ",
       "ppl.csv");
   const Table times = table_from_csv(
-      "selector,budget_kind,budget,hardware,phase,context,batch,predicted_us,predicted_dense_us
-      "
-      "quest,tokens,64,h200,decode,4096,1,2,9
-      "
-      "quest,tokens,256,h200,decode,4096,1,4,9
-      "
-      "quoka,tokens,256,h200,decode,4096,1,5,9
-      "
-      "oracle-topk,tokens,256,h200,decode,4096,1,1,9
-      "
-      "quest,tokens,64,a6000,decode,4096,1,20,90
-      ",
+      "selector,budget_kind,budget,"
+      "hardware,phase,context,batch,predicted_us,predicted_dense_us\n"
+      "quest,tokens,64,h200,decode,4096,1,2,9\n"
+      "quest,tokens,256,h200,decode,4096,1,4,9\n"
+      "quoka,tokens,256,h200,decode,4096,1,5,9\n"
+      "oracle-topk,tokens,256,h200,decode,4096,1,1,9\n"
+      "quest,tokens,64,a6000,decode,4096,1,20,90\n      ",
       "cost.json");
   MemoryResult loss, cost;
   table_to_result(rows, {.kind = "simulate-perplexity"}, loss);
