@@ -24,8 +24,9 @@ class BenchLive final : public BenchReportCommand {
         "The prompt goes in by chunks and the first token's logits are computed: once with the "
         "plain model, once for every selector and budget, in turn, so that all meet the same "
         "machine; --steps decodes on behind it. Attention is the time from queries, keys and "
-        "values to the heads' outputs, selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
-        "over the repeats. The embedded book is repeated if it is too short.",
+        "values to the heads' outputs, selection the method's own work. Ratios are dense over "
+        "sparse, turn by turn, medians over the repeats. The embedded book is repeated if it is "
+        "too short.",
         {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
           "how much sooner the first token comes"},
          {"kvscope bench live --lengths 8000 --steps 64 --json",

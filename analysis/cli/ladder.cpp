@@ -35,8 +35,8 @@ class LadderCommand final : public AnalyzeCommand {
            "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
            "Of scores of few bits it counts the lists whose cut lies among equal scores, and the "
            "keys that their order decides. What cannot be applied to a method is named with the "
-           "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 or quest+every=4. kvscope "
-           "figure ladder draws the result.";
+           "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 "
+           "or quest+every=4. kvscope figure ladder draws the result.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",

@@ -135,7 +135,7 @@ TEST_CASE("rows of a sweep are one source; the figures that fit are offered") {
     CHECK(figure.chosen.size() == 1);
   }
   CHECK(names == std::vector<std::string>{"budget", "bytes", "coverage-heads", "equal-cost",
-                                          "top10-recall"});
+                                          "pareto", "top10-recall"});
   CHECK(possible_figures({sweep}, nullptr).empty());
   CHECK(possible_figures({sample_result()}, sample_result()).empty());
 }
