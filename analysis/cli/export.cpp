@@ -4,10 +4,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/selection_options.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/shell_word.hpp"
-#include "notebooks_export/animated_png.hpp"
-#include "notebooks_export/figure_export.hpp"
-#include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_page.hpp"
 #include "traces/reader.hpp"
 
@@ -34,9 +30,7 @@ class ExportCommand final : public Command {
              {"kvscope export --story story.json --out story.html",
               "steps with notes, maps, texts and figures"},
              {"kvscope export --story session.json --out story.html",
-              "the bookmarks of a saved session of the window"},
-             {"kvscope export --story story.json --frames frames --over budgets",
-              "pictures of a film: the first method's budget grows"}}};
+              "the bookmarks of a saved session of the window"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace, without --story", trace_,
@@ -44,14 +38,6 @@ class ExportCommand final : public Command {
     options.flag("html", "write a page: what is done anyway, since there is one format", html_);
     options.add("story", "FILE", "a story, or a saved session with bookmarks (.json)", story_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
-    options.add("frames", "DIR",
-                "folder for pictures of 1280 x 720 pixels: frame-0001.png, ..., and film.png, an "
-                "animated PNG of them [none]",
-                frames_);
-    options.add("over", "WHAT",
-                "what the frames of each map and text go through: the layers, the budgets of its "
-                "first method, or the decode steps (story: nothing, a picture for each step)",
-                over_);
     selection_.declare(options);
     options.fields(options_);
     options.flag("overwrite", "replace an existing file", overwrite_);
@@ -64,10 +50,8 @@ class ExportCommand final : public Command {
       throw UsageError(trace_ ? "a story names its traces itself: leave TRACE out, or --story"
                               : "TRACE is missing: a recorded trace, or --story FILE");
     }
-    if (!out_ && !frames_) throw UsageError("--out is missing: the page goes to a file");
-    if (!frames_ && over_ != FramesOver::story)
-      throw UsageError("--over is about pictures: name their folder (--frames DIR)");
-    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+    if (!out_) throw UsageError("--out is missing: the page goes to a file");
+    check_new_output(*out_, overwrite_, "--overwrite");
     const TraceSelection selection = selection_.selection();
     if (story_ && !(selection.layers.empty() && selection.q_heads.empty()))
       throw UsageError("--layers and --heads choose from a trace; a story's steps name their own");
@@ -90,7 +74,6 @@ class ExportCommand final : public Command {
       save_text(*out_, page.html, overwrite_);
       report(story, page, said);
     }
-    if (frames_) write_frames(story, open, pool, stop.token(), said);
     if (json_) print_json(said);
     return kOk;
   }
@@ -103,33 +86,6 @@ class ExportCommand final : public Command {
     for (const auto& warning : trace->warnings()) note("kvscope: {}: {}", file.string(), warning);
     opened_[file] = trace;
     return trace;
-  }
-
-  void write_frames(const Story& story, const TraceOpener& open, ThreadPool& pool,
-                    const std::stop_token& stop, Json& said) {
-    std::vector<OutputFile> files;
-    {
-      ProgressReporter progress(work_.progress);
-      files = make_story_frames(story, over_, open, pool, progress.callback(), stop);
-    }
-    const int rate = over_ == FramesOver::story ? 1 : 4;
-    std::vector<std::string_view> pictures;
-    for (const OutputFile& file : files) pictures.push_back(file.bytes);
-    files.push_back({"film.png", animated_png(pictures, 1000 / rate)});
-    for (const OutputFile& file : files) refuse_read_file(*frames_ / file.name);
-    write_output_files(*frames_, files, overwrite_);
-    const std::string film = fmt::format("ffmpeg -framerate {} -i {} -pix_fmt yuv420p {}", rate,
-                                         shell_word((*frames_ / "frame-%04d.png").string()),
-                                         shell_word((*frames_ / "film.mp4").string()));
-    said["frames"] = pictures.size();
-    said["folder"] = frames_->string();
-    said["animation"] = (*frames_ / "film.png").string();
-    said["film"] = film;
-    if (json_) return;
-    print(
-        "{}: {} frames, and film.png, which plays them in browsers and slides; a film of "
-        "them, or with film.gif a GIF:\n  {}\n",
-        frames_->string(), pictures.size(), film);
   }
 
   void report(const Story& story, const StoryPage& page, Json& said) const {
@@ -151,8 +107,6 @@ class ExportCommand final : public Command {
   std::optional<fs::path> trace_;
   std::optional<fs::path> story_;
   std::optional<fs::path> out_;
-  std::optional<fs::path> frames_;
-  FramesOver over_ = FramesOver::story;
   SelectionOptions selection_;
   StoryPageOptions options_;
   WorkOptions work_;

@@ -6,7 +6,6 @@
 #include "analysis/kinds/attention_map.hpp"
 #include "analysis/kinds/explain_key.hpp"
 #include "core/trace/result.hpp"
-#include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_kept.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -301,48 +300,6 @@ TEST_CASE("story page: steps that a trace does not hold are refused by name", "[
   CHECK_SAYS(page_of(trace, story), "no query up to 19 sees a key");
   story = head_story(7, {StoryPanel::map});
   CHECK_SAYS(page_of(trace, story), "step 1 (\"A step\"): ");
-}
-
-TEST_CASE("story frames: a picture for each step, layer, budget or decode step", "[story_page]") {
-  MemoryTrace planted = test::planted_trace(test::PlantOptions{.n_tokens = 40, .chunk = 16});
-  TraceInfo info = planted.info();
-  info.n_prompt = 36;
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < 2; ++layer) {
-    std::copy_n(planted.q(layer).data(), planted.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(planted.k(layer).data(), planted.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(planted.v(layer).data(), planted.v(layer).shape().count(), trace.v(layer).data());
-  }
-  trace.set_tokens(std::vector<TokenId>(40, 1));
-  Story story = head_story(1, {StoryPanel::map, StoryPanel::text});
-  story.steps[0].view.query = 30;
-  story.steps[0].marks.push_back({StoryMark::Kind::box, {5, 9}, {1, 3}, {}, {}, {}, {}, "a box"});
-  story.steps.push_back(atlas_story(trace, "t.h5", {}).steps[0]);
-  const TraceOpener open = [&](const std::filesystem::path&) {
-    return std::shared_ptr<const TraceSource>(&trace, [](const TraceSource*) {});
-  };
-  ThreadPool pool(2);
-  const auto frames = [&](FramesOver over) {
-    return make_story_frames(story, over, open, pool, {}, {});
-  };
-  // the atlas stays one picture; budgets are 16, 32 and all 40 tokens
-  const std::pair<FramesOver, std::size_t> expected[] = {{FramesOver::story, 2},
-                                                         {FramesOver::layers, 3},
-                                                         {FramesOver::budgets, 4},
-                                                         {FramesOver::steps, 5}};
-  for (const auto& [over, n] : expected) {
-    const auto files = frames(over);
-    REQUIRE(files.size() == n);
-    CHECK(files[0].name == "frame-0001.png");
-    for (const OutputFile& file : files) {
-      REQUIRE(file.bytes.size() > 1000);
-      // width and height of the PNG's header: 1280 x 720
-      CHECK(file.bytes.substr(16, 8) == std::string("\0\0\x05\0\0\0\x02\xd0", 8));
-    }
-    if (over != FramesOver::story) CHECK(files[0].bytes != files[1].bytes);
-  }
-  story.steps.erase(story.steps.begin());
-  CHECK_SAYS(frames(FramesOver::budgets), "--over budgets: no step of the story has a map");
 }
 
 }  // namespace kvscope::story_page_test
