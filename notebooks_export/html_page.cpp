@@ -79,8 +79,8 @@ void choose_cells(PageContent& content, const HtmlPageOptions& options, double o
     if (bytes <= room) return;
     if (options.max_cells > 0 || most <= kLeastCells) {
       throw ConfigError(
-          "export: {} maps with up to {} cells per side, texts and figures take {:.1f} MB, expected "
-          "at most {} (--max-size); choose fewer --layers, --heads or bookmarks, or fewer "
+          "export: {} maps with up to {} cells per side, texts and figures take {:.1f} MB, "
+          "expected at most {} (--max-size); choose fewer --layers, --heads or bookmarks, or fewer "
           "--max-cells",
           content.heads.size(), most, bytes / kBytesPerMb, options.max_size);
     }

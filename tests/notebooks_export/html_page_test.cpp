@@ -77,7 +77,7 @@ MemoryTrace windowed_trace(bool has_sink_logits = false) {
   return trace;
 }
 
-/// Two bookmarks of one head under two methods, and one without a method in the layer with a window.
+/// Two bookmarks of a head under two methods, and one without a method in the layer with a window.
 Json session() {
   return Json::parse(R"({"kind": "kvscope-session", "version": 1,
     "traces": [{"uuid": "u0", "path": "other.h5"}, {"uuid": "u1", "path": "sub/t.h5"}],
