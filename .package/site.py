@@ -25,7 +25,7 @@ LIMIT = 30 * 2**20
 PAGES = {
     "Guides": ["analysis/cli/COMMANDS.md", "gui/README.md", "traces/python/README.md", "traces/python/kvpress.md", "analysis/simulate/README.md", "analysis/study.md",
                "analysis/engines.md", "analysis/cost/README.md", "analysis/cost/predictions.md", "analysis/equal_cost.md",
-               "analysis/serving_ladder.md", "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "notebooks_export/stories/README.md", "core/cuda/README.md"],
+               "analysis/serving_ladder.md", "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "core/cuda/README.md"],
     "Reference": ["*commands.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
                   "core/selectors/CONFORMANCE.md"],
     "Results": ["results/README.md", "results/smollm2/README.md", "results/gemma3/README.md", "results/verifier/README.md"],
@@ -121,7 +121,7 @@ def main(program: Path, work: Path, out: Path) -> None:
     table = commands(program, source)
     methods(program, source)
     python(source, table)
-    story = gallery(program, work, source)
+    gallery(program, work, source)
     with open(source / "index.md", "a", encoding="utf-8") as first:
         for title, pages in PAGES.items():
             first.write(contents([page.lstrip("*") for page in pages], f":hidden:\n:caption: {title}\n"))
@@ -130,8 +130,6 @@ def main(program: Path, work: Path, out: Path) -> None:
     if done.returncode:
         stop("Sphinx found something wrong, see above")
     shutil.rmtree(made / "_sources", ignore_errors=True)
-    (made / "gallery").mkdir()
-    shutil.copy(story, made / "gallery")  # as it is: no page of Sphinx
     for left in (".buildinfo", "objects.inv"):
         (made / left).unlink(missing_ok=True)
     told = check(made)

@@ -17,10 +17,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-#: The example of the story's own page, and what it makes.
-STORY = ["cp $stories/pass_key.json $stories/pass_key.txt .", "kvscope record pass_key.h5 --text pass_key.txt --decode 6",
-         "kvscope sweep pass_key.h5 --selector streamingllm,quest,quoka,oracle-topk --budget 32,64,128,256,512 --out pass_key_sweep.h5",
-         "kvscope export --story pass_key.json --out pass_key.html"]
 #: Before the gallery's commands, and words that keep a few of them short.
 FIRST = ["kvscope record verifier.h5 --max-tokens 1024 --decode 32", "kvscope record draft.h5 --model draft --tokens verifier.h5",
          "cp verifier.h5 trace.h5"]
@@ -88,16 +84,15 @@ def methods(program: Path, source: Path) -> None:
     put(source, "methods.md", "\n".join(out))
 
 
-def gallery(program: Path, work: Path, source: Path) -> Path:
-    """Every figure with its commands, which are run; a second site of the same program and script finds the pictures made. Returns
-    the page of the example's story, which the gallery links under gallery/."""
+def gallery(program: Path, work: Path, source: Path) -> None:
+    """Every figure with its commands, which are run; a second site of the same program and script finds the pictures made."""
     folder = work / ("gallery-" + hashlib.sha256(program.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16])
     ready = folder / "ready"
     if not ready.exists():
         for old in work.glob("gallery-*"):
             shutil.rmtree(old)
         folder.mkdir(parents=True)
-    environment = os.environ | {"stories": str(ROOT / "notebooks_export/stories"), "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     made: set[str] = set()
 
     def run(words: str) -> None:
@@ -124,20 +119,13 @@ def gallery(program: Path, work: Path, source: Path) -> Path:
         pictures = "\n".join(f"![{about['shows']}](gallery/{name}-{theme}.png){{.only-{theme}}}" for theme in ("light", "dark"))
         out.append(f"## {name}\n\n{about['shows'][:1].upper()}{about['shows'][1:]}. Drawn from {about['needs']}.\n\n"
                    f"{block(chr(10).join([*steps, draw]), 'sh')}\n{pictures}\n")
-    for words in STORY:
-        run(words)
-    out.append("## A story\n\nViews one after another, with notes and marks: [the example](notebooks_export/stories/README.md) as one HTML "
-               f"file, in which the maps and the text stay alive: <a href=\"gallery/pass_key.html\">open it</a>.\n\n"
-               f"{block(chr(10).join(STORY), 'sh')}\n")
-    story = folder / "pass_key.html"
-    for result in {*folder.iterdir()} - {*folder.glob("*.png"), story}:  # over 100 MB
+    for result in {*folder.iterdir()} - {*folder.glob("*.png")}:  # over 100 MB
         result.unlink()
     ready.touch()
     (source / "gallery").mkdir()
     for picture in folder.glob("*.png"):
         shutil.copy(picture, source / "gallery")
     put(source, "gallery.md", "\n".join(out))
-    return story
 
 
 def python(source: Path, table: list[dict[str, Any]]) -> None:

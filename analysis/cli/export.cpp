@@ -1,57 +1,49 @@
-// kvscope export: a trace as a page that a co-author opens without installing anything.
-#include <map>
+// kvscope export: a trace, or a session of the window, as a page that a co-author opens without
+// installing anything.
+#include <fstream>
 
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/selection_options.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/shell_word.hpp"
-#include "notebooks_export/animated_png.hpp"
-#include "notebooks_export/figure_export.hpp"
-#include "notebooks_export/story_frames.hpp"
-#include "notebooks_export/story_page.hpp"
+#include "notebooks_export/html_page.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
 namespace {
 
+/// A session is JSON; traces are HDF5. A pipe can be a session alone.
+bool is_session(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return file == "-" || fs::is_fifo(file, error);
+  std::ifstream in(file);
+  char first = 0;
+  return in >> first && first == '{';
+}
+
 class ExportCommand final : public Command {
  public:
   CommandCard card() const override {
     return {"export",
-            "a trace or a story about traces as one HTML page",
+            "a trace, or a session of the window, as one HTML page",
             "Writes one page that needs no network and no other file. Of a trace: the attention "
             "maps of all heads with pan, zoom and hover (weight, query and key with their texts), "
             "and an atlas that is ordered by distance, entropy, sink, local or retrieval share. "
-            "Of a story (--story, a JSON file that notebooks_export/stories/README.md explains, "
-            "or a session of kvscope-explorer with bookmarks): its steps one after another, with "
-            "notes, arrows and boxes over maps, texts and figures, and the keys that methods "
-            "keep. Weights are recomputed exactly and stored in 16 bits on a logarithmic scale "
-            "(relative error below 2e-4). Long contexts are pooled until the page is below "
-            "--max-size; fewer --layers or --heads, or parts of the context, make finer maps.",
+            "Of a session that kvscope-explorer saved: a step for each bookmark, with map and text "
+            "of its head and a switch between the methods whose kept keys they show, and a figure "
+            "of each result. Weights are recomputed exactly and stored in 16 bits on a logarithmic "
+            "scale (relative error below 2e-4). Long contexts are pooled until the page is below "
+            "--max-size; fewer --layers or --heads make finer maps.",
             {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 10 MB"},
              {"kvscope export --html trace.h5 --layers 5 --heads 4,6 --out heads.html",
               "two heads, every weight of a 2k-token trace"},
-             {"kvscope export --story story.json --out story.html",
-              "steps with notes, maps, texts and figures"},
-             {"kvscope export --story session.json --out story.html",
-              "the bookmarks of a saved session of the window"},
-             {"kvscope export --story story.json --frames frames --over budgets",
-              "pictures of a film: the first method's budget grows"}}};
+             {"kvscope export --html session.json --out session.html",
+              "the bookmarks and results of a saved session of the window"}}};
   }
   void declare(OptionSet& options) override {
-    options.positional("TRACE", "the recorded trace, without --story", trace_,
-                       /*required=*/false);
+    options.positional("TRACE", "a recorded trace, or a saved session of kvscope-explorer (.json)",
+                       input_, /*required=*/true);
     options.flag("html", "write a page: what is done anyway, since there is one format", html_);
-    options.add("story", "FILE", "a story, or a saved session with bookmarks (.json)", story_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
-    options.add("frames", "DIR",
-                "folder for pictures of 1280 x 720 pixels: frame-0001.png, ..., and film.png, an "
-                "animated PNG of them [none]",
-                frames_);
-    options.add("over", "WHAT",
-                "what the frames of each map and text go through: the layers, the budgets of its "
-                "first method, or the decode steps (story: nothing, a picture for each step)",
-                over_);
     selection_.declare(options);
     options.fields(options_);
     options.flag("overwrite", "replace an existing file", overwrite_);
@@ -59,104 +51,66 @@ class ExportCommand final : public Command {
     declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
-    if (trace_.has_value() == story_.has_value()) {
-      throw UsageError(trace_ ? "a story names its traces itself: leave TRACE out, or --story"
-                              : "TRACE is missing: a recorded trace, or --story FILE");
-    }
-    if (!out_ && !frames_) throw UsageError("--out is missing: the page goes to a file");
-    if (!frames_ && over_ != FramesOver::story)
-      throw UsageError("--over is about pictures: name their folder (--frames DIR)");
-    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+  int run(const OptionSet&, const std::string&) override {
+    if (out_.empty()) throw UsageError("--out is missing: the page goes to a file");
+    check_new_output(out_, overwrite_, "--overwrite");
     const TraceSelection selection = selection_.selection();
-    if (story_ && !(selection.layers.empty() && selection.q_heads.empty()))
-      throw UsageError("--layers and --heads choose from a trace; a story's steps name their own");
     const int n_threads = work_.n_threads();
-    const Story story =
-        story_ ? read_story(*story_) : atlas_story(*open_trace(*trace_), *trace_, selection);
-    if (out_) refuse_read_file(*out_);
+    const bool of_session = is_session(input_);
+    if (of_session && !(selection.layers.empty() && selection.q_heads.empty())) {
+      throw UsageError(
+          "--layers and --heads choose from a trace; the bookmarks of a session name their own");
+    }
+    const TraceOpener open = [this](const fs::path& file) { return open_trace(file); };
+    const PageContent content =
+        of_session ? page_of_session(input_, open) : atlas_of_trace(input_, selection, open);
+    refuse_read_file(out_);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
-    const TraceOpener open = [this](const fs::path& file) { return open_trace(file); };
-    Json said;
-    if (out_) {
-      StoryPage page;
-      {
-        ProgressReporter progress(work_.progress);
-        page = make_story_page(story, options_, open, pool, progress.callback(), stop.token(),
-                               {command_line, writer_name(), ""});
-      }
-      for (const std::string& sentence : page.notes) note("kvscope: " + sentence);
-      save_text(*out_, page.html, overwrite_);
-      report(story, page, said);
+    HtmlPage page;
+    {
+      ProgressReporter progress(work_.progress);
+      page = make_html_page(content, options_, pool, progress.callback(), stop.token());
     }
-    if (frames_) write_frames(story, open, pool, stop.token(), said);
-    if (json_) print_json(said);
+    for (const std::string& sentence : page.notes) note("kvscope: " + sentence);
+    save_text(out_, page.html, overwrite_);
+    report(content, page);
     return kOk;
   }
 
  private:
   std::shared_ptr<const TraceSource> open_trace(const fs::path& file) {
-    if (const auto open = opened_.find(file); open != opened_.end()) return open->second;
     const auto trace = std::make_shared<const TraceFile>(TraceFile::open(file));
-    if (out_) refuse_read_file(*out_);
+    refuse_read_file(out_);
     for (const auto& warning : trace->warnings()) note("kvscope: {}: {}", file.string(), warning);
-    opened_[file] = trace;
     return trace;
   }
 
-  void write_frames(const Story& story, const TraceOpener& open, ThreadPool& pool,
-                    const std::stop_token& stop, Json& said) {
-    std::vector<OutputFile> files;
-    {
-      ProgressReporter progress(work_.progress);
-      files = make_story_frames(story, over_, open, pool, progress.callback(), stop);
+  void report(const PageContent& content, const HtmlPage& page) const {
+    if (json_) {
+      print_json({{"file", out_.string()},
+                  {"heads", content.heads.size()},
+                  {"steps", content.steps.size()},
+                  {"figures", content.results.size()},
+                  {"cells", page.n_cells},
+                  {"block", page.block},
+                  {"bytes", page.html.size()}});
+      return;
     }
-    const int rate = over_ == FramesOver::story ? 1 : 4;
-    std::vector<std::string_view> pictures;
-    for (const OutputFile& file : files) pictures.push_back(file.bytes);
-    files.push_back({"film.png", animated_png(pictures, 1000 / rate)});
-    for (const OutputFile& file : files) refuse_read_file(*frames_ / file.name);
-    write_output_files(*frames_, files, overwrite_);
-    const std::string film = fmt::format("ffmpeg -framerate {} -i {} -pix_fmt yuv420p {}", rate,
-                                         shell_word((*frames_ / "frame-%04d.png").string()),
-                                         shell_word((*frames_ / "film.mp4").string()));
-    said["frames"] = pictures.size();
-    said["folder"] = frames_->string();
-    said["animation"] = (*frames_ / "film.png").string();
-    said["film"] = film;
-    if (json_) return;
-    print(
-        "{}: {} frames, and film.png, which plays them in browsers and slides; a film of "
-        "them, or with film.gif a GIF:\n  {}\n",
-        frames_->string(), pictures.size(), film);
+    const std::string steps = content.atlas
+                                  ? ""
+                                  : fmt::format("{} bookmarks, {} results, ", content.steps.size(),
+                                                content.results.size());
+    print("{}: {}{} heads, {} x {} cells of {} x {} weights, {}\n", out_.string(), steps,
+          content.heads.size(), page.n_cells, page.n_cells, page.block, page.block,
+          bytes_text(static_cast<double>(page.html.size())));
   }
 
-  void report(const Story& story, const StoryPage& page, Json& said) const {
-    said = {{"file", out_->string()},
-            {"heads", page.n_heads},
-            {"cells", page.n_cells},
-            {"block", page.block},
-            {"bytes", page.html.size()}};
-    if (story_) said["steps"] = story.steps.size();
-    if (json_) return;
-    const std::string what =
-        story_
-            ? fmt::format("{} {}", story.steps.size(), story.steps.size() == 1 ? "step" : "steps")
-            : fmt::format("{} heads, {} x {} cells of {} x {} weights", page.n_heads, page.n_cells,
-                          page.n_cells, page.block, page.block);
-    print("{}: {}, {}\n", out_->string(), what, bytes_text(static_cast<double>(page.html.size())));
-  }
-
-  std::optional<fs::path> trace_;
-  std::optional<fs::path> story_;
-  std::optional<fs::path> out_;
-  std::optional<fs::path> frames_;
-  FramesOver over_ = FramesOver::story;
+  fs::path input_;
+  fs::path out_;
   SelectionOptions selection_;
-  StoryPageOptions options_;
+  HtmlPageOptions options_;
   WorkOptions work_;
-  std::map<fs::path, std::shared_ptr<const TraceFile>> opened_;
   bool html_ = false;
   bool overwrite_ = false;
   bool json_ = false;

@@ -122,6 +122,7 @@ class App {
   void draw_dialogs();
   void ask_open();
   void ask_save_session();
+  void export_page();
   void ask_export();
   void flash(std::string words);
   void reset_layout();

@@ -74,6 +74,8 @@ std::vector<Action> App::actions() {
   }
   all.push_back(
       {"View", "the tour", "", [this] { tour_.start(); }, "help introduction first steps"});
+  all.push_back({"Files", "export page: bookmarks and results", "", [this] { export_page(); },
+                 "save html share session browser"});
   for (const auto& panel : panels_) {
     const PanelInfo info = panel->info();
     if (info.name == "traces") continue;  // stands in the side bar

@@ -160,6 +160,7 @@ void App::draw_body() {
   }
   for (const auto& file : requests_.open) open(file);
   if (!requests_.flash.empty()) flash(requests_.flash);
+  if (requests_.export_page) export_page();
   if (!requests_.show_panel.empty()) {
     const auto shown = panels_in(arrangement_);
     const bool visible = std::find(shown.begin(), shown.end(), requests_.show_panel) != shown.end();

@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/app/app.hpp"
+#include "gui/model/runs/command_form.hpp"
 #include "gui/model/session/session_file.hpp"
 
 namespace kvscope::gui {
@@ -27,6 +28,27 @@ void App::ask_save_session() {
                        session_->notify(e.what());
                      }
                    });
+}
+
+/// Saves the session beside the trace, and has kvscope export make a page of it.
+void App::export_page() {
+  const auto trace = session_->document();
+  if (!trace) {
+    flash("nothing to export: no trace is open");
+    return;
+  }
+  try {
+    std::error_code error;
+    const fs::path path = fs::absolute(trace->path(), error);
+    const fs::path session = free_file(path.parent_path() / (path.stem().string() + "-page.json"));
+    const fs::path page = free_file(fs::path(session).replace_extension(".html"));
+    save_session(session);
+    runs_->add(command_words("export", {session.string()}, {{"html", ""}, {"out", page.string()}}),
+               page);
+    flash("writing " + page.string());
+  } catch (const Error& e) {
+    session_->notify(e.what());
+  }
 }
 
 void App::open(const fs::path& file) {

@@ -3,13 +3,9 @@
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/csv_text.hpp"
-#include "core/base/error.hpp"
-#include "core/base/new_file.hpp"
-#include "gui/model/runs/command_form.hpp"
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
@@ -26,7 +22,7 @@ class BookmarksPanel final : public Panel {
     return {"bookmarks", "Bookmarks",
             "Heads, queries and keys to come back to, with notes. Ctrl+B adds the selection; "
             "click a place to go there; Ctrl+PageDown and Ctrl+PageUp play them one after another. "
-            "They are saved with the session, and exported as a story: one HTML page."};
+            "They are saved with the session, and exported as one HTML page."};
   }
 
   void controls(PanelContext& context) override {
@@ -34,11 +30,11 @@ class BookmarksPanel final : public Panel {
     landmark("add bookmark");
     if (context.session.bookmarks().empty()) return;
     ImGui::SameLine();
-    if (ImGui::Button("Export story")) export_story(context);
-    landmark("export story");
+    context.requests.export_page |= ImGui::Button("Export page");
+    landmark("page of bookmarks");
     help_tooltip(
-        "Writes the bookmarks as a story file, for more steps, notes and arrows by hand, and makes "
-        "a page of it that any browser opens: kvscope export --story, beside the window (Run).");
+        "Saves the session beside the trace and makes a page of its bookmarks and results that any "
+        "browser opens: kvscope export --html, beside the window (Run).");
   }
 
   void draw(PanelContext& context) override {
@@ -84,26 +80,6 @@ class BookmarksPanel final : public Panel {
   }
 
  private:
-  /// Beside the trace: NAME-story.json, which people may edit, and the page that comes of it.
-  static void export_story(PanelContext& context) {
-    const auto trace = context.session.document();
-    if (!trace) return;
-    try {
-      std::error_code error;
-      const std::filesystem::path path = std::filesystem::absolute(trace->path(), error);
-      const std::string stem = path.stem().string() + "-story";
-      const auto file = free_file(path.parent_path() / (stem + ".json"));
-      const auto page = free_file(path.parent_path() / (file.stem().string() + ".html"));
-      write_new_file(file, context.session.story(path.parent_path()).dump(2) + "\n",
-                     /*overwrite=*/false);
-      context.runs.add(
-          command_words("export", {}, {{"story", file.string()}, {"out", page.string()}}), page);
-      context.requests.flash = "writing " + page.string();
-    } catch (const Error& e) {
-      context.session.notify(e.what());
-    }
-  }
-
   /// True if it is to be removed.
   bool draw_row(Session& session, std::size_t i) {
     const Bookmark& mark = bookmarks_[i];

@@ -160,9 +160,7 @@ class ResultsPanel final : public AskingPanel {
 
   /// The figure of a result says more than its lines, where there is one.
   void show_figure(const std::vector<ResultPtr>& open) {
-    const auto figures = possible_figures(open, result_);
-    const bool has_figure =
-        std::ranges::any_of(figures, [](const PossibleFigure& f) { return f.missing.empty(); });
+    const bool has_figure = first_drawable(possible_figures(open, result_)) != nullptr;
     options_.show = has_figure ? ResultShow::figure : ResultShow::table;
     is_figure_by_itself_ = has_figure;
   }

@@ -30,7 +30,7 @@ COMMANDS = [
             "--overwrite"),
     Command("notebook", ["notebook", "bounds", "in/q.h5", "--out", "o.ipynb"], ["o.ipynb"], "--overwrite"),
     Command("export", ["export", "in/t.h5", "--html", "--out", "o.html", "--max-cells", "16"], ["o.html"], "--overwrite"),
-    Command("export --story", ["export", "--story", "in/story.json", "--out", "o.html"], ["o.html"], "--overwrite"),
+    Command("export SESSION", ["export", "in/session.json", "--html", "--out", "o.html"], ["o.html"], "--overwrite"),
     Command("analyze", ["analyze", "quest", "in/t.h5", "--out", "o.h5", "--csv", "o.csv"], ["o.h5", "o.csv"], "--overwrite"),
     Command("fit", ["fit", "kascade", "in/all.h5", "--out", "o.json"], ["o.json"], "--overwrite"),
     Command("cost", ["cost", "in/t.h5", "--selector", "recent", "--budget", "8", "--hardware", "h200", "--out", "o.json"],
@@ -62,9 +62,9 @@ class Folder:
         with open(self.at("in/text.txt"), "w", encoding="utf-8") as text:
             text.write("One word after another, and then the same again. " * 8)
         self.clear()
-        with open(self.at("in/story.json"), "w", encoding="utf-8") as story:
-            story.write('{"kind": "kvscope-story", "version": 1, "trace": "t.h5", "steps": [{"title": "A", "panel": ["map", "text"],'
-                        ' "layer": 0, "head": 0, "methods": [{"method": "recent", "budget": 8}]}]}')
+        with open(self.at("in/session.json"), "w", encoding="utf-8") as session:
+            session.write('{"kind": "kvscope-session", "version": 1, "traces": [{"path": "t.h5"}], "results": ["s.csv"], "bookmarks":'
+                          ' [{"name": "t.h5", "layer": 0, "q_head": 0, "query": 9, "selector": "recent", "budget": 8}]}')
         for words in (["record", "in/t.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "32", "--layers", "0,1"],
                       ["record", "in/all.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16"],
                       ["analyze", "quest", "in/t.h5", "--out", "in/q.h5"],

@@ -13,9 +13,10 @@
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
 #include "gui/model/session/methods.hpp"
-#include "notebooks_export/story.hpp"
+#include "notebooks_export/html_page.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "tests/support/temp_dir.hpp"
+#include "traces/reader.hpp"
 
 namespace kvscope::gui::test::keyboard_test {
 
@@ -239,7 +240,7 @@ TEST_CASE("Ctrl+B bookmarks the selection with a note, and the panel goes back t
   CHECK(rig.session().selection().layer == 2);
 }
 
-TEST_CASE("the bookmarks become a story file, of which the command makes a page") {
+TEST_CASE("Export page saves the session of the bookmarks, of which the command makes a page") {
   Rig rig;
   rig.open_pair();
   const testing::TempDir folder;
@@ -255,15 +256,25 @@ TEST_CASE("the bookmarks become a story file, of which the command makes a page"
   rig.session().add_bookmark("first");
   rig.app().show_panel_alone("bookmarks");
   rig.frame(2);
-  const ImVec2 at = landmark_at(rig, "export story");
+  const ImVec2 at = landmark_at(rig, "page of bookmarks");
   rig.click(at.x, at.y);
   rig.frame(2);
-  const Story story = read_story(folder.path() / "copy-story.json");
-  REQUIRE(story.steps.size() == 1);
-  CHECK(story.steps[0].title == "first");
-  REQUIRE(rig.app().runs().runs().size() == 1);
-  const auto& words = rig.app().runs().runs()[0].words;
-  CHECK(std::find(words.begin(), words.end(), "--story") != words.end());
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);  // the palette finds it by its name, and writes another
+  rig.frame(2);
+  type_and_enter(rig, "export page");
+  rig.frame(2);
+  const auto& runs = rig.app().runs().runs();
+  REQUIRE(runs.size() == 2);
+  for (const std::size_t i : {0U, 1U}) {
+    const std::string stem = i == 0 ? "copy-page" : "copy-page-2";
+    const auto session = folder.path() / (stem + ".json");
+    CHECK(std::ranges::find(runs[i].words, session.string()) != runs[i].words.end());
+    const PageContent page = page_of_session(session, [](const std::filesystem::path& file) {
+      return std::make_shared<const TraceFile>(TraceFile::open(file));
+    });
+    REQUIRE(page.steps.size() == 1);
+    CHECK(page.steps[0].title == "first");
+  }
 }
 
 TEST_CASE("help unfolds above a panel and folds again; every picture has its texts") {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "notebooks_export/story.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::bookmarks_test {
@@ -69,14 +68,12 @@ TEST_CASE("bookmarks: a session adds, notes, goes back and saves them", "[bookma
   CHECK(other.session().bookmarks().empty());
 }
 
-TEST_CASE("bookmarks: they are played in order, found in their head, and written as a story",
-          "[bookmarks]") {
+TEST_CASE("bookmarks: they are played in order and found in their head", "[bookmarks]") {
   const TempFolder folder;
   Bench bench;
   Session& session = bench.session();
   session.step_bookmark(1);  // nothing to play
   bench.open(write_trace(folder / "a.h5", make_trace(Plan{})));
-  CHECK_THROWS_AS(session.story(folder / "."), FormatError);
   for (const Index query : {3, 5, 4}) {
     session.select("test", [&](Selection& s) {
       s.query = query;
@@ -93,12 +90,6 @@ TEST_CASE("bookmarks: they are played in order, found in their head, and written
   CHECK(seen == std::vector<Index>{3, 5, 4, 4, 5});
   session.step_head(1);
   CHECK(session.bookmarks_here().empty());
-
-  const auto story = session.story((folder / "a.h5").parent_path());
-  const Story read = story_from_text(story.dump(), "story.json", (folder / "a.h5").parent_path());
-  REQUIRE(read.steps.size() == 3);
-  CHECK(read.steps[1].view.query == 5);
-  CHECK(read.steps[1].view.trace.filename() == "a.h5");
 }
 
 }  // namespace kvscope::gui::test::bookmarks_test

@@ -149,15 +149,15 @@ def two_methods_in_one_paragraph(window):
 
 
 @task()
-def a_story_of_four_steps(window):
+def a_page_of_four_bookmarks(window):
     for layer, head in ((5, 6), (2, 1), (3, 0), (1, 1)):
         palette(window, f"layer {layer} head {head}")
         window.key("ctrl", "b")
         window.type_and_enter(f"layer {layer}")
     window.key("ctrl", "s")
-    window.type_and_enter("story-session.json")
+    window.type_and_enter("page-session.json")
     window.settle()
-    subprocess.run([window.kvscope, "export", "--story", "story-session.json", "--out", "story.html", "--overwrite"],
+    subprocess.run([window.kvscope, "export", "--html", "page-session.json", "--out", "page.html", "--overwrite"],
                    cwd=window.folder, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -16,12 +16,6 @@ namespace kvscope::gui {
 
 namespace {
 
-bool is_optional(const std::string& wanted) {
-  return wanted.ends_with('?');
-}
-
-// ---- free plots ----
-
 /// Which series each row belongs to, and what they are called.
 struct Series {
   std::vector<std::string> names;
@@ -182,37 +176,6 @@ std::string first_present(const Table& table, std::initializer_list<const char*>
 }
 
 }  // namespace
-
-std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
-                                             const ResultPtr& looked_at) {
-  std::vector<PossibleFigure> possible;
-  if (!looked_at) return possible;
-  for (FigureKind& kind : figure_kinds()) {
-    const bool fits = std::ranges::any_of(kind.kinds, [&](const std::string& wanted) {
-      return accepts_kind(wanted, looked_at->info().kind);
-    });
-    if (!fits) continue;
-    PossibleFigure figure;
-    for (const std::string& wanted : kind.kinds) {
-      std::vector<ResultPtr> candidates;
-      if (accepts_kind(wanted, looked_at->info().kind)) candidates.push_back(looked_at);
-      for (const ResultPtr& result : open) {
-        const bool is_other = result != looked_at && accepts_kind(wanted, result->info().kind);
-        if (is_other) candidates.push_back(result);
-      }
-      if (!candidates.empty()) {
-        figure.chosen.push_back(candidates.front());
-      } else if (!is_optional(wanted)) {
-        figure.missing =
-            fmt::format("It needs {}: open one as well. {} makes it.", kind.needs, kind.command);
-      }
-      figure.candidates.push_back(std::move(candidates));
-    }
-    figure.kind = std::move(kind);
-    possible.push_back(std::move(figure));
-  }
-  return possible;
-}
 
 RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col) {
   RowTarget target;

@@ -1,29 +1,11 @@
-// Results as pictures: the figures of the command line that fit, and free plots of a table's
-// columns.
+// Free plots of a table's columns, and where the cells of a result's map lead.
 #pragma once
 
-#include "analysis/figures/figure_kind.hpp"
+#include "analysis/figures/possible_figures.hpp"
 #include "core/base/vocabulary.hpp"
 #include "gui/model/results/table_view.hpp"
 
 namespace kvscope::gui {
-
-using ResultPtr = std::shared_ptr<const ResultView>;
-
-/// A figure that can be made with the result that is looked at.
-struct PossibleFigure {
-  FigureKind kind;
-  /// For each entry of kind.kinds: the open results that fit, the one looked at first.
-  std::vector<std::vector<ResultPtr>> candidates;
-  /// One per needed entry, and per entry that may be left out if there is one.
-  std::vector<ResultPtr> chosen;
-  /// What is missing, as a sentence with the command that makes it; empty if it can be drawn.
-  std::string missing;
-};
-
-/// Kinds that take `looked_at` in one of their places, in the order of figure_kinds().
-std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
-                                             const ResultPtr& looked_at);
 
 /// Where a cell of a layer x head map leads; nowhere for other maps.
 RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col);

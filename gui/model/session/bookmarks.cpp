@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/session/session.hpp"
-#include "notebooks_export/story.hpp"
 
 namespace kvscope::gui {
 
@@ -141,10 +140,6 @@ std::vector<Bookmark> Session::bookmarks_here() const {
     if (is_seen) here.push_back(mark);
   }
   return here;
-}
-
-BookmarkJson Session::story(const std::filesystem::path& folder) const {
-  return story_of_session(nlohmann::json(to_json(folder)), "the bookmarks");
 }
 
 void Session::name_bookmarks(const Document& before, const Document& now) {

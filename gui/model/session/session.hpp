@@ -93,13 +93,10 @@ class Session {
   void remove_bookmark(std::size_t bookmark);
   /// Selects it again; a notice if its trace is not open.
   void go_to(std::size_t bookmark);
-  /// Goes to the next or previous one, from the one that was gone to last: a story that is played.
+  /// Goes to the next or previous one, from the one that was gone to last: they are played.
   void step_bookmark(int by);
   /// Where bookmarks of the selected trace lie in its selected head, in their order.
   std::vector<Bookmark> bookmarks_here() const;
-  /// The bookmarks as a story file (notebooks_export/stories/README.md) with names relative to
-  /// `folder`. Throws FormatError if there are none, or if a trace of theirs is not open.
-  nlohmann::ordered_json story(const std::filesystem::path& folder) const;
 
   /// KV head that the selected query head reads.
   Index kv_head() const;
