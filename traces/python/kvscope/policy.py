@@ -128,8 +128,9 @@ class Policy(Method):
         first, end = masks.span_of_keys(mask, row, n_tok, n_key)
         wrong = masks.require_causal(mask, row, range(n_tok), end - n_tok - first, -first, n_key, 0, mask.device)
         if wrong:
-            raise UsageError(f"policy {self.spec}: the mask of batch row {row} is not causal with padding in front: {wrong}: expected "
-                             "plain text, one sequence per row, padded on the left")
+            raise UsageError(f"policy {self.spec}: the mask of batch row {row} is not causal with padding in front: {wrong} (positions count "
+                             f"from key {first}, the first that its last token sees): expected plain text, one sequence per row, padded on "
+                             "the left")
         return first, end
 
 

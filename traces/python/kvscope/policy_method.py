@@ -109,11 +109,14 @@ class Method:
                              "their calls: expected fewer sequences in a block")
         if not self.has_history or sequence.state is not None or n_past == 0:
             return
-        why = ("which another row goes on with already (beams)" if sequence.is_double else
-               "to which it was cut back, where the method's state is not known any more (it is where one of the last "
-               f"{KEPT_ENDS} calls of the prompt ended, and wherever nothing was evicted since; not in methods that count votes)"
-               if sequence.n_known == n_past else f"of which the method has followed {sequence.n_known} as they are now (the cache was filled before the policy, "
-               "reordered, exchanged or changed, or too many other sequences ran since)")
+        if sequence.is_double:
+            why = "which another row goes on with already (beams)"
+        elif sequence.n_known == n_past:
+            why = (f"to which it was cut back, where the method's state is not known any more (it is where one of the last {KEPT_ENDS} calls of "
+                   "the prompt ended, and wherever nothing was evicted since; not for methods that remember votes)")
+        else:
+            why = (f"of which the method has followed {sequence.n_known} as they are now (the cache was filled before the policy, reordered, "
+                   "exchanged or changed, or too many other sequences ran since)")
         raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens, {why}: expected the whole sequence inside "
                          "the policy, one call after the other, since its choice depends on what came before")
 
