@@ -29,7 +29,7 @@ def test_methods_with_a_history_live_through_it(trace):
     assert len(kvs.select(trace, "h2o", 24, layer=1, pos=160).keys(0)) <= 25
 
 
-@pytest.mark.parametrize("method", ["expected-attention", "lessismore:n-sink=1"])
+@pytest.mark.parametrize("method", ["expected-attention", "lessismore:n-sink=1,dense-layers=0"])
 def test_methods_that_need_the_model_or_layers_before(trace, method):
     """The lists are those of replay: as many keys, the same mass."""
     row = kvs.sweep(trace, method, budgets=48, phase="decode", steps=4, chunk=160, dense_layers=0, progress=False).query("layer == 3")
