@@ -115,10 +115,11 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
                                        (last - first) * n_rows);
   row.number(SweepNumber::mass_p05) = quantile(masses, 0.05);
   row.number(SweepNumber::mass_min) = masses.empty() ? kNan : *std::ranges::min_element(masses);
-  // the same stream for all metrics: the same calls are drawn
-  Bootstrap bootstrap(labels.n_resamples, {labels.seed, labels.trace_index, labels.pair_index,
-                                           static_cast<std::uint64_t>(replay.layer),
-                                           q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
+  // the same stream for all metrics and methods: the same calls are drawn, so that equal rows have
+  // equal intervals
+  Bootstrap bootstrap(labels.n_resamples,
+                      {labels.seed, labels.trace_index, static_cast<std::uint64_t>(replay.layer),
+                       q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
   for (const Ends& ends : kEnds) {
     std::vector<double> by_call(n_calls, 0.0);  // rows of a call depend on each other: whole calls
     for (std::size_t c = 0; c < n_calls; ++c) {

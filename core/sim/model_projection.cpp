@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "core/attention/score_kernels.hpp"
 
@@ -14,13 +16,14 @@ constexpr Index kValues = 256;  // that meet them at a time
 
 class ModelProjection final : public OutputProjection {
  public:
-  explicit ModelProjection(const Transformer& model) : model_(model) {}
+  using MatrixOfLayer = std::function<const Matrix&(Index layer)>;
+  ModelProjection(MatrixOfLayer matrix_of, Index group)
+      : matrix_of_(std::move(matrix_of)), group_(group) {}
 
   std::vector<double> lengths(Index layer, Index kv_head,
                               TensorView<const float> v) const override {
-    const Index group = model_.config().group();
     const Index d = v.dim(1);
-    const Matrix& out = model_.output_matrix(layer);
+    const Matrix& out = matrix_of_(layer);
     std::vector<double> sums(static_cast<std::size_t>(v.dim(0)), 0.0);
     std::vector<float> memory(static_cast<std::size_t>(kRows * (out.n_cols() + 16)));
     std::vector<float> part(static_cast<std::size_t>(kRows * d));  // the columns of a head
@@ -30,7 +33,7 @@ class ModelProjection final : public OutputProjection {
       const Index n = std::min(kRows, out.n_rows() - begin);
       Index stride = 0;
       const float* const rows = out.rows(begin, begin + n, memory.data(), stride);
-      for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (Index head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
         for (Index row = 0; row < n; ++row)
           std::copy_n(rows + row * stride + head * d, d, part.begin() + row * d);
         for (Index first = 0; first < v.dim(0); first += kValues) {
@@ -45,18 +48,29 @@ class ModelProjection final : public OutputProjection {
         }
       }
     }
-    for (double& sum : sums) sum /= static_cast<double>(group);
+    for (double& sum : sums) sum /= static_cast<double>(group_);
     return sums;
   }
 
  private:
-  const Transformer& model_;
+  MatrixOfLayer matrix_of_;
+  Index group_;
 };
 
 }  // namespace
 
 std::shared_ptr<const OutputProjection> projection_of(const Transformer& model) {
-  return std::make_shared<ModelProjection>(model);
+  return std::make_shared<ModelProjection>(
+      [&model](Index layer) -> const Matrix& { return model.output_matrix(layer); },
+      model.config().group());
+}
+
+std::shared_ptr<const OutputProjection> projection_of(Matrix out, Index group) {
+  return std::make_shared<ModelProjection>(
+      [matrix = std::make_shared<const Matrix>(std::move(out))](Index) -> const Matrix& {
+        return *matrix;
+      },
+      group);
 }
 
 }  // namespace kvscope

@@ -10,5 +10,8 @@ namespace kvscope {
 
 /// The model must outlive it.
 std::shared_ptr<const OutputProjection> projection_of(const Transformer& model);
+/// Of a layer, whatever its number, with `group` query heads per KV head. out [d_model, n_q *
+/// d_head]
+std::shared_ptr<const OutputProjection> projection_of(Matrix out, Index group);
 
 }  // namespace kvscope

@@ -23,10 +23,10 @@ _PolicyPhase = Literal["prefill", "decode"]
 class _Policy:
     @staticmethod
     def attn_implementation(spec: str | OwnSelector, dense_layers: int | None = None, threads: int = 1,
-                            engine: Literal["auto", "cpp", "torch"] = "auto", *, budget: int | str | None = None,
+                            engine: Literal["auto", "cpp", "torch"] = "auto", *, budget: float | str | None = None,
                             phases: _PolicyPhase | Iterable[_PolicyPhase] | None = None) -> str:
         """Registers a policy and returns its name for attn_implementation= of from_pretrained."""
-    def __call__(self, model: Any, spec: str | OwnSelector, *, budget: int | str | None = None,
+    def __call__(self, model: Any, spec: str | OwnSelector, *, budget: float | str | None = None,
                  phases: _PolicyPhase | Iterable[_PolicyPhase] | None = None, dense_layers: int | None = None, threads: int = 1,
                  engine: Literal["auto", "cpp", "torch"] = "auto") -> AbstractContextManager[Policy]:
         """Inside the block every layer of `model` with full attention attends to what the method chooses."""

@@ -1,13 +1,13 @@
 """The commands of kvscope as functions: the same names, the same options (with underscores), the same numbers.
 
-They run in this process, one at a time, on all cores (threads=N for fewer). Ctrl-C asks a command to stop at its next safe
+They run in this process, one at a time (other threads wait), on all cores (threads=N for fewer). Ctrl-C asks a command to stop at its next safe
 point, as in a terminal: no half file is left.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -41,12 +41,23 @@ class Outcome:
         return self.text
 
 
+def plain(value: Any) -> Any:
+    """What NumPy, pandas and torch have as Python has it: numbers, and any iterable as a list. Texts and files stay."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    is_one = isinstance(value, (str, bytes)) or hasattr(value, "__fspath__") or not isinstance(value, Iterable)
+    return value if is_one else [plain(one) for one in value]
+
+
+def several(value: Any) -> list[Any]:
+    """The same, a single value as a list of one."""
+    found = plain(value)
+    return found if isinstance(found, list) else [found]
+
+
 def words_of(value: Any) -> str:
     """An option's value as the command line spells it."""
-    if isinstance(value, (list, tuple, range)):
-        return ",".join(words_of(item) for item in value)
-    path = getattr(value, "__fspath__", None)
-    return path() if path else str(value)
+    return ",".join(one.__fspath__() if hasattr(one, "__fspath__") else words_of(one) if isinstance(one, list) else str(one)
+                    for one in several(value))
 
 
 def option_words(command: Sequence[str], options: dict[str, Any]) -> list[str]:
@@ -56,13 +67,16 @@ def option_words(command: Sequence[str], options: dict[str, Any]) -> list[str]:
     specs = {spec["name"]: spec for spec in about["options"]} if about else {}
     words: list[str] = []
     for key, value in options.items():
-        name = key.rstrip("_").replace("_", "-")
+        name, value = key.rstrip("_").replace("_", "-"), plain(value)
+        name = "budget" if name == "budgets" and name not in specs else name  # one word
         spec = specs.get(name)
+        if name == "budget" and spec and spec["value"] != "N":
+            value = budget_words(value)
         if isinstance(value, bool) and spec and signatures.is_truth(spec):
             words += [f"--{name}", str(value).lower()]
         elif value is True:
             words.append(f"--{name}")
-        elif isinstance(value, (list, tuple)) and spec and signatures.is_repeated(spec):
+        elif isinstance(value, list) and spec and signatures.is_repeated(spec):
             for one in value:
                 words += [f"--{name}", words_of(one)]
         elif value is not None and value is not False:
@@ -104,12 +118,13 @@ def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | Non
 
     words     the command and its positional arguments
     progress  True or False: bars of tqdm (default: in notebooks and terminals), or a function (stage, done, total, unit)
-    options   as on the command line, with underscores; True sets a flag, lists are joined with commas
+    options   as on the command line, with underscores; True sets a flag, lists and arrays are joined with commas; budgets, or
+              budget: whole numbers are tokens, others up to 1 shares of the keys
 
     Raises UsageError, InputError or CommandError with the sentence that the command line prints; SelectorError for an own
     selector.
     """
-    command = [part for word in words for part in ([words_of(word)] if not isinstance(word, (list, tuple)) else map(words_of, word))]
+    command = [words_of(part) for word in words for part in several(word)]
     bars = progress if callable(progress) else _Bars() if _shows_progress(progress) else None
     try:
         code, text, notes = native.run(command + option_words(command, options), bars)
@@ -119,11 +134,18 @@ def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | Non
     remarks = [note.removeprefix(_PREFIX) for note in notes if note.startswith(_PREFIX)]
     notes = [note.removeprefix(_PREFIX) for note in notes]
     if code not in (0, _CHECK_FAILED):
-        message = notes[-1] if notes else f"{command[0]} ended with code {code}"
+        message = in_python(notes[-1] if notes else f"{command[0]} ended with code {code}")
         raise (UsageError(message) if code == 2 else InputError(message) if code == 3 else CommandError(message, code))
     for remark in remarks:
-        warnings.warn(remark, stacklevel=3)
+        warnings.warn(in_python(remark), stacklevel=3)
     return Outcome(text.decode("utf-8", "replace"), notes, code)
+
+
+def in_python(sentence: str) -> str:
+    """A sentence that names --options, with the keywords that they are here."""
+    flags = {spec["name"] for about in signatures.table().values() for spec in about["options"] if not spec["value"]}
+    sentence = re.sub(r" \(see kvscope [^()]*--help\)", "", sentence)
+    return re.sub(r"(?<![\w-])--([a-z][a-z0-9-]*)", lambda at: at[1].replace("-", "_") + "=True" * (at[1] in flags), sentence)
 
 
 def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> DataFrame:
@@ -141,16 +163,22 @@ def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> DataFrame:
 
 def selector_words(selectors: Any) -> str:
     """One method or several, as texts or own selectors."""
-    several = [selectors] if isinstance(selectors, str) or not isinstance(selectors, Iterable) else list(selectors)
-    return ",".join(str(one) for one in several)
+    return words_of(selectors)
 
 
 def budget_words(budgets: Any) -> str | None:
-    """[64, 256, "ratio=0.1"] -> "tokens=64,tokens=256,ratio=0.1"."""
-    if budgets is None:
-        return None
-    several = budgets if isinstance(budgets, Sequence) and not isinstance(budgets, str) else [budgets]
-    return ",".join(one if isinstance(one, str) else f"tokens={one}" for one in several)
+    """[64, 0.1, "p=0.95"] -> "tokens=64,ratio=0.1,p=0.95". Raises UsageError for what is neither a number nor a text."""
+    return None if budgets is None else ",".join(_budget_word(one) for one in several(budgets))
+
+
+def _budget_word(budget: Any) -> str:
+    if isinstance(budget, str):
+        return budget
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise UsageError(f"budget: expected a number of tokens (64), a share of the keys (0.25) or a text (\"pages=8\"), found {budget!r}")
+    if isinstance(budget, float) and 0 < budget <= 1:
+        return f"ratio={budget}"
+    return f"tokens={int(budget) if budget == budget // 1 else budget}"
 
 
 def sweep(traces: Any, selectors: Any, budgets: Any = None, phase: str | None = None, *, progress: Any = None,
@@ -159,15 +187,14 @@ def sweep(traces: Any, selectors: Any, budgets: Any = None, phase: str | None = 
 
     traces     a file, a Trace, or several
     selectors  texts as on the command line ("quest:page-size=32"), own selectors, or a list of both
-    budgets    numbers of tokens, or texts such as "ratio=0.1", "p=0.95"
+    budgets    numbers of tokens (64), shares of the keys (0.1), or texts such as "p=0.95"; `budget` is the same word
     phase      prefill, decode or verify [prefill]
     options    those of kvscope sweep: chunk, steps, rows_per_chunk, layers, heads, dense_layers, draft, out, threads, ...
 
     attrs["skipped"] names what was left out and why, attrs["command_line"] makes the same table in a terminal.
     """
-    several = list(traces) if isinstance(traces, (list, tuple)) else [traces]
-    report = run("sweep", *several, selector=selector_words(selectors), budget=budget_words(budgets), phase=phase, json=True,
-                 progress=progress, **options).json
+    report = run("sweep", traces, selector=selector_words(selectors), budgets=budgets, phase=phase, json=True, progress=progress,
+                 **options).json
     return frame_of(report["rows"], report)
 
 
@@ -234,15 +261,16 @@ class _Group:
         if name.startswith("_"):
             raise AttributeError(name)
         kind, group, call = name.replace("_", "-"), self._group, self._call
+        about = signatures.table().get(f"{group} {kind}")
+        if about is None:
+            raise AttributeError(f"kvs.{group} has no {name}: expected one of {', '.join(self.__dir__())}")
 
         def command(*words: Any, **options: Any) -> Any:
             return call(kind, *words, **options)
 
         command.__name__, command.__qualname__ = name, f"{group}.{name}"
-        about = signatures.table().get(f"{group} {kind}")
-        if about:
-            signatures.describe(command, about)
-            command.__doc__ = native.run([group, kind, "--help"])[1].decode()
+        signatures.describe(command, about)
+        command.__doc__ = native.run([group, kind, "--help"])[1].decode()
         return command
 
     def __dir__(self) -> list[str]:
@@ -257,11 +285,9 @@ def _analyze(kind: str, *words: Any, progress: Any = None, **options: Any) -> An
     return Analysis(outcome.json, outcome.code)
 
 
-def _simulate(kind: str, *words: Any, selectors: Any = None, budgets: Any = None, progress: Any = None, **options: Any) -> DataFrame:
+def _simulate(kind: str, *words: Any, selectors: Any = None, progress: Any = None, **options: Any) -> DataFrame:
     if selectors is not None:
         options["selector"] = selector_words(selectors)
-    if budgets is not None:
-        options["budget"] = budget_words(budgets)
     report = run("simulate", kind, *words, json=True, progress=progress, **options).json
     return frame_of(report["rows"], report)
 

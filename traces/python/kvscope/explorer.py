@@ -81,12 +81,12 @@ def show(trace: Any, layer: int | None = None, row: int | None = None, selectors
     words = [program, os.fspath(trace)]
     folder = tempfile.mkdtemp(prefix="kvscope-show-") if picture or selectors is not None else ""
     if selectors is not None:
-        from .commands import budget_words, run, selector_words
+        from .commands import run, selector_words
 
         if budgets is None:
             raise UsageError("kvs.show: selectors need budgets, as budgets=[64, 256]")
         table = os.path.join(folder, "sweep.h5")
-        run("sweep", trace, selector=selector_words(selectors), budget=budget_words(budgets), layers=layer, out=table, progress=False)
+        run("sweep", trace, selector=selector_words(selectors), budgets=budgets, layers=layer, out=table, progress=False)
         words.append(table)
     for name, value in (("layers", layer), ("heads", head), ("query", row), ("layout", layout), ("size", size)):
         if value is not None:

@@ -64,7 +64,19 @@ class Lists:
                 f"{min(sizes)} to {max(sizes)} of {self.n_keys} keys per query head, lists per {self.owner}>")
 
 
-def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budget: int | str, *, layer: int, pos: int,
+def caps_of(who: str, spec: str, budget: str | None) -> dict[str, Any]:
+    """What a method needs (native.caps). Raises UsageError for a budget that it does not understand, and for what is not at hand."""
+    caps = native.caps(spec, budget)
+    if caps["needs_calibration"]:
+        raise UsageError(f"{who} {spec}: the method learns from a text first: expected the file that kvscope fit made of it, in its option "
+                         f"{caps['artifact_option']}=FILE")
+    if caps["needs_draft"]:
+        raise UsageError(f"{who} {spec}: the method needs a draft model, which is not at hand here: expected another one (kvscope sweep "
+                         "and simulate run it)")
+    return caps
+
+
+def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budget: float | str, *, layer: int, pos: int,
            n_tok: int = 1, phase: Phase | None = None, chunk: int = 128) -> Lists:
     """Asks a method once, as replay does: which keys do the queries at pos, ..., pos + n_tok - 1 of a layer attend to?
 
@@ -76,12 +88,9 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
 
     opened = trace if isinstance(trace, Trace) else Trace(trace)
     spec, text = str(selector), budget_words(budget) or "tokens=1024"
-    caps = native.caps(spec)
-    for need, words in (("needs_draft", "a draft model's rows"), ("needs_calibration", "a text to learn from"),
-                        ("cross_layer", "the lists of other layers"), ("needs_rotation", "the model's rotary embedding"),
-                        ("needs_projection", "the model's output projection")):
-        if caps[need]:
-            raise UsageError(f"kvs.select: selector {spec} needs {words}: expected a method that answers a layer by itself; kvs.sweep runs it")
+    caps = caps_of("kvs.select: selector", spec, text)
+    if chunk < 1:
+        raise UsageError(f"kvs.select: chunk: expected at least 1, found {chunk}")
     if not 0 <= pos <= opened.n_tokens - n_tok or n_tok < 1:
         raise UsageError(f"kvs.select: positions {pos} to {pos + n_tok - 1}: expected a part of the trace's {opened.n_tokens} tokens")
     part = opened[layer]
@@ -89,28 +98,32 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
         raise UsageError(f"kvs.select: layer {layer} has a sliding window of {part.window}, which methods leave as it is: expected a "
                          "layer with full attention")
     end = pos + n_tok
-    k, v = part.k[:, :end], part.v[:, :end]
-    sinks = opened._opened().sinks
+    windows, sinks = opened._opened().windows(), opened._opened().sinks
+    asked = [one for one in opened if one.window is None and one.index < layer] if caps["cross_layer"] else []
+    asked.append(part)
+    held = {one.index: (one.k[:, :end], one.v[:, :end]) for one in asked}
     run = native.Run(spec, opened.n_layers, opened.n_q, opened.n_kv, opened.d_head, end, opened.score_scale, [text], dense_layers=0,
-                     score_cap=opened.score_cap)
+                     score_cap=opened.score_cap, has_window=[window >= 0 for window in windows], model_config=opened._opened().model_config)
     has_history = caps["permanent"] or caps["needs_probs"]
 
-    def call(begin: int, stop: int, word: str, queries: np.ndarray) -> Any:
+    def call(begin: int, stop: int, word: str, is_asked: bool) -> Any:
         run.begin_call(word, stop - begin)
-        return run.layer_call(layer, np.ascontiguousarray(queries), np.ascontiguousarray(k[:, :stop]), np.ascontiguousarray(v[:, :stop]),
-                              list(sinks[layer]) if len(sinks) else [])[0]
+        for one in asked:  # in the layers before, too, where lists pass from layer to layer
+            at = slice(begin - opened.rows[0], stop - opened.rows[0])
+            q = one.q[:, at] if is_asked else np.zeros((opened.n_q, stop - begin, opened.d_head), np.float32)
+            k, v = (np.ascontiguousarray(rows[:, :stop]) for rows in held[one.index])
+            (answer,) = run.layer_call(one.index, np.ascontiguousarray(q), k, v, list(sinks[one.index]) if len(sinks) else [])
+        return answer
 
     begin = 0
     run.set_open(has_history)
     while begin < pos:
         is_prompt = begin < opened.n_prompt
         step = min(pos - begin, chunk, opened.n_prompt - begin if is_prompt else 1) if has_history else pos - begin
-        queries = part.q[:, begin - opened.rows[0] : begin + step - opened.rows[0]] if has_history else np.zeros(
-            (opened.n_q, step, opened.d_head), np.float32)
-        call(begin, begin + step, "prefill" if is_prompt or not has_history else "decode", queries)
+        call(begin, begin + step, "prefill" if is_prompt or not has_history else "decode", has_history)
         begin += step
     run.set_open(True)
     if pos < opened.rows[0] or end > opened.rows[1]:
         raise UsageError(f"kvs.select: positions {pos} to {end - 1}: expected recorded rows, {opened.rows[0]} to {opened.rows[1] - 1}")
-    selection = call(pos, end, phase or ("decode" if n_tok == 1 else "prefill"), part.q[:, pos - opened.rows[0] : end - opened.rows[0]])
+    selection = call(pos, end, phase or ("decode" if n_tok == 1 else "prefill"), is_asked=True)
     return Lists(selection, opened.n_q, opened.n_kv, pos, n_tok, spec, text, layer)

@@ -59,6 +59,8 @@ def top(scores: Any, budget: CallBudget | int) -> Any:
         return budget.top(values)
     if values.ndim not in (1, 2):
         raise UsageError(f"kvs.top: expected scores of one or two axes, found shape {list(values.shape)}")
+    if int(budget) < 0:
+        raise UsageError(f"kvs.top: expected a number of keys, at least 0, found {budget}")
     if np.isnan(values).any():
         raise UsageError("kvs.top: expected numbers, found NaN among the scores")
     rows = native.top(np.atleast_2d(values), int(budget))

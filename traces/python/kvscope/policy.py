@@ -2,8 +2,8 @@
 
 The model keeps its cache, its masks and its weights; in every layer with full attention the method chooses the keys, and
 torch's attention sees these alone. The C++ engine chooses, on copies of q and k on the CPU; of tensors on a GPU it
-has torch compute what most methods ask about them (kvscope/torch_rows.py). Where the method does not choose (sliding layers, its dense layers, phases
-it rests in) the call goes to transformers' own sdpa function unchanged, so its results are sdpa's bit by bit. Whatever is done
+has torch compute what most methods ask about them (kvscope/torch_rows.py). Where the method does not choose (layers without
+full attention by the configuration's layer_types, its dense layers, phases it rests in) the call goes to transformers' own sdpa function unchanged, so its results are sdpa's bit by bit. Whatever is done
 to the cache between calls, the keys attended to are those of a run of its own for each sequence (kvscope/sequences.py tells
 them apart), or the call is refused. This is for judging methods, not for speed: the attention is dense under a mask.
 """
@@ -23,7 +23,9 @@ try:
     from .policy_door import TextPart, refuse_cache, refuse_call, warn_if_never_asked
     from .policy_method import Method
     from .sequences import Sequences, marks_of
+    from kvscope_recorder import masks
     from kvscope_recorder.interface import cache_of
+    from kvscope_recorder.provenance import attention_kinds, sees_all
     from kvscope_recorder.wrapped import plain_model
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
@@ -40,8 +42,9 @@ class Policy(Method):
         super().__init__(*args, **options)
         self._sequences: weakref.WeakKeyDictionary[Any, Sequences] = weakref.WeakKeyDictionary()  # by attention module
         self._counts: dict[tuple[str, int], list[int]] = {}  # by phase and layer: keys attended to, keys visible
-        #: Attention calls of the model, and those of layers with a window.
-        self.n_calls = self.n_sliding = 0
+        self.cache: Any = None  # of the running forward pass, where it is known
+        #: Attention calls of the model, and those of layers without full attention.
+        self.n_calls = self.n_left = 0
 
     @property
     def kept(self) -> float:
@@ -68,11 +71,11 @@ class Policy(Method):
         """The entry of transformers' attention interface."""
         self.n_calls += 1
         refuse_call(self.spec, module, query, key, attention_mask, kwargs)
-        is_sliding = kwargs.get("sliding_window") is not None or bool(getattr(module, "sliding_window", None))
-        self.n_sliding += is_sliding
+        is_left = kwargs.get("sliding_window") is not None or not sees_all(attention_kinds(module.config)[module.layer_idx])
+        self.n_left += is_left
         bias = None
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-        if not is_sliding and self.spec != "full":
+        if not is_left and self.spec != "full":
             try:
                 bias = self._bias(module, query, key, value, attention_mask, scale)
             except BaseException:
@@ -93,15 +96,15 @@ class Policy(Method):
         marks = [marks_of(key[row, :, first:end]) if end > first else None for row, (first, end) in enumerate(spans)]
         n_past = [max(0, end - n_tok - first) for first, end in spans]
         rows = self._sequences.setdefault(module, Sequences()).go_on(marks, n_past, keeps_states=self.has_history,
-                                                                         can_copy=self.has_history and not self.caps["remembers"])
+                                                                     can_copy=self.can_copy, cache=self.cache)
         bias = None
         for row, sequence in enumerate(rows):
             if sequence is None:
                 continue
             first, end = spans[row]
             n_own = end - first - n_past[row]
-            chosen = self.choose(module.layer_idx, row, sequence, query[row, :, n_tok - n_own :], key[row, :, first:end],
-                                  value[row, :, first:end], scale)
+            chosen = self.choose(module, row, sequence, query[row, :, n_tok - n_own :], key[row, :, first:end],
+                                 value[row, :, first:end], scale)
             n_visible = query.shape[1] * n_own * (2 * (end - first) - n_own + 1) // 2
             counts = self._counts.setdefault((sequence.phase, module.layer_idx), [0, 0])
             counts[1] += n_visible
@@ -122,18 +125,12 @@ class Policy(Method):
         """
         if mask is None:  # causal: aligned at the begin of an empty static cache, else at the end
             return 0, n_tok if n_tok > 1 else n_key
-        seen = mask[row, 0] if mask.dtype == torch.bool else mask[row, 0] == 0
-        columns = torch.nonzero(seen[-1]).flatten()
-        if not len(columns):
-            return 0, 0
-        first, end = int(columns[0]), int(columns[-1]) + 1
-        own = torch.arange(end - n_tok, end, device=seen.device)
-        at = torch.arange(n_key, device=seen.device)
-        expected = (at >= first) & (at <= own[:, None])
-        real = own >= first
-        if not torch.equal(seen[real], expected[real]):
-            raise UsageError(f"policy {self.spec}: the mask of batch row {row} is not causal with padding in front: expected plain "
-                             "text, padded on the left")
+        first, end = masks.span_of_keys(mask, row, n_tok, n_key)
+        wrong = masks.require_causal(mask, row, range(n_tok), end - n_tok - first, -first, n_key, 0, mask.device)
+        if wrong:
+            raise UsageError(f"policy {self.spec}: the mask of batch row {row} is not causal with padding in front: {wrong} (positions count "
+                             f"from key {first}, the first that its last token sees): expected plain text, one sequence per row, padded on "
+                             "the left")
         return first, end
 
 
@@ -179,7 +176,7 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
 
     spec          METHOD@BUDGET as on the command line: "quest:page-size=32@tokens=1024", an own selector f"{mine}@tokens=64",
                   "full" (the model's own attention, untouched)
-    budget        in place of @BUDGET: 1024 (tokens), "ratio=0.1", ...
+    budget        in place of @BUDGET: 1024 (tokens), 0.1 (a share of the keys), "pages=8", ...
     phases        where it may choose: "prefill", "decode" (verification of drafts with it), or both [both]
     dense_layers  leading layers left dense [the method's own]
     threads       of the method
@@ -201,7 +198,8 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         passes.append(None)
-        refuse_cache(chosen, cache_of(kwargs))
+        chosen.cache = cache_of(kwargs)
+        refuse_cache(chosen, chosen.cache)
 
     counter = model.register_forward_pre_hook(before, with_kwargs=True)
     name = _register(chosen, f"kvscope-{id(chosen)}")

@@ -100,8 +100,8 @@ def warn_if_never_asked(policy: Any) -> None:
         return
     if policy.n_calls == 0:
         why = "no layer called transformers' attention interface"
-    elif policy.n_sliding == policy.n_calls:
-        why = "every layer slides over a window, which a policy leaves as it is"
+    elif policy.n_left == policy.n_calls:
+        why = "every layer slides over a window or is otherwise without full attention, which a policy leaves as it is"
     else:
         why = (f"in none of {policy.n_calls} attention calls: its leading {policy.n_dense} layers are dense, it acts in "
                f"{', '.join(policy.phases)}, and the calls were of {', '.join(policy.kept_by_phase) or 'no phase'}")

@@ -29,8 +29,8 @@ from .figures import Figure
 from .own import OwnSelector
 
 File = str | PathLike[str]
-Words = str | float | Sequence[str | float]
-Budgets = int | str | Sequence[int | str]
+Words = str | float | Iterable[str | float]
+Budgets = float | str | Iterable[float | str]
 Selectors = str | OwnSelector | Iterable[str | OwnSelector]
 Progress = bool | Callable[[str, int, int, str], None] | None
 '''
@@ -46,6 +46,8 @@ def _annotation(spec: dict[str, Any]) -> str:
         return f"Literal[{', '.join(map(repr, spec['choices']))}]"
     if spec["name"] in ("selector", "selectors"):
         return "Selectors"
+    if spec["name"] == "budget" and spec["value"] != "N":
+        return "Budgets"
     if spec["kind"] != "text":
         return "File | Sequence[File]" if spec["repeatable"] else "File"
     if spec["value"] == "TEXT":
@@ -114,13 +116,13 @@ def signature(about: dict[str, Any]) -> inspect.Signature:
         phase = _option(next(spec for spec in about["options"] if spec["name"] == "phase"))
         own = [_named("traces", "File | Sequence[File]"), _named("selectors", "Selectors"),
                _named("budgets", "Budgets | None", None), phase.replace(kind=_P.POSITIONAL_OR_KEYWORD)]
-        return _made(own, about, "DataFrame", ("selector", "budget"))
+        return _made(own, about, "DataFrame", ("selector",))
     if group == "figure":
         own = [_named("name", "str"), _named("results", "File | DataFrame", kind=_P.VAR_POSITIONAL)]
         return _made(own, about, "Figure", ("out", "overwrite"))
     if group == "simulate":
         own = [*arguments, _keyword("selectors", "Selectors | None"), _keyword("budgets", "Budgets | None")]
-        return _made(own, about, "DataFrame", ("selector", "budget"))
+        return _made(own, about, "DataFrame", ("selector",))
     return _made(arguments, about, "Analysis")
 
 

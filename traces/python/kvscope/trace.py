@@ -108,6 +108,8 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(self._trace._opened(), f"read_{self.name}")(self.layer, head, begin, end)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"{self.name} of layer {self.layer} is read from a file: expected copy=None or copy=True")
         out = self[:]
         return out if dtype is None else out.astype(dtype, copy=False)
 

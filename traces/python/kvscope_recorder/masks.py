@@ -40,6 +40,17 @@ def _part(mask: Any, row: int, queries: slice, n_keys: int, device: torch.device
     return torch.stack(heads), False
 
 
+def span_of_keys(mask: Any, row: int, n_tok: int, n_keys: int) -> tuple[int, int]:
+    """The keys [first, end) that the last of a row's n_tok queries sees, and perhaps hidden ones between them."""
+    part, is_added = _part(mask, row, slice(n_tok - 1, n_tok), n_keys, mask.device)
+    columns = _shown(part, is_added).any(0)[0].nonzero()
+    return (int(columns[0]), int(columns[-1]) + 1) if len(columns) else (n_keys, n_keys)
+
+
+def _shown(part: torch.Tensor, is_added: bool) -> torch.Tensor:
+    return part > torch.finfo(part.dtype).min / 2 if is_added else part
+
+
 def require_causal(mask: Any, row: int, queries: range, first: int, first_key: int, n_keys: int, window: int,
                    device: torch.device, may_hide: bool = False) -> str | None:
     """None if row `row` of the mask is causal with this window, else what is wrong, in words.
@@ -47,7 +58,8 @@ def require_causal(mask: Any, row: int, queries: range, first: int, first_key: i
     may_hide   an indexer hides keys, too: only what is shown beyond is wrong
 
     mask       a tensor [1 or batch, heads, n, >= n_keys] (bool: True sees; float: added to the scores) or a BlockMask
-    queries    which of the n queries to look at; query 0 is at position `first` (padding may put it below 0)
+    queries    which of the n queries to look at; query 0 is at position `first`, below 0 where it is padding, which sees
+               nothing, or all keys where a kernel needs some
     first_key  position of key 0; keys at positions below 0 are padding, which nothing may see
     """
     block = max(1, _BLOCK // max(1, n_keys))
@@ -55,13 +67,12 @@ def require_causal(mask: Any, row: int, queries: range, first: int, first_key: i
         end = min(begin + block, queries.stop)
         part, is_added = _part(mask, row, slice(begin, end), n_keys, device)
         visible = visible_keys(first + begin, first + end, first_key, first_key + n_keys, window, part.device)
-        if is_added:
-            wrong = torch.where(visible, part != 0, part > torch.finfo(part.dtype).min / 2)
-        else:
-            wrong = part != visible
+        shown = _shown(part, is_added)
+        wrong = torch.where(visible, part != 0, shown) if is_added else part != visible
         if may_hide:
-            shown = part > torch.finfo(part.dtype).min / 2 if is_added else part
             wrong = shown & ~visible
+        n_pad = max(0, min(-first, end) - begin)
+        wrong[:, :n_pad] &= ~shown[:, :n_pad].all(-1, keepdim=True)
         if bool(wrong.any()):
             head, query, key = (int(i) for i in wrong.nonzero()[0])
             value = float(part[head, query, key])

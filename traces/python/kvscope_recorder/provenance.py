@@ -63,6 +63,27 @@ def text_config(model: Any) -> Any:
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
+def attention_kinds(config: Any) -> list[str]:
+    """Of each layer what it attends to, in transformers' words (layer_types): full_attention, chunked_attention, ...
+
+    Raises UnsupportedModelError for a configuration without its number of layers.
+    """
+    # the decoder of an encoder-decoder, alone: num_hidden_layers is then the encoder's
+    n_layers = _required(config, "decoder_layers" if getattr(config, "decoder_layers", None) else "num_hidden_layers")
+    kinds = list(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
+    if not kinds or config.model_type == "mistral":  # whose layers slide whatever layer_types says
+        slides = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True) is not False
+        return ["sliding_attention" if slides else "full_attention"] * n_layers
+    if len(kinds) != n_layers:
+        raise UnsupportedModelError(f"config: {len(kinds)} layer_types for {n_layers} layers")
+    return [_OLD_WORDS.get(kind, kind) for kind in kinds]
+
+
+def sees_all(kind: str) -> bool:
+    """True for the kinds of layers in which a token attends to all before it."""
+    return kind in ("full_attention", "hybrid")
+
+
 def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...] = ()) -> ModelFacts:
     """Reads the model's configuration. Raises UnsupportedModelError for what a trace cannot hold.
 
@@ -74,21 +95,10 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
         raise UnsupportedModelError(
             f"{type(model).__name__} is an encoder-decoder model; a trace holds causal self-attention of a decoder only"
         )
-    # the decoder of an encoder-decoder, alone: num_hidden_layers is then the encoder's
-    n_layers = _required(config, "decoder_layers" if getattr(config, "decoder_layers", None) else "num_hidden_layers")
-    kinds = list(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
-    kinds = [_OLD_WORDS.get(kind, kind) for kind in kinds]
+    kinds = attention_kinds(config)
     window = int(getattr(config, "sliding_window", None) or 0)
-    if config.model_type == "mistral":
-        kinds = []  # its layers slide whatever layer_types says
-    if kinds and len(kinds) != n_layers:
-        raise UnsupportedModelError(f"config: {len(kinds)} layer_types for {n_layers} layers")
-    if kinds:
-        windows = tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
-        layers = tuple(i for i, kind in enumerate(kinds) if kind in _SOFTMAX_LAYERS or kind in indexed)
-    else:
-        windows = (window if getattr(config, "use_sliding_window", True) is not False else 0,) * n_layers
-        layers = tuple(range(n_layers))
+    windows = tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
+    layers = tuple(i for i, kind in enumerate(kinds) if kind in _SOFTMAX_LAYERS or kind in indexed)
     left_out = {i: kind for i, kind in enumerate(kinds) if i not in layers}
     if not layers:
         known = " or ".join(_SOFTMAX_LAYERS[:2])
@@ -102,7 +112,7 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
         name=Path(name_or_path).name or type(model).__name__,
         family=config.model_type,
         config_json=_config_json(model, name_or_path),
-        n_layers=n_layers,
+        n_layers=len(kinds),
         d_model=_required(config, "hidden_size"),
         n_vocab=_required(config, "vocab_size"),
         windows=windows,
@@ -112,8 +122,8 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
         rope_theta=theta,
         rope_factor=factor,
         qk_norm=any(name.endswith(("q_norm", "q_layernorm")) for name, _ in model.named_modules()),
-        sinks=sinks_of(model, n_layers) if has_modules else None,
-        layer_kinds=kinds_of(model, config, n_layers, kind != "none"),
+        sinks=sinks_of(model, len(kinds)) if has_modules else None,
+        layer_kinds=kinds_of(model, config, len(kinds), kind != "none"),
         n_experts_per_token=experts_per_token(config),
     )
 

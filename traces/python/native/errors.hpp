@@ -9,6 +9,15 @@
 
 namespace kvscope::python {
 
+/// While one lives, the thread runs Python code that the libraries called.
+struct CalledBack {
+  CalledBack() { ++depth; }
+  ~CalledBack() { --depth; }
+  CalledBack(const CalledBack&) = delete;
+  CalledBack& operator=(const CalledBack&) = delete;
+  static inline thread_local int depth = 0;
+};
+
 /// Keeps the exception of a Python selector (the first one since the last take), since a C++
 /// library stands between it and the caller. With the GIL.
 void keep_failure(nanobind::python_error error);

@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -65,26 +66,42 @@ class Listener final : public cli::Host {
   std::vector<std::string> notes_;
 };
 
-std::mutex one_command;  // the host is one for the process
+std::timed_mutex one_command;  // the host is one for the process
+std::atomic<bool> is_running = false;
+
+/// Waits for the command of another thread. Ctrl-C ends the waiting.
+std::unique_lock<std::timed_mutex> wait_for_turn() {
+  if (is_running && CalledBack::depth > 0) {
+    throw ConfigError(
+        "a command of kvscope inside another one's selector or progress function, which waits for "
+        "it: expected it before or after that one");
+  }
+  std::unique_lock one(one_command, std::defer_lock);
+  while (!one) {
+    {
+      const nb::gil_scoped_release released;
+      (void)one.try_lock_for(kLook);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  return one;
+}
 
 /// Runs a command on a thread of its own while this one sees to signals (Ctrl-C) and progress,
 /// which only Python's own threads may. Returns (exit code, standard output, notes).
 std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::string>& words,
                                                          const nb::object& on_progress) {
-  const std::unique_lock one(one_command, std::try_to_lock);
-  if (!one) {
-    throw ConfigError(
-        "a command of kvscope is running in another thread of this process: expected one at a "
-        "time");
-  }
+  const std::unique_lock one = wait_for_turn();
   take_failure();
   Listener listener;
   int code = 0;
   std::optional<nb::python_error> stopped_by;
   {
+    is_running = true;
     std::thread worker([&] {
       const cli::HostScope scope(listener);
       code = cli::run_program(words);
+      is_running = false;
       listener.end();
     });
     const auto guarded = [&](auto&& look) {
@@ -103,6 +120,7 @@ std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::
       guarded([&] {
         const auto progress = listener.take_progress();
         if (progress && !on_progress.is_none()) {
+          const CalledBack called_back;
           on_progress(progress->stage, progress->done, progress->total, progress->unit);
         }
       });

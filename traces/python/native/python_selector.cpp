@@ -70,6 +70,7 @@ class PythonSelector final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     const nb::gil_scoped_acquire gil;
+    const CalledBack called_back;
     for (auto& [spec, method] : builtins_) method.answers.clear();
     asked_builtin_ = nullptr;
     std::vector<Selection> answers;
@@ -89,6 +90,7 @@ class PythonSelector final : public Selector {
     if (selection.is_dense) return {};
     if (definition_.cost.is_none()) return {kNotKnown, kNotKnown, kNotKnown};
     const nb::gil_scoped_acquire gil;
+    const CalledBack called_back;
     try {
       const auto state = std::make_shared<CallState>();
       state->call = &call;

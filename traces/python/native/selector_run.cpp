@@ -12,10 +12,13 @@
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/list_owner.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
+#include "core/sim/model_projection.hpp"
 #include "core/sim/protocol.hpp"
+#include "core/sim/rotations.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/call.hpp"
 #include "traces/python/native/errors.hpp"
@@ -38,10 +41,6 @@ Phase phase_of(const std::string& word) {
 /// Keys or values that come a few at a time.
 class GrowingRows {
  public:
-  GrowingRows() = default;
-  GrowingRows(const GrowingRows& other)
-      : rows_(other.n_ == 0 ? Tensor<float>() : other.rows_.clone()), n_(other.n_) {}
-
   /// rows [n_heads, n, d]: those before position n_keys that are not there yet.
   void append(TensorView<const float> rows, Index n_keys, const AttentionShape& shape) {
     const Shape expected{shape.n_kv, n_keys - n_, shape.d_head};
@@ -82,20 +81,39 @@ class Run {
  public:
   Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head,
       Index max_tokens, float score_scale, const std::vector<std::string>& budgets,
-      std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap)
-      : make_([=] {
-          return make(spec, n_layers, n_q, n_kv, d_head, max_tokens, score_scale, budgets,
-                      dense_layers, f32, score_cap);
-        }),
-        pool_(std::make_unique<ThreadPool>(n_threads)),
-        run_(make_()) {}
-  /// Goes on as `other` by itself.
-  Run(const Run& other)
-      : make_(other.make_),
-        pool_(std::make_unique<ThreadPool>(other.pool_->n_threads())),
-        run_(make_()),
-        k_(other.k_),
-        v_(other.v_) {
+      std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap,
+      const std::vector<bool>& has_window, const std::string& model_config,
+      const std::shared_ptr<OutputProjection>& projection)
+      : pool_(std::make_shared<ThreadPool>(n_threads)) {
+    AttentionShape shape;
+    shape.n_layers = n_layers;
+    shape.n_q = n_q;
+    shape.n_kv = n_kv;
+    shape.d_head = d_head;
+    shape.max_tokens = max_tokens;
+    shape.score_scale = score_scale;
+    shape.score_cap = score_cap;
+    shape.has_window = has_window;
+    TraceInfo info;
+    info.model_config = model_config;
+    shape.rotations = rotations_of(info);
+    shape.projection = projection;
+    if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
+      throw ShapeError(
+          "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one "
+          "of each, and query heads a multiple of KV heads",
+          n_layers, n_q, n_kv, d_head);
+    }
+    std::vector<Budget> parsed;
+    for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
+    make_ = [=, precision = f32 ? ScorePrecision::f32 : ScorePrecision::f64] {
+      return std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, parsed, dense_layers,
+                                           precision);
+    };
+    run_ = make_();
+  }
+  /// Goes on as `other` by itself. Of the rows of next_call() it has none yet.
+  Run(const Run& other) : make_(other.make_), pool_(other.pool_), run_(make_()) {
     run_->go_on_from(*other.run_);
   }
 
@@ -168,33 +186,6 @@ class Run {
   Index n_held() const { return k_.n_rows(); }
 
  private:
-  static std::unique_ptr<SelectorRun> make(const std::string& spec, Index n_layers, Index n_q,
-                                           Index n_kv, Index d_head, Index max_tokens,
-                                           float score_scale,
-                                           const std::vector<std::string>& budgets,
-                                           std::optional<Index> dense_layers, bool f32,
-                                           float score_cap) {
-    AttentionShape shape;
-    shape.n_layers = n_layers;
-    shape.n_q = n_q;
-    shape.n_kv = n_kv;
-    shape.d_head = d_head;
-    shape.max_tokens = max_tokens;
-    shape.score_scale = score_scale;
-    shape.score_cap = score_cap;
-    if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
-      throw ShapeError(
-          "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one "
-          "of each, and query heads a multiple of KV heads",
-          n_layers, n_q, n_kv, d_head);
-    }
-    std::vector<Budget> parsed;
-    for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
-    return std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed),
-                                         dense_layers,
-                                         f32 ? ScorePrecision::f32 : ScorePrecision::f64);
-  }
-
   LayerCall shapes_of_call(Index layer) const {
     const AttentionShape& shape = run_->shape();
     const Index n_tok = run_->n_keys() - run_->pos_begin();
@@ -232,13 +223,18 @@ class Run {
   }
 
   std::function<std::unique_ptr<SelectorRun>()> make_;
-  std::unique_ptr<ThreadPool> pool_;
+  std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<SelectorRun> run_;
   GrowingRows k_, v_;  // of next_call()
 };
 
-nb::dict caps_of(const std::string& spec) {
+/// Throws ConfigError for a budget that the method does not understand.
+nb::dict caps_of(const std::string& spec, const std::optional<std::string>& budget) {
   const SelectorCaps caps = MethodSpec(spec).caps();
+  if (budget) {
+    const Budget parsed = Budget::parse(*budget);
+    if (!caps.budgets.empty()) check_budget_kind(spec, caps, parsed);
+  }
   nb::dict out;
   nb::list phases;
   for (const Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
@@ -259,6 +255,7 @@ nb::dict caps_of(const std::string& spec) {
   out["needs_values"] = caps.needs_values;
   out["needs_rotation"] = caps.needs_rotation;
   out["needs_projection"] = caps.needs_projection;
+  out["artifact_option"] = std::string(caps.artifact_option);
   out["cross_layer"] = caps.cross_layer;
   out["steps_per_choice"] = caps.steps_per_choice;
   const std::unique_ptr<Selector> selector = MethodSpec(spec).make();
@@ -267,6 +264,14 @@ nb::dict caps_of(const std::string& spec) {
   out["page_size"] = caps.page_size;
   out["dense_layers"] = caps.dense_layers;
   return out;
+}
+
+/// out [d_model, n_q * d_head]; group: query heads per KV head.
+std::shared_ptr<OutputProjection> projection(const InputArray<float>& out, Index group) {
+  Tensor<float> values = Tensor<float>::uninitialized(
+      {static_cast<Index>(out.shape(0)), static_cast<Index>(out.shape(1))});
+  std::copy_n(out.data(), out.size(), values.data());
+  return std::const_pointer_cast<OutputProjection>(projection_of(Matrix(std::move(values)), group));
 }
 
 /// The keys that query `row` of a call from pos_begin on attends to under a selection, ascending.
@@ -278,13 +283,18 @@ NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_
 }  // namespace
 
 void bind_run(nb::module_& module) {
+  nb::class_<OutputProjection>(module, "Projection");
+  module.def("projection", &projection, nb::arg("out"), nb::arg("group"));
   nb::class_<Run>(module, "Run")
       .def(nb::init<const std::string&, Index, Index, Index, Index, Index, float,
-                    const std::vector<std::string>&, std::optional<Index>, bool, int, float>(),
+                    const std::vector<std::string>&, std::optional<Index>, bool, int, float,
+                    const std::vector<bool>&, const std::string&,
+                    const std::shared_ptr<OutputProjection>&>(),
            nb::arg("spec"), nb::arg("n_layers"), nb::arg("n_q"), nb::arg("n_kv"), nb::arg("d_head"),
            nb::arg("max_tokens"), nb::arg("score_scale"), nb::arg("budgets"),
            nb::arg("dense_layers") = nb::none(), nb::arg("f32") = false, nb::arg("n_threads") = 1,
-           nb::arg("score_cap") = 0.0f)
+           nb::arg("score_cap") = 0.0f, nb::arg("has_window") = std::vector<bool>{},
+           nb::arg("model_config") = "", nb::arg("projection") = nb::none())
       .def("begin_call", &Run::begin_call, nb::arg("phase"), nb::arg("n_tok"))
       .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"),
            nb::arg("v") = nb::none(), nb::arg("sinks") = std::vector<float>{})
@@ -305,7 +315,7 @@ void bind_run(nb::module_& module) {
         const SelectCost cost = r.run().cost(budget);
         return nb::make_tuple(cost.score_flops, cost.score_bytes, cost.metadata_bytes);
       });
-  module.def("caps", &caps_of);
+  module.def("caps", &caps_of, nb::arg("spec"), nb::arg("budget") = nb::none());
   module.def("attended", &attended);
 }
 

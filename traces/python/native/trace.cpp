@@ -144,6 +144,7 @@ void bind_trace(nb::module_& module) {
                                                          static_cast<std::size_t>(info.n_q)});
           },
           nb::rv_policy::automatic)
+      .def_prop_ro("model_config", [](const TraceFile& t) { return t.info().model_config; })
       .def_prop_ro("model", [](const TraceFile& t) { return t.info().model_name; })
       .def_prop_ro("family", [](const TraceFile& t) { return t.info().model_family; })
       .def_prop_ro("uuid", [](const TraceFile& t) { return t.info().uuid; })

@@ -36,6 +36,9 @@ from transformers import DynamicCache, StaticCache
 SPECS = {
     "adakv": "adakv:window=3,kernel=3@tokens=6",
     "bigbird": "bigbird:block=3,n-random=1",
+    "critical": "critical:window=3,kernel=3@tokens=6",
+    "expected-attention": "expected-attention:n-future=8,n-sink=1@tokens=6",
+    "lessismore": "lessismore:dense-layers=0,n-sink=1@tokens=4",
     "blockmean": "blockmean:block=4,kernel=2,stride=2@tokens=8",
     "flexprefill": "flexprefill:block=4,n-voters=4,min-budget=4",
     "h2o": "h2o@tokens=6",

@@ -29,7 +29,22 @@ def test_methods_with_a_history_live_through_it(trace):
     assert len(kvs.select(trace, "h2o", 24, layer=1, pos=160).keys(0)) <= 25
 
 
+@pytest.mark.parametrize("method", ["expected-attention", "lessismore:n-sink=1,dense-layers=0"])
+def test_methods_that_need_the_model_or_layers_before(trace, method):
+    """The lists are those of replay: as many keys, the same mass."""
+    row = kvs.sweep(trace, method, budgets=48, phase="decode", steps=4, chunk=160, dense_layers=0, progress=False).query("layer == 3")
+    lists = {pos: kvs.select(trace, method, 48, layer=3, pos=pos, chunk=160) for pos in range(160, 164)}
+    kept = [(head, pos, lists[pos].keys(head)) for pos in lists for head in range(trace.n_q)]
+    mass = [trace[3].attention(head, pos)[keys].sum() for head, pos, keys in kept]
+    assert np.mean([len(keys) for _, _, keys in kept]) == pytest.approx(row["kept"].iloc[0])
+    assert np.mean(mass) == pytest.approx(row["mass_mean"].iloc[0], abs=1e-6)
+
+
 def test_wrong_places_are_named(trace):
+    with pytest.raises(kvs.UsageError, match="chunk: expected at least 1, found 0"):
+        kvs.select(trace, "recent", 8, layer=0, pos=10, chunk=0)
+    with pytest.raises(kvs.UsageError, match="critical: needs the model's output projection, which a recording does not have"):
+        kvs.select(trace, "critical", 8, layer=0, pos=10)
     with pytest.raises(kvs.UsageError, match="expected a part of the trace's 164 tokens"):
         kvs.select(trace, "recent", 8, layer=0, pos=164)
     with pytest.raises(kvs.UsageError, match="layer 7 is not recorded"):

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import left_over, probabilities, small_llama, token_ids
+from conftest import IS_FIVE, left_over, probabilities, small_llama, token_ids
 from transformers import MistralConfig, MistralForCausalLM
 
 from kvscope_recorder import UnsupportedModelError, record
@@ -85,6 +85,54 @@ def test_a_block_mask_that_is_not_causal_is_refused(tmp_path, flex):
             module.forward = lambda *args, **kwargs: forward(*args, **(kwargs | {"attention_mask": mask}))
             model(ids)
     assert left_over(tmp_path) == []
+
+
+SIZES = dict(hidden_size=32, num_attention_heads=4, num_hidden_layers=2)
+
+
+def made(kind):
+    """The mask [1, 1, 30, 30] that transformers makes of a kind, and what is wrong with it where a token has to see all before it."""
+    from transformers import LlamaConfig, masking_utils as make
+
+    positions, every_third = torch.arange(30)[None], torch.arange(30) % 3 > 0
+    config = LlamaConfig(sliding_window=8, attention_chunk_size=8, **SIZES)
+    config._attn_implementation = "sdpa"
+    whole = dict(config=config, inputs_embeds=torch.zeros(1, 30, 32), attention_mask=None, cache=None, position_ids=positions)
+    two_ways = {name: value for name, value in whole.items() if name != "position_ids"}
+    seen = torch.ones(1, 30, dtype=torch.long)
+    return {
+        "causal": lambda: (make.create_causal_mask(**whole, allow_is_causal_skip=False), None),
+        "padding in front": lambda: (make.create_causal_mask(**whole | {"attention_mask": seen.index_fill(1, torch.arange(7), 0)}), None),
+        "packed": lambda: (make.create_causal_mask(**whole | {"position_ids": PACKED}), "shows padding for row -12 .positions count from key 12"),
+        "or": lambda: (make.create_causal_mask(**whole, or_mask_function=lambda b, h, q, k: k < 10), "shows key 1 for row 0"),
+        "and": lambda: (make.create_causal_mask(**whole, and_mask_function=lambda b, h, q, k: every_third[k]), "hides key"),
+        "blocks": lambda: (make.create_causal_mask(**whole, block_sequence_ids=positions // 10), "shows key 1 for row 0"),
+        "sliding": lambda: (make.create_sliding_window_causal_mask(**whole), "count from key 22"),
+        "chunked": lambda: (make.create_chunked_causal_mask(**whole), "count from key 24"),
+        "bidirectional": lambda: (make.create_bidirectional_mask(**two_ways, allow_is_bidirectional_skip=False), "shows key 1 for row 0"),
+        "bidirectional, sliding": lambda: (make.create_bidirectional_sliding_window_mask(**two_ways), "count from key 21"),
+        "padding behind": lambda: (torch.ones(30, 30, dtype=torch.bool).tril().index_fill(0, torch.tensor([29]), False)[None, None], "shows"),
+        "one head": lambda: (torch.stack([torch.ones(30, 30).tril(), torch.ones(30, 30)]).repeat(2, 1, 1).bool()[None], "shows key 1 for row 0"),
+    }[kind]()
+
+
+@pytest.mark.skipif(not IS_FIVE, reason="mask functions of transformers 5")
+@pytest.mark.parametrize("kind", ["causal", "padding in front", "packed", "or", "and", "blocks", "sliding", "chunked", "bidirectional",
+                                  "bidirectional, sliding", "padding behind", "one head"])
+@torch.no_grad()
+def test_every_kind_of_mask_that_transformers_makes(tmp_path, kind):
+    """Recorder and policies take the same ones."""
+    kvs = pytest.importorskip("kvscope")
+    model, ids, (mask, wrong) = small_llama(), token_ids(30), made(kind)
+    plain = model(ids, attention_mask=mask, use_cache=False).logits[:, 7:]
+    blocks = ((lambda: kvs.policy(model, "recent@tokens=4096"), f"is not causal.*{wrong}.*one sequence per row"), (lambda: record(model, tmp_path / "t.h5"), "a trace holds"))
+    for open_block, sentence in blocks[: 1 if kind == "padding behind" else 2]:  # which a trace is not part of
+        if wrong is None:
+            with open_block():
+                torch.testing.assert_close(model(ids, attention_mask=mask, use_cache=False).logits[:, 7:], plain, rtol=0, atol=1e-5)
+        else:
+            with pytest.raises(kvs.Error, match=sentence), open_block():
+                model(ids, attention_mask=mask, use_cache=False)
 
 
 PACKED = torch.tensor([[*range(12), *range(18)]])

@@ -12,7 +12,7 @@ pytest.importorskip("kvscope._native", reason="the native module was not built")
 import kvscope as kvs  # noqa: E402
 import transformers  # noqa: E402
 from conftest import IS_FIVE, small_llama, token_ids  # noqa: E402
-from families import EXPERTS, REFUSED, TAKEN, small  # noqa: E402
+from families import EXPERTS, PARTLY, REFUSED, TAKEN, small  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: E402
 
@@ -64,6 +64,18 @@ def test_layers_that_all_slide_are_a_warning():
     with pytest.warns(UserWarning, match="policy recent: the method was never asked.*every layer slides"), kvs.policy(model, "recent@tokens=4"):
         found = logits(model)
     assert torch.equal(found, logits(model))
+
+
+@pytest.mark.skipif(not IS_FIVE, reason="configurations of transformers 5")
+def test_layers_of_other_kinds_are_left_as_they_are():
+    """Three of four layers of Llama 4 attend in chunks: there a row's keys begin anew."""
+    model = build("llama4_text", PARTLY["llama4_text"][0] | {"attention_chunk_size": 16})
+    plain = logits(model)
+    with kvs.policy(model, "streamingllm@tokens=8") as policy, torch.no_grad():
+        model.generate(IDS, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert list(policy.kept_by_layer) == [3] and policy.n_left == 3 * policy.n_calls // 4 and policy.kept < 1
+    with kvs.policy(model, "streamingllm@tokens=4096"):
+        torch.testing.assert_close(logits(model), plain, rtol=0, atol=1e-4)
 
 
 def test_layers_that_all_stay_dense_are_a_warning():
