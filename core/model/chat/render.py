@@ -1,7 +1,7 @@
 """Renders chat templates by jinja2, set up as transformers sets it up; the program starts it with python3 -I -c.
 
 A message is its length in decimal, a line feed and so many bytes of JSON. The first, {} or {"error"}, says whether
-jinja2 is here; then every {"template", "values"} is answered by {"text"}, or by {"error", "line"}.
+jinja2 is here; then every {"template", "values"} is answered by {"text"} or {"error"}.
 """
 import functools
 import json
@@ -13,7 +13,7 @@ import traceback
 from datetime import datetime
 
 MOST_SECONDS = 10  # of one text; the program itself kills what no signal interrupts
-MOST_BYTES = 1 << 30  # of memory
+MOST_BYTES = 1 << 29  # of memory
 
 
 def answer(**said):
@@ -52,11 +52,15 @@ def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=F
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def line_of(error):
-    if isinstance(error, TemplateSyntaxError):
-        return error.lineno
+def sentence(error):
+    """Where in the template it happened, if that is known, and what jinja2 says, in characters that a terminal shows."""
     steps = traceback.walk_tb(error.__traceback__)
-    return ([0] + [line for frame, line in steps if frame.f_code.co_filename == "<template>"])[-1]
+    lines = [line for frame, line in steps if frame.f_code.co_filename == "<template>"]
+    if isinstance(error, TemplateSyntaxError):
+        lines = [error.lineno]
+    said = str(error) or f"it takes more than {MOST_BYTES >> 20} MiB of memory"
+    said = f"{type(error).__name__}: {said[:1000]}"
+    return (f"line {lines[-1]}: " if lines else "") + "".join(c if c.isprintable() else " " for c in said)
 
 
 world = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension])
@@ -79,5 +83,4 @@ while length := sys.stdin.buffer.readline():
         answer(text=text)
     except Exception as error:
         signal.alarm(0)
-        said = str(error) or f"it takes more than {MOST_BYTES >> 20} MiB of memory"
-        answer(error=ascii(f"{type(error).__name__}: {said[:1000]}")[1:-1], line=line_of(error))
+        answer(error=sentence(error))

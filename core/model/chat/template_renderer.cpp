@@ -145,7 +145,7 @@ std::string TemplateRenderer::render(const nlohmann::ordered_json& asked,
     const JsonObject fields(answer, "answer of the process that renders");
     const auto error = fields.string_if("error");
     if (!error) return fields.string("text");
-    throw FormatError("{}: line {}: {}", where, fields.integer("line", 0, 1 << 30), *error);
+    throw FormatError("{}: {}", where, *error);
   } catch (const IoError& error) {
     state_->process.reset();
     throw IoError("{}: {}", where, error.what());
