@@ -135,7 +135,7 @@ make_container() {
   kvscope_say "an image of $suite with $(basename -- "$deb") (minutes; log: $work/container.log)"
   mmdebstrap --variant=minbase --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook="copy-in $deb /tmp" \
-    --customize-hook="chroot \"\$1\" apt-get install -y -q --no-install-recommends /tmp/$(basename -- "$deb") libgl1-mesa-dri" \
+    --customize-hook="chroot \"\$1\" apt-get install -y -q --no-install-recommends /tmp/$(basename -- "$deb") libgl1-mesa-dri python3-jinja2" \
     --customize-hook="rm \"\$1\"/tmp/$(basename -- "$deb")" "$suite" "$work/root.tar" >"$work/container.log" 2>&1 ||
     { tail -n 5 "$work/container.log" >&2; kvscope_die "mmdebstrap failed (log: $work/container.log)"; }
   {

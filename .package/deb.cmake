@@ -20,7 +20,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS fonts-dejavu-core)
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libgl1-mesa-dri, fonts-droid-fallback, shared-mime-info")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libgl1-mesa-dri, fonts-droid-fallback, python3-jinja2, shared-mime-info")
 # Where zsh of Debian looks.
 install(FILES "${PROJECT_BINARY_DIR}/analysis/cli/generated/_kvscope" DESTINATION share/zsh/vendor-completions)
 include(CPack)

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,16 +46,7 @@ void ChildProcess::send(int signal) const {
 }
 
 int ChildProcess::wait() {
-  int status = 0;
-  while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  pid_ = -1;
-  return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-std::string end_text(int ended) {
-  return ended >= 256 ? fmt::format("was ended by signal {}", ended - 256)
-                      : fmt::format("ended with code {}", ended);
+  return pid_ > 0 ? wait_for_program(std::exchange(pid_, -1)) : 0;
 }
 
 std::string sentence_of(const std::string& written) {

@@ -26,8 +26,7 @@ class ChildProcess {
   bool write_line(const std::string& line);
   void close_input();
   void send(int signal) const;
-  /// Waits for its end: 0 to 255 is its exit code, 256 + N that signal N ended it.
-  int wait();
+  int wait();  // as wait_for_program
 
  private:
   pid_t pid_ = -1;
@@ -35,9 +34,6 @@ class ChildProcess {
   Descriptor out_;
   Descriptor err_;
 };
-
-/// "ended with code 3", "was ended by signal 9".
-std::string end_text(int ended);
 
 /// The sentence of a kvscope among what was written to standard error, without "kvscope: "; else
 /// the last line.
@@ -47,7 +43,7 @@ std::string sentence_of(const std::string& written);
 bool read_some(int fd, std::string& text);
 
 struct ChildOutcome {
-  int ended = 0;  // as ChildProcess::wait
+  int ended = 0;  // as wait_for_program
   std::string out;
   std::string err;
 };

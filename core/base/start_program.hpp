@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -95,6 +96,20 @@ inline pid_t start_program(ProgramStart start) {
                               std::strerror(problem)));
   }
   return child;
+}
+
+/// Waits for the end of a program: 0 to 255 is its exit code, 256 + N that signal N ended it.
+inline int wait_for_program(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// "ended with code 3", "was ended by signal 9".
+inline std::string end_text(int ended) {
+  return ended >= 256 ? fmt::format("was ended by signal {}", ended - 256)
+                      : fmt::format("ended with code {}", ended);
 }
 
 }  // namespace kvscope

@@ -54,10 +54,33 @@ TEST_CASE("a model without a template, and one with a broken one, are refused") 
     INFO(command.front());
     refused(command, 3, {"verifier has no chat template"});
   }
-  const ChatModel endless("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
-  refused({"tokenize", "--model", endless.path, "--prompt", "a", "--chat"}, 3,
-          {"calls nest more than"});
+  const ChatModel broken("a\n{% if %}");
+  refused({"tokenize", "--model", broken.path, "--prompt", "a", "--chat"}, 3,
+          {"model (chat_template.jinja): line 2: TemplateSyntaxError"});
   CHECK(kvscope_run({"record", "--tokens", "x.json", "--chat", "--out", "never.h5"}).code == 2);
+}
+
+TEST_CASE("a Python that does not render is told of in a sentence") {
+  const ChatModel model(kTalk);
+  const auto check = [&](const std::string& script, int code, const std::string& message) {
+    INFO(script);
+    const fs::path python = model.dir.write("python", "#!/bin/sh\n" + script);
+    fs::permissions(python, fs::perms::owner_all);
+    const auto run = kvscope_run({"tokenize", "--model", model.path, "--prompt", "a", "--chat"},
+                                 {"", {"KVSCOPE_PYTHON=" + python.string()}});
+    CHECK(run.code == code);
+    CHECK_HAS(run.err, message);
+    CHECK(std::ranges::count(run.err, '\n') == 1);
+  };
+  check("exit 3", 2, "python, which renders chat templates, ended with code 3): install it (apt");
+  check("printf '15\\n{\"error\": \"no\"}'", 2, "python: \"no\"): install it");
+  check("yes", 2, "expected the length of an answer");
+  const std::string ready = "printf '2\\n{}'; read length; ";
+  check(ready + "kill -9 $$", 3, "model (chat_template.jinja): ");
+  check(ready + "kill -9 $$", 3, "was ended by signal 9");
+  check(ready + "printf '99999999999\\n'", 3, "at most 67108864 bytes");
+  check(ready + "printf '2\\n{}'", 3, "text");
+  check(ready + "printf '2\\n]['", 3, "answer of");
 }
 
 TEST_CASE("a recording says that its text stood in a template") {

@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
-#include "core/model/chat/jinja_run.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 
 namespace kvscope {
@@ -62,16 +61,15 @@ ChatTemplate::SpecialTokens special_in(const GgufMetadata& metadata, const Token
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string_view source, SpecialTokens special, std::string model)
-    : special_(std::move(special)), model_(std::move(model)) {
-  if (source.size() > kMostTemplateBytes)
+ChatTemplate::ChatTemplate(std::string source, SpecialTokens special, std::string model,
+                           std::string file)
+    : source_(std::move(source)),
+      special_(std::move(special)),
+      model_(std::move(model)),
+      file_(std::move(file)) {
+  if (source_.size() > kMostTemplateBytes)
     throw FormatError("{}: expected at most {} bytes, found {}", where(), kMostTemplateBytes,
-                      source.size());
-  try {
-    body_ = std::make_shared<const jinja::Body>(jinja::parse_template(source));
-  } catch (const FormatError& error) {
-    throw FormatError("{}: {}", where(), error.what());
-  }
+                      source_.size());
 }
 
 std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model, const Tokenizer& tokenizer) {
@@ -79,57 +77,49 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model, const Toke
     if (tokenizer.chat_template().empty()) return std::nullopt;
     const GgufCheckpoint checkpoint(*file);
     return ChatTemplate(tokenizer.chat_template(), special_in(checkpoint.metadata(), tokenizer),
-                        file->filename().string());
+                        file->filename().string(), "tokenizer.chat_template");
   }
   const std::string name = fs::absolute(model).lexically_normal().filename().string();
   std::optional<std::string> source;
+  const char* file = "tokenizer_config.json";
   SpecialTokens special;
   std::error_code error;
-  const fs::path config_file = model / "tokenizer_config.json";
-  if (fs::exists(config_file, error)) {
+  if (fs::exists(model / file, error)) {
+    const std::string where = (model / file).string();
     const nlohmann::json json =
-        parse_json(read_regular_file(config_file, kMostConfigBytes), config_file.string());
-    const JsonObject config(json, config_file.string());
+        parse_json(read_regular_file(model / file, kMostConfigBytes), where);
+    const JsonObject config(json, where);
     special = special_in(config);
     source = template_in(config);
   }
-  const fs::path processor_file = model / "chat_template.json";
-  if (!source && fs::exists(processor_file, error)) {
+  if (!source && fs::exists(model / "chat_template.json", error)) {
+    file = "chat_template.json";
+    const std::string where = (model / file).string();
     const nlohmann::json json =
-        parse_json(read_regular_file(processor_file, kMostConfigBytes), processor_file.string());
-    source = template_in(JsonObject(json, processor_file.string()));
+        parse_json(read_regular_file(model / file, kMostConfigBytes), where);
+    source = template_in(JsonObject(json, where));
   }
-  const fs::path own_file = model / "chat_template.jinja";
-  if (fs::exists(own_file, error)) source = read_regular_file(own_file, kMostTemplateBytes);
+  if (fs::exists(model / "chat_template.jinja", error)) {
+    file = "chat_template.jinja";
+    source = read_regular_file(model / file, kMostTemplateBytes);
+  }
   if (!source) return std::nullopt;
-  return ChatTemplate(*source, std::move(special), name);
+  return ChatTemplate(*std::move(source), std::move(special), name, file);
 }
 
 std::string ChatTemplate::render(std::span<const ChatMessage> messages) const {
-  std::vector<jinja::Value> list;
-  for (const ChatMessage& message : messages) {
-    list.push_back(jinja::Value::mapping({{"role", jinja::Value::text(message.role)},
-                                          {"content", jinja::Value::text(message.content)}}));
-  }
-  return render_values(jinja::Value::list(std::move(list)), {});
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ChatMessage& message : messages)
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  return render_values({{"messages", std::move(list)}});
 }
 
-std::string ChatTemplate::render_values(jinja::Value messages,
-                                        std::vector<jinja::Entry> more) const {
-  // Every copy of the conversation's text is work: strip, split and ~ make some.
-  constexpr std::int64_t kCopies = 64;
-  const std::int64_t more_work = kCopies * messages.weight();
-  std::vector<jinja::Entry> globals = {{"messages", std::move(messages)},
-                                       {"tools", jinja::Value::none()},
-                                       {"documents", jinja::Value::none()},
-                                       {"add_generation_prompt", jinja::Value::truth(true)}};
-  for (const auto& [name, text] : special_) globals.emplace_back(name, jinja::Value::text(text));
-  for (jinja::Entry& entry : more) globals.push_back(std::move(entry));
-  try {
-    return jinja::Run(*body_, std::move(globals), more_work).write();
-  } catch (const FormatError& error) {
-    throw FormatError("{}: {}", where(), error.what());
-  }
+std::string ChatTemplate::render_values(nlohmann::ordered_json values) const {
+  nlohmann::ordered_json all = {
+      {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", true}};
+  for (const auto& [name, text] : special_) all[name] = text;
+  all.update(values);
+  return renderer_->render({{"template", source_}, {"values", std::move(all)}}, where());
 }
 
 ChatFrame chat_frame(const ChatTemplate& chat) {

@@ -2,15 +2,15 @@
 //
 // A GGUF file keeps it in its tables (tokenizer.chat_template), a folder of the hub in
 // chat_template.jinja or under chat_template in tokenizer_config.json or chat_template.json. It is
-// run as transformers runs it (the same variables, trim_blocks, lstrip_blocks), but for the date,
-// which is always 26 July 2024, so that a command gives the same prompt tomorrow. It is somebody
-// else's programme: its work is bounded (jinja_run.hpp).
+// run as transformers runs it (template_renderer.hpp), but for the date, which is always 26 July
+// 2024, so that a command gives the same prompt tomorrow.
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 
 #include "core/base/vocabulary.hpp"
-#include "core/model/chat/jinja_nodes.hpp"
+#include "core/model/chat/template_renderer.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {
@@ -25,30 +25,31 @@ class ChatTemplate {
   /// Special tokens by the names that templates know them by: bos_token, eos_token, ...
   using SpecialTokens = std::vector<std::pair<std::string, std::string>>;
 
-  /// `model`: whose it is, for messages. Throws FormatError with the line for what is not Jinja
-  /// or a part of Jinja that is not known here.
-  ChatTemplate(std::string_view source, SpecialTokens special, std::string model);
+  /// `model` and `file`: whose it is and where it stands, for messages. Throws FormatError for one
+  /// of more than 4 MiB.
+  ChatTemplate(std::string source, SpecialTokens special, std::string model, std::string file);
 
-  /// That of a model's folder or GGUF file; empty if it has none. Throws what the constructor
-  /// throws, IoError, and FormatError for broken JSON.
+  /// That of a model's folder or GGUF file; empty if it has none. Throws IoError, and FormatError
+  /// for a file that is too long and for broken JSON.
   static std::optional<ChatTemplate> find(const std::filesystem::path& model,
                                           const Tokenizer& tokenizer);
 
   /// The conversation as the model reads it, up to where the assistant begins to answer. Throws
-  /// FormatError if the template refuses it, fails or does not end.
+  /// what TemplateRenderer::render throws; all copies share one process.
   std::string render(std::span<const ChatMessage> messages) const;
-
-  /// Of any messages that the caller has made (tools, parts of content); for tests.
-  std::string render_values(jinja::Value messages, std::vector<jinja::Entry> more) const;
+  /// The same of a template's variables: {"messages", "tools", ...}.
+  std::string render_values(nlohmann::ordered_json values) const;
 
   const std::string& model() const { return model_; }
-  /// "chat template of MODEL".
-  std::string where() const { return "chat template of " + model_; }
+  /// "chat template of MODEL (FILE)".
+  std::string where() const { return "chat template of " + model_ + " (" + file_ + ")"; }
 
  private:
-  std::shared_ptr<const jinja::Body> body_;
+  std::string source_;
   SpecialTokens special_;
   std::string model_;
+  std::string file_;
+  std::shared_ptr<TemplateRenderer> renderer_ = std::make_shared<TemplateRenderer>();
 };
 
 /// What a template writes around the words of a user, so that a prompt can be put together from

@@ -2,7 +2,6 @@
 // theirs.
 #include "core/model/chat/chat_template.hpp"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core/base/data_dir.hpp"
@@ -16,27 +15,8 @@ using nlohmann::ordered_json;
 
 const fs::path kGolden = testing::source_dir() / "tests/golden/chat";
 
-jinja::Value value_of(const ordered_json& json) {
-  using jinja::Value;
-  if (json.is_string()) return Value::text(json.get<std::string>());
-  if (json.is_boolean()) return Value::truth(json.get<bool>());
-  if (json.is_number_integer()) return Value::integer(json.get<std::int64_t>());
-  if (json.is_number()) return Value::number(json.get<double>());
-  if (json.is_array()) {
-    std::vector<Value> items;
-    for (const ordered_json& item : json) items.push_back(value_of(item));
-    return Value::list(std::move(items));
-  }
-  if (json.is_object()) {
-    std::vector<jinja::Entry> entries;
-    for (const auto& [key, value] : json.items()) entries.emplace_back(key, value_of(value));
-    return Value::mapping(std::move(entries));
-  }
-  return Value::none();
-}
-
 std::string rendered(const std::string& source, const std::string& words = "Hi") {
-  const ChatTemplate chat(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}, "TEST");
+  const ChatTemplate chat(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}, "TEST", "t.jinja");
   const ChatMessage message{"user", words};
   return chat.render({&message, 1});
 }
@@ -48,16 +28,10 @@ TEST_CASE("templates give the bytes that Python's jinja2 gives") {
     special.emplace_back(name, text.get<std::string>());
   std::size_t n_compared = 0;
   for (const auto& [name, cases] : golden["cases"].items()) {
-    const ChatTemplate chat(testing::read_file(kGolden / (name + ".jinja")), special, name);
+    const ChatTemplate chat(testing::read_file(kGolden / (name + ".jinja")), special, name, "");
     for (const auto& [said, expected] : cases.items()) {
       INFO(name << ", " << said);
-      const ordered_json& conversation = golden["conversations"][said];
-      std::vector<jinja::Entry> more;
-      for (const auto& [key, value] : conversation.items())
-        if (key != "messages") more.emplace_back(key, value_of(value));
-      const auto render = [&] {
-        return chat.render_values(value_of(conversation["messages"]), more);
-      };
+      const auto render = [&] { return chat.render_values(golden["conversations"][said]); };
       if (expected.is_null()) {  // the template refuses the conversation, or fails on it
         CHECK_THROWS_AS(render(), FormatError);
       } else {
@@ -69,88 +43,63 @@ TEST_CASE("templates give the bytes that Python's jinja2 gives") {
   CHECK(n_compared == 81);
 }
 
-TEST_CASE("a template that does not end, or grows, is stopped with a sentence") {
-  const std::string source = GENERATE(
-      "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
-      "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-      "{% macro f(n) %}{{ f(n + 1) ~ f(n + 1) }}{% endmacro %}{{ f(0) }}",
-      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(99) %}"
-      "{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}"
-      "{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}"
-      "{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x }}{{ ns.x|tojson }}",
-      "{% set ns = namespace(x=1) %}{% for i in range(9999999) %}{% endfor %}",
-      "{{ 'a' * 999999999999 }}", "{{ range(1000000000)|length }}", "{{ 'a'|indent(9000000000) }}",
-      "{{ {'a': 1}|tojson(indent=9000000000) }}",
-      "{% set x = 'a' * 1000000 %}{{ x.replace('a', x) }}",
-      "{% set x = 'a' * 1000000 %}{{ x.replace('', x) }}",
-      "{% set x = 'ab' * 1000000 %}{% for i in range(100000) %}{% if 'c' in x %}{% endif %}"
-      "{% endfor %}",
-      "{% set x = range(100000)|list %}{% for i in x %}{% if i in x %}{% endif %}{% endfor %}",
-      "{{ 9223372036854775807 + 1 }}", "{{ -9223372036854775807 * 2 }}", "{{ 2 ** 99 }}",
-      "{{ 1 % 0 }}", "{{ raise_exception('no') }}");
-  INFO(source);
-  const auto start = std::chrono::steady_clock::now();
-  CHECK_SAYS_AS(FormatError, rendered(source), "chat template of TEST: line 1: ");
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+std::string repeated(const std::string& text, int n) {
+  std::string all;
+  for (int i = 0; i < n; ++i) all += text;
+  return all;
 }
 
-TEST_CASE("what nests too deep to run or to read is refused") {
-  const auto repeated = [](const std::string& text, int n) {
-    std::string all;
-    for (int i = 0; i < n; ++i) all += text;
-    return all;
-  };
-  constexpr int kMany = 100'000;
-  for (const std::string& source :
-       {"{{ " + repeated("(", kMany) + "1" + repeated(")", kMany) + " }}",
-        "{{ " + repeated("[", kMany) + repeated("]", kMany) + " }}",
-        "{{ a" + repeated(".a", kMany) + " }}", "{{ 1" + repeated(" + 1", kMany) + " }}",
-        "{{ " + repeated("not ", kMany) + "1 }}", "{{ " + repeated("-", kMany) + "1 }}",
-        "{{ a" + repeated("|list", kMany) + " }}", repeated("{% if 1 %}", kMany),
-        "{% if 1 %}" + repeated("{% elif 1 %}", kMany) + "{% endif %}",
-        "{{ 1" + repeated(" if 1 else 1", kMany) + " }}"}) {
-    INFO(source.substr(0, 40));
-    CHECK_THROWS_AS(rendered(source), FormatError);
-  }
-  // A ring of namespaces is let go of.
-  CHECK(rendered("{% set a = namespace() %}{% set a.a = a %}{{ a.a.a is defined }}") == "True");
-}
-
-TEST_CASE("what is no template is refused with the line and what was expected") {
-  const std::pair<const char*, const char*> cases[] = {
-      {"a\n{% if %}", "line 2: expected a value, found %}"},
-      {"{% if 1 %}", "expected {% elif or else or endif %}, found its end"},
-      {"{{ 1", "a tag does not end: expected }}"},
-      {"{# 1", "a comment {# does not end"},
-      {"{{ 'a }}", "a string does not end"},
-      {"{% include 'x' %}", "expected if, for, set, macro, generation"},
-      {"{{ (1] }}", "unexpected ]"},
-      {"{{ a ! b }}", "unexpected \"!\""},
-      {"{% break %}", "or break or continue in a loop"},
-      {"{{ messages|shout }}", "filter shout is not known here"},
-      {"{{ 1 is green }}", "test green is not known here"},
-      {"{{ messages.append(1) }}", "a list has no method append that templates may call"},
-      {"{{ a.b.c }}", "there is no b of an undefined value"},
-      {"{{ a() }}", "a is called, but it is undefined"},
-      {"{{ 'a' + 1 }}", "a text + a whole number has no meaning"},
-      {"{{ raise_exception('no tools') }}", "it refuses the conversation: \"no tools\""}};
+TEST_CASE("a template that is none, fails, or asks for too much is refused in a sentence") {
+  const std::pair<std::string, const char*> cases[] = {
+      {"a\n{% if %}", "line 2: TemplateSyntaxError: Expected an expression"},
+      {"{{ messages|shout }}", "line 1: TemplateAssertionError: No filter named 'shout'"},
+      {"\n\n{{ a.b.c }}", "line 3: UndefinedError: 'a' is undefined"},
+      {"{{ 'a' + 1 }}", "line 1: TypeError: "},
+      {"\n{{ raise_exception('no tools') }}", "line 2: TemplateError: it refuses the conversation"},
+      {"{% include '/etc/passwd' %}", "line 1: TypeError: no loader"},
+      {"{{ '\xff' }}", "in UTF-8"},
+      {"{{ '\\ud800' }}", "UnicodeEncodeError"},
+      {std::string(5 << 20, 'a'), "expected at most 4194304 bytes"},
+      // what the sandbox is for
+      {"{{ ''.__class__.__mro__ }}", "line 1: SecurityError: access to attribute '__class__'"},
+      {"{{ messages.append(1) }}", "line 1: SecurityError: "},
+      {"{{ range(1000000000) }}", "line 1: OverflowError: Range too big"},
+      // what the limits of the process are for
+      {"{% macro f(n) %}{{ f(n + 1) ~ f(n + 1) }}{% endmacro %}{{ f(0) }}", "RecursionError"},
+      {"{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(99) %}"
+       "{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+       "line 1: MemoryError: it takes more than 512 MiB of memory"},
+      {"{{ 'a' * 999999999999 }}", "MemoryError"},
+      {"{% set x = 'a' * 1000000 %}{{ x.replace('a', x) }}", "MemoryError"},
+      {"{{ messages[0].content * 35000000 }}", "at most 67108864 bytes"},
+      {"{{ " + repeated("(", 100'000) + "1" + repeated(")", 100'000) + " }}", "RecursionError"},
+      {"{{ 1" + repeated(" + 1", 100'000) + " }}", ""},
+      {repeated("{% if 1 %}", 100'000), ""}};
   for (const auto& [source, expected] : cases) {
-    INFO(source);
-    CHECK_SAYS_AS(FormatError, rendered(source), expected);
+    INFO(source.substr(0, 80));
+    CHECK_SAYS_AS(Error, rendered(source), "chat template of TEST (t.jinja): ", expected);
   }
-  CHECK_THROWS_AS(rendered("\xFF"), FormatError);
+}
+
+TEST_CASE("a template that does not end is stopped, and the next one is rendered", "[slow]") {
+  const ChatTemplate chat(
+      "{% if messages[0].content %}{% for i in range(99999) %}{% for j in range(99999) %}"
+      "{% endfor %}{% endfor %}{% else %}done{% endif %}",
+      {}, "TEST", "t.jinja");
+  const ChatMessage messages[] = {{"user", "Hi"}, {"user", ""}};
+  CHECK_SAYS_AS(FormatError, chat.render({messages, 1}),
+                "line 1: TimeoutError: it takes more than 10 s");
+  CHECK(chat.render({messages + 1, 1}) == "done");
 }
 
 TEST_CASE("a frame is what stands around a user's words") {
-  const ChatTemplate chat(testing::read_file(kGolden / "frame.jinja"), {}, "M");
+  const ChatTemplate chat(testing::read_file(kGolden / "frame.jinja"), {}, "M", "f");
   const ChatFrame frame = chat_frame(chat);
   CHECK(frame.before == "[rules] none [end]\n[user] ");
   CHECK(frame.after == " [end]\n[answer] ");
   CHECK(frame.between == " [end]\n[user] ");
   const auto frame_of = [](const char* source) {
-    return chat_frame(ChatTemplate(source, {}, "M"));
+    return chat_frame(ChatTemplate(source, {}, "M", "f"));
   };
   CHECK_SAYS_AS(FormatError, frame_of("{{ messages[0].content|upper }}"),
                 "found them gone or changed");
@@ -203,7 +152,7 @@ TEST_CASE("a GGUF file's template knows the file's special tokens") {
                               .bytes());
   const auto chat = ChatTemplate::find(file, Tokenizer::load(file));
   REQUIRE(chat);
-  CHECK(chat->where() == "chat template of m.gguf");
+  CHECK(chat->where() == "chat template of m.gguf (tokenizer.chat_template)");
   const ChatMessage message{"user", "Hi"};
   CHECK(chat->render({&message, 1}) == "<s></s>!");
 }
