@@ -194,8 +194,9 @@ std::string plain_number(double x, Unit unit) {
 std::string number_of(const Measured& measured, Unit unit) {
   if (!measured.missing.empty()) return "-";
   if (measured.interval.empty()) return plain_number(measured.value, unit);
-  return fmt::format("{} [{}, {}]", plain_number(measured.value, unit),
-                     plain_number(measured.low, unit), plain_number(measured.high, unit));
+  return fmt::format(fmt::runtime(measured.is_range ? "{} ({} to {})" : "{} [{}, {}]"),
+                     plain_number(measured.value, unit), plain_number(measured.low, unit),
+                     plain_number(measured.high, unit));
 }
 
 }  // namespace kvscope::papers

@@ -49,6 +49,9 @@ Json check_json(const Item& item, const CheckOutcome& one) {
           {"p", json_number(one.p)},
           {"power", json_number(one.power)},
           {"more_units", json_number(one.more)},
+          {"kept_left", json_number(one.kept_left)},
+          {"kept_right", json_number(one.kept_right)},
+          {"reading", one.check->reading},
           {"sentence", one.missing.empty() ? one.sentence : one.missing}};
 }
 
@@ -70,12 +73,15 @@ std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind) {
     const char* one;
     const char* many;
   };
-  static constexpr std::array<Words, kVerdicts> kWords = {{{"holds", "hold"},
-                                                           {"holds in form", "hold in form"},
-                                                           {"does not hold", "do not hold"},
-                                                           {"is not decided", "are not decided"},
-                                                           {"cannot be tested", "cannot be tested"},
-                                                           {"was not run", "were not run"}}};
+  static constexpr std::array<Words, kVerdicts> kWords = {
+      {{"holds", "hold"},
+       {"holds in form", "hold in form"},
+       {"depends on the reading", "depend on the reading"},
+       {"is too small to count", "are too small to count"},
+       {"does not hold", "do not hold"},
+       {"is not decided", "are not decided"},
+       {"cannot be tested", "cannot be tested"},
+       {"was not run", "were not run"}}};
   std::array<int, kVerdicts> counts{};
   for (const ItemOutcome& outcome : outcomes) {
     if (outcome.item->kind == kind) ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
@@ -133,7 +139,7 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"low", has_value ? json_number(outcome.measured[0].low) : Json(nullptr)},
          {"high", has_value ? json_number(outcome.measured[0].high) : Json(nullptr)},
          {"unit", has_value ? unit_word(item.values[0].unit) : ""},
-         {"verdict", verdict_word(outcome.judgement.verdict)},
+         {"verdict", word_of(outcome.judgement)},
          {"reason", outcome.judgement.reason},
          {"checks", checks},
          {"doubts", outcome.doubts},

@@ -9,11 +9,15 @@
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
 // an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
 // dense under every method, where the papers leave two; with any other draft nothing is left out.
+#include "analysis/papers/expand.hpp"
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
 
 namespace {
+
+/// Quest by both published rules, and the controls of either.
+const std::string kPageRules = "quest,quest:choice=random,quest-paper,quest-paper:choice=random";
 
 std::vector<Run> record_runs() {
   return {
@@ -43,7 +47,10 @@ std::vector<Run> analysis_runs() {
        "--heads {pick:query-selection:best_pearson_log:best_head} --out {out}",
        ""},
       {"abcd-map", ".h5", "analyze attention-map {abcd} --layers 0 --heads 0 --out {out}", ""},
-      {"quest", ".h5", "analyze quest {verifier} --budget 256 --out {out}", ""},
+      {"pairing", ".h5",
+       "analyze overlap {verifier} --budget 256 --selector quoka,quoka:pairing=position_sorted "
+       "--out {out}",
+       ""},
       {"coverage", ".h5", "analyze coverage {verifier} --out {out}", ""},
       {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} {--unlike-draft} --out {out}",
        ""},
@@ -60,8 +67,15 @@ std::vector<Run> sweep_runs() {
        "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256,1024 --selector "
        "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}"},
       {"sweep-prefill", ".csv",
-       "sweep {verifier} --budget 256 --selector full,quoka,quoka:pairing=position_sorted,"
-       "quoka:pairing=shared_tokens,sampleattention,sparq,loki:basis=self,lessismore --out {out}",
+       "sweep {verifier} --budget 256 --selector full,quoka,quoka:queries=random,"
+       "quoka:queries=nearest,quoka:queries=all,sampleattention,sparq,loki:basis=self,"
+       "lessismore --out {out}",
+       ""},
+      // at the keys that Quest keeps of a budget of 64, by either of its rules
+      {"match-decode", ".csv",
+       "sweep {verifier} --phase decode --layers {sparse-layers} --dense-layers 0 --match "
+       "keys=56,63 --no-ceiling --selector " +
+           kPageRules + ",h2o,tova,streamingllm --out {out}",
        ""},
       {"pages", ".csv",
        "sweep {verifier} --phase decode --steps 8 --dense-layers 0 --budget 32 --selector "
@@ -92,32 +106,39 @@ std::vector<Run> simulation_runs() {
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
        "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector "
-       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
+       "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
+       "lessismore,keydiff,snapkv --budget 256 "
        "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
        "simulate ruler {--model} --chat=auto --kinds multi_key --selector "
-       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
+       "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
+       "lessismore,keydiff,snapkv --budget 256 "
        "--lengths 1024 --depths 5 --trials 2 --out {out}"},
       {"passkey", ".h5",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
-       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 --trials 2 --dense-layers 2 "
-       "--out {out}",
+       "--kinds {pick:asked:accuracy:kind} --selector full," +
+           kPageRules +
+           ",h2o,tova,streamingllm --budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 "
+           "--trials 2 --dense-layers 2 --out {out}",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
-       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 --dense-layers 2 --out "
-       "{out}"},
+       "--kinds {pick:asked:accuracy:kind} --selector full," +
+           kPageRules +
+           ",h2o,tova,streamingllm --budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 "
+           "--dense-layers 2 --out {out}"},
       {"perplexity", ".h5",
        "simulate perplexity {--model} {--draft} --selector "
-       "full,streamingllm,quest,quest-paper,specattn,specattn:blocks=none --budget "
+       "full,streamingllm,random,quest,quest-paper,specattn,specattn:blocks=none --budget "
        "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
-       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn "
+       "simulate perplexity {--model} {--draft} --selector full,streamingllm,random,quest,"
+       "specattn "
        "--budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
        "{out}"},
       {"perplexity-empty", ".h5",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
-       "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
-       "--budget 128 --dense-layers 2 --max-tokens 768 --out {out}"},
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPageRules +
+           ",streamingllm,h2o,tova "
+           "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPageRules +
+           ",streamingllm,h2o,tova "
+           "--budget 128 --dense-layers 2 --max-tokens 768 --out {out}"},
       {"speculative", ".csv",
        "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
        "--dense-layers {live-dense-layers} --out {out}",
@@ -147,6 +168,18 @@ std::vector<Run> bench_runs() {
 }
 
 }  // namespace
+
+bool is_constructed(const std::string& run) {
+  const auto named = [](const std::string& name) {
+    return std::ranges::find(runs(), name, &Run::name);
+  };
+  const auto at = named(run);
+  return at != runs().end() &&
+         std::ranges::any_of(names_in(at->full), [&](const std::string& name) {
+           const auto behind = named(name);
+           return behind != runs().end() && behind->full.starts_with("papers --example");
+         });
+}
 
 std::span<const Run> runs() {
   static const std::vector<Run> all = [] {
