@@ -1,6 +1,6 @@
 #include "analysis/papers/item.hpp"
 
-#include <set>
+#include <utility>
 
 namespace kvscope::papers {
 
@@ -35,51 +35,49 @@ bool is_of_readings(const Value& value) {
 }  // namespace
 
 Item with_readings(Item item) {
-  const Item as_written = item;
-  std::set<std::string> own;  // keys that every reading has for itself
-  for (const Value& value : as_written.values) {
-    if (is_of_readings(value)) own.insert(value.key);
-  }
-  item.values.clear();
-  item.checks.clear();
-  const auto key_under = [&](const std::string& key, std::size_t reading) {
-    const bool is_later = reading > 0 && own.contains(key);
-    return is_later ? key + "@" + as_written.readings[reading].method : key;
+  const std::vector<Value> values = std::exchange(item.values, {});
+  const std::vector<Check> checks = std::exchange(item.checks, {});
+  const auto is_own = [&](const std::string& key) {
+    const auto at = std::ranges::find(values, key, &Value::key);
+    return at != values.end() && is_of_readings(*at);
   };
-  const auto value_under = [&](Value value, std::size_t i, const std::string& suffix) {
-    const Reading& reading = as_written.readings[i];
+  const auto key_under = [&](const std::string& key, std::size_t i) {
+    return i > 0 && is_own(key) ? key + "@" + item.readings[i].method : key;
+  };
+  const auto add = [&](Value value, std::size_t i, const std::string& more) {
+    const Reading& reading = item.readings[i];
     for (std::string* text : {&value.run, &value.column, &value.where})
-      *text = replaced(replaced(*text, "{method}", reading.method + suffix), "{at}", reading.at);
-    value.key = key_under(value.key, i);
+      *text = replaced(replaced(*text, "{method}", reading.method + more), "{at}", reading.at);
+    value.key = key_under(value.key, i) + (more.empty() ? "" : "@random");
     value.than = key_under(value.than, i);
     if (!reading.label.empty()) value.label += ", " + reading.label;
-    return value;
+    if (!more.empty()) value.label += ", " + item.control_label;
+    item.values.push_back(std::move(value));
   };
-  for (const Value& value : as_written.values) {
-    if (!own.contains(value.key)) item.values.push_back(value);
-    for (std::size_t i = 0; own.contains(value.key) && i < as_written.readings.size(); ++i)
-      item.values.push_back(value_under(value, i, ""));
+  for (const Value& value : values) {
+    if (!is_of_readings(value)) item.values.push_back(value);
+    const bool is_error = value.column == "perplexity";
+    const bool has_control = !item.control.empty() &&
+                             value.where.find("{method}") != std::string::npos &&
+                             (value.spread != Spread::none || is_error);
+    for (std::size_t i = 0; is_of_readings(value) && i < item.readings.size(); ++i) {
+      add(value, i, "");
+      if (!has_control) continue;
+      add(value, i, item.control);
+      item.checks.push_back({.left = key_under(value.key, i),
+                             .op = is_error ? Op::below : Op::above,
+                             .right = item.values.back().key,
+                             .says = "a choice at random does as well",
+                             .reading = item.readings[i].label});
+    }
   }
-  for (const Check& check : as_written.checks) {
-    const bool is_own = own.contains(check.left) || own.contains(check.right);
-    for (std::size_t i = 0; i < (is_own ? as_written.readings.size() : 1); ++i) {
+  for (const Check& check : checks) {
+    const bool is_of_one = is_own(check.left) || is_own(check.right);
+    for (std::size_t i = 0; i < (is_of_one ? item.readings.size() : 1); ++i) {
       Check& copy = item.checks.emplace_back(check);
       copy.left = key_under(check.left, i);
       copy.right = key_under(check.right, i);
-      if (is_own) copy.reading = as_written.readings[i].label;
-    }
-  }
-  for (const Value& value : as_written.values) {
-    for (std::size_t i = 0; value.has_control && i < as_written.readings.size(); ++i) {
-      const std::string key = key_under(value.key, i);
-      Value& control = item.values.emplace_back(value_under(value, i, as_written.control));
-      control.key = key + "@random";
-      control.label += ", " + as_written.control_label;
-      item.checks.push_back({.left = key,
-                             .op = value.column == "perplexity" ? Op::below : Op::above,
-                             .right = control.key,
-                             .says = "a choice at random does as well",
-                             .reading = as_written.readings[i].label});
+      if (is_of_one) copy.reading = item.readings[i].label;
     }
   }
   return item;

@@ -37,6 +37,7 @@ struct Run {
   std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
   std::string full;    // the command line without "kvscope"
   std::string quick;   // the same for --quick; empty: as full
+  bool is_constructed = false;  // of a recording that was made to contradict a paper
 };
 
 /// The run that makes a draft where none is given: the model's own first layers.
@@ -50,7 +51,7 @@ enum class Reduce { mean, min, max };
 enum class Spread { none, recorded, wilson, rows };
 enum class Unit { number, percent, factor, tokens };
 /// per_lost: value / (1 - other), an error in units of the attention that was lost.
-enum class Derive { none, ratio, difference, per_lost };
+enum class Derive { none, ratio, per_lost };
 
 /// A number that is read from a run.
 struct Value {
@@ -65,10 +66,7 @@ struct Value {
   Derive derive = Derive::none;
   std::string than = "";  // derive: the key of the value it is compared with
   Reduce reduce = Reduce::mean;
-  /// Of what was read, as the label says.
-  double factor = 1.0;
-  /// The method has to do better in it than the item's control.
-  bool has_control = false;
+  double factor = 1.0;  // of what was read, as the label says
 };
 
 enum class Op { above, below, at_least, at_most };
@@ -129,8 +127,8 @@ struct Item {
   /// The verdict is taken under each, and is "depends on the reading" where they disagree.
   std::vector<Reading> readings;
   /// What behind a method's name makes a random choice of the one that is claimed to matter
-  /// (":queries=random"), and its words. Values with `has_control` are compared with the same
-  /// method's under it: a claim that holds of any choice does not hold of this one.
+  /// (":queries=random"), and its words. Values of {method} that can be paired have to be better
+  /// than under it: a claim that holds of any choice does not hold of this one.
   std::string control;
   std::string control_label;
   std::string note;   // what a reader should know about ours
@@ -146,8 +144,8 @@ std::span<const Item> items();
 /// The item with a value and a check for each of its readings, and those of its controls. Keys of
 /// the first reading's values stay; others get "@METHOD", those of controls "@random".
 Item with_readings(Item item);
-/// True of a run over a recording that was constructed to contradict a paper.
-bool is_constructed(const std::string& run);
+/// Null for a name that no run has.
+const Run* run_named(std::string_view name);
 
 // The lists, each of one paper (item.cpp says which).
 using ItemList = std::vector<Item>();

@@ -32,7 +32,7 @@ using FindRun = std::function<RunResult(const std::string& run)>;
 /// One Measured per value of the item, in their order.
 std::vector<Measured> measure(const Item& item, const FindRun& find_run);
 
-/// "87 % [80 %, 92 %]", of a range "0.48 (0.23 to 0.56)", "3.42", "1.80x" in the unit of the value;
+/// "87 % [80 %, 92 %]", of a range "0.48, 0.23 to 0.56", "3.42", "1.80x" in the unit of the value;
 /// "-" if missing.
 std::string number_of(const Measured& measured, Unit unit);
 /// One number in a unit, without interval.

@@ -64,26 +64,20 @@ ByUnit by_row_units(const ResultView& view, const Table& table, const Value& val
   return units;
 }
 
-ByUnit by_heads(const Table& table, const Value& value) {
+/// By layer and head; of totals, by layer alone.
+ByUnit by_layers_and_heads(const Table& table, const Value& value) {
+  const bool is_total = is_of_layers(value);
   // rows of layers are asked for by an empty q_head: here those of their heads
   std::string where = value.where;
   const std::size_t at = where.find("q_head=");
   where = at == where.npos ? where : where.substr(0, at) + "q_head>=0" + where.substr(at + 7);
   ByUnit units;
-  const auto numbers = table.numbers(value.column);
+  const auto numbers = table.numbers(is_total ? value.column.substr(7) : value.column);
   for (const std::size_t row : rows_where(table, where)) {
-    units[{table.at("layer").cell(row), static_cast<std::size_t>(table.numbers("q_head")[row])}]
-        .add(numbers[row]);
+    const std::string layer = is_total ? "" : table.at("layer").cell(row);
+    const double last = table.numbers(is_total ? "layer" : "q_head")[row];
+    units[{layer, static_cast<std::size_t>(last)}].add(value.factor * numbers[row]);
   }
-  return units;
-}
-
-ByUnit by_layers(const Table& table, const Value& value) {
-  ByUnit units;
-  const auto numbers = table.numbers(value.column.substr(7));
-  const auto layers = table.numbers("layer");
-  for (std::size_t row = 0; row < numbers.size(); ++row)
-    units[{"", static_cast<std::size_t>(layers[row])}].add(value.factor * numbers[row]);
   return units;
 }
 
@@ -152,20 +146,17 @@ std::optional<Differences> differences_of(const Item& item, const Check& check,
   const ResultView* const view = find_run(left->run).view;
   if (view == nullptr) return std::nullopt;
   const Table table = rows_of(*view);
-  const bool is_of_heads = differences.pairing == Pairing::head;
-  const bool is_of_layers = differences.pairing == Pairing::layer;
-  if (!is_of_heads && !is_of_layers && view->find(kRowUnits) == nullptr) return std::nullopt;
-  if (is_of_heads && (!table.has("layer") || !table.has("q_head"))) return std::nullopt;
-  const auto units = [&](const Value& value) {
-    return is_of_layers  ? by_layers(table, value)
-           : is_of_heads ? by_heads(table, value)
-                         : by_row_units(*view, table, value);
+  const bool is_of_rows = differences.pairing == Pairing::head ||  // else of prompts or blocks
+                          differences.pairing == Pairing::layer;
+  const auto has_units = [&](const Value* value) {
+    if (!is_of_rows || value == nullptr) return is_of_rows || view->find(kRowUnits) != nullptr;
+    return table.has("layer") &&
+           table.has(is_of_layers(*value) ? value->column.substr(7) : std::string("q_head"));
   };
-  for (const Value* side : {left, right}) {
-    if (is_of_layers && side != nullptr &&
-        (!table.has("layer") || !table.has(side->column.substr(7))))
-      return std::nullopt;
-  }
+  if (!has_units(left) || !has_units(right)) return std::nullopt;
+  const auto units = [&](const Value& value) {
+    return is_of_rows ? by_layers_and_heads(table, value) : by_row_units(*view, table, value);
+  };
   const ByUnit of_right = right != nullptr ? units(*right) : ByUnit{};
   for (const auto& [unit, mean] : units(*left)) {
     const auto other = of_right.find(unit);
@@ -176,7 +167,7 @@ std::optional<Differences> differences_of(const Item& item, const Check& check,
     differences.units.push_back(unit.second);
   }
   if (differences.of.size() < 2) return std::nullopt;
-  if (is_of_layers) return differences;
+  if (differences.pairing == Pairing::layer) return differences;
   differences.kept_left = kept_by(table, *left);
   differences.kept_right = kept_by(table, *right);
   return differences;

@@ -28,12 +28,6 @@ double listed(const std::string& words) {
   return 1.0 + static_cast<double>(std::ranges::count(words, ','));
 }
 
-const Run* find_planned(const std::string& name) {
-  const auto all = runs();
-  const auto at = std::ranges::find_if(all, [&](const Run& run) { return run.name == name; });
-  return at == all.end() ? nullptr : &*at;
-}
-
 /// How far units differ, before they are seen: half of the prompts go to one of the methods alone,
 /// blocks of a text differ by a tenth of a nat, heads by a tenth of their attention. NaN of layers,
 /// which are compared in many units.
@@ -77,7 +71,7 @@ std::vector<PlannedCheck> plan_of(const std::vector<const Item*>& items, bool qu
       one.counts = check.counts > 0.0 ? check.counts : usual_size(one.pairing);
       one.spread = assumed_spread(one.pairing);
       one.units = one.power = one.needed = kNan;
-      const Run* const run = find_planned(left_of(*item, check).run);
+      const Run* const run = run_named(left_of(*item, check).run);
       if (!std::isnan(one.spread) && run != nullptr) {
         one.units = units_of_command(quick && !run->quick.empty() ? run->quick : run->full);
         one.needed = units_needed(one.counts, one.spread);

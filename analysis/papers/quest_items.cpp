@@ -9,32 +9,10 @@ Value quest_accuracy(const std::string& key, const std::string& label, const std
   return {key, label, "passkey", "accuracy", where, Unit::percent, Spread::wilson};
 }
 
-Value quest_recall10(const std::string& key, const std::string& label,
-                     const std::string& selector) {
-  return {key,
-          label,
-          "match-decode",
-          "recall10",
-          "selector=" + selector + ";match=keys={at};q_head=",
-          Unit::percent,
-          Spread::recorded};
+Value quest_recall10(const std::string& key, const std::string& label, const std::string& name) {
+  const std::string where = "selector=" + name + ";match=keys={at};q_head=";
+  return {key, label, "match-decode", "recall10", where, Unit::percent, Spread::recorded};
 }
-
-/// It has to beat pages that are drawn at random.
-Value quest_judged(Value value) {
-  value.has_control = true;
-  return value;
-}
-
-/// The rules of the published programs, with the keys that either keeps of 64: three pages and half
-/// of the current one on average, or four.
-std::vector<Reading> quest_rules() {
-  return {{"by the kernels' page rule", "quest", "56"},
-          {"by the evaluator's page rule", "quest-paper", "63"}};
-}
-
-constexpr const char* kQuestControl = ":choice=random";
-constexpr const char* kQuestControlLabel = "pages drawn at random";
 
 Value quest_perplexity(const std::string& key, const std::string& label,
                        const std::string& selector) {
@@ -45,6 +23,19 @@ Value quest_increase(const std::string& key, const std::string& label,
                      const std::string& selector) {
   return {key,          label,        "perplexity-empty", "perplexity", "selector=" + selector,
           Unit::factor, Spread::none, Derive::ratio,      "full"};
+}
+
+/// Items of {method} by the rules of the published programs, with the keys that either keeps of a
+/// budget of 64 (three pages and half of the current one on average, or four), against pages that
+/// are drawn at random.
+std::vector<Item> by_page_rules(std::vector<Item> items) {
+  for (Item& item : items) {
+    item.readings = {{"by the kernels' page rule", "quest", "56"},
+                     {"by the evaluator's page rule", "quest-paper", "63"}};
+    item.control = ":choice=random";
+    item.control_label = "pages drawn at random";
+  }
+  return items;
 }
 
 }  // namespace
@@ -111,7 +102,7 @@ std::vector<Item> quest_motivation_items() {
 }
 
 std::vector<Item> quest_quality_items() {
-  return {
+  return by_page_rules({
       {.id = "quest-passkey",
        .place = "Pass-key tables (10k and 100k tokens)",
        .title = "Pass keys by budget",
@@ -122,8 +113,8 @@ std::vector<Item> quest_quality_items() {
        .published = "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / "
                     "99 / 99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; "
                     "StreamingLLM 1 / 1 / 1 / 3 / 5 %.",
-       .values = {quest_judged(quest_accuracy("quest", "Quest, 64 tokens and more",
-                                              "selector={method};budget>=64")),
+       .values = {quest_accuracy("quest", "Quest, 64 tokens and more",
+                                 "selector={method};budget>=64"),
                   quest_accuracy("full", "full attention", "selector=full"),
                   quest_accuracy("h2o", "H2O", "selector=h2o;budget>=64"),
                   quest_accuracy("tova", "TOVA", "selector=tova;budget>=64"),
@@ -135,9 +126,6 @@ std::vector<Item> quest_quality_items() {
                   {Role::form, "quest", Op::above, "window", 0.0, "", 0.3},
                   {Role::size, "quest", Op::at_least, "0.99", 0.05}},
        .pictures = {{"table quest-passkey {passkey}"}},
-       .readings = quest_rules(),
-       .control = kQuestControl,
-       .control_label = kQuestControlLabel,
        .note = "The published kernels keep the current page; the evaluator that made the paper's "
                "tables lets it compete. Asked are pass keys, or "
                "magic numbers in the same prose if the dense model finds these more often in other "
@@ -148,8 +136,7 @@ std::vector<Item> quest_quality_items() {
        .claim = "Quest closely matches the perplexity of the full cache; other methods lie above.",
        .words = "Quest can closely match the performance of the full cache model",
        .published = "LongChat-7b, first book of PG19, 32k tokens, budget 4096; a picture.",
-       .values = {quest_judged(quest_increase("quest", "Quest's perplexity over full attention's",
-                                              "{method}")),
+       .values = {quest_increase("quest", "Quest's perplexity over full attention's", "{method}"),
                   quest_increase("h2o", "H2O's", "h2o"), quest_increase("tova", "TOVA's", "tova"),
                   quest_increase("window", "StreamingLLM's", "streamingllm"),
                   quest_perplexity("full", "perplexity with full attention", "full")},
@@ -161,9 +148,6 @@ std::vector<Item> quest_quality_items() {
                   {Role::size, "quest", Op::at_most, "1.01", 0.0,
                    "\"closely\" has no number; one percent is asked for here"}},
        .pictures = {{"figure perplexity {perplexity-empty}"}},
-       .readings = quest_rules(),
-       .control = kQuestControl,
-       .control_label = kQuestControlLabel,
        .note = "From an empty cache, as Quest's script does. Windows of one book."},
       {.id = "quest-longbench",
        .place = "LongBench figures",
@@ -181,8 +165,7 @@ std::vector<Item> quest_quality_items() {
        .claim = "Quest keeps nearly all of the ten heaviest keys; H2O about half of them.",
        .published = "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, "
                     "H2O about .45 / .47 / .50.",
-       .values = {quest_judged(
-                      quest_recall10("quest", "Quest's recall of the ten heaviest", "{method}")),
+       .values = {quest_recall10("quest", "Quest's recall of the ten heaviest", "{method}"),
                   quest_recall10("h2o", "H2O's with as many keys", "h2o"),
                   quest_recall10("tova", "TOVA's", "tova"),
                   quest_recall10("window", "StreamingLLM's", "streamingllm")},
@@ -191,14 +174,11 @@ std::vector<Item> quest_quality_items() {
                   {Role::form, "quest", Op::above, "window"},
                   {Role::size, "quest", Op::at_least, "0.96", 0.02}},
        .pictures = {{"figure top10-recall {sweep-decode}"}},
-       .readings = quest_rules(),
-       .control = kQuestControl,
-       .control_label = kQuestControlLabel,
        .note =
            "Decode steps of a recording, layers 2 and up; the first two are dense, as "
            "published. At a budget of 64 tokens Quest keeps 56 keys by one rule and up to 64 by "
            "the other, so that each is compared with methods that keep as many."},
-  };
+  });
 }
 
 std::vector<Item> quest_speed_items() {
@@ -207,7 +187,7 @@ std::vector<Item> quest_speed_items() {
     return Value{key,          label,           "select", "speedup", "selector=quest;" + where,
                  Unit::factor, Spread::recorded};
   };
-  return {
+  return by_page_rules({
       {.id = "quest-attention-time",
        .place = "Attention time breakdown",
        .title = "Self-attention speedup",
@@ -248,33 +228,29 @@ std::vector<Item> quest_speed_items() {
                 "benchmarks ... Quest outperforms the baseline by up to 4.54x with the same "
                 "lossless accuracy",
        .published = "3.82x on GovReport and 4.54x on TriviaQA against TOVA.",
-       .values = {{"gain", "bytes of the full cache over bytes of Quest at 64 tokens",
-                   "sweep-decode", "bytes", "selector=full;q_head=;layer>=2", Unit::factor,
-                   Spread::none, Derive::ratio, "bytes"},
-                  {"bytes", "bytes a call of Quest at 64 tokens", "sweep-decode", "bytes",
-                   "selector={method};budget=64;q_head=;dense=0"},
-                  quest_accuracy("full", "facts found with full attention", "selector=full"),
-                  quest_judged(quest_accuracy("quest", "facts found by Quest at 64 tokens",
-                                              "selector={method};budget=64")),
-                  quest_accuracy("tova", "facts found by TOVA at 256 tokens",
-                                 "selector=tova;budget=256"),
-                  quest_accuracy("h2o", "facts found by H2O at 256 tokens",
-                                 "selector=h2o;budget=256")},
+       .values =
+           {{"gain", "bytes of the full cache over bytes of Quest at 64 tokens", "sweep-decode",
+             "bytes", "selector=full;q_head=;layer>=2", Unit::factor, Spread::none, Derive::ratio,
+             "bytes"},
+            {"bytes", "bytes a call of Quest at 64 tokens", "sweep-decode", "bytes",
+             "selector={method};budget=64;q_head=;dense=0"},
+            quest_accuracy("full", "facts found with full attention", "selector=full"),
+            quest_accuracy("quest", "facts found by Quest at 64 tokens",
+                           "selector={method};budget=64"),
+            quest_accuracy("tova", "facts found by TOVA at 256 tokens", "selector=tova;budget=256"),
+            quest_accuracy("h2o", "facts found by H2O at 256 tokens", "selector=h2o;budget=256")},
        .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
                    "this model does not find the keys with full attention"},
                   {Role::form, "quest", Op::above, "tova", 0.0, "", 0.3},
                   {Role::form, "quest", Op::above, "h2o", 0.0, "", 0.3},
                   {Role::size, "gain", Op::at_least, "4.54"}},
        .pictures = {{"figure bytes {sweep-decode}"}},
-       .readings = quest_rules(),
-       .control = kQuestControl,
-       .control_label = kQuestControlLabel,
        .note = "Bytes instead of time, facts instead of LongBench. In kept attention (the figure) "
                "TOVA is level with Quest on this recording at half the bytes: the next word of a "
                "novel needs no far fact.",
        .only_form = "Bytes of the full cache over Quest's stand for seconds of TOVA's over "
                     "Quest's, so the size is not judged."},
-  };
+  });
 }
 
 }  // namespace kvscope::papers

@@ -16,32 +16,10 @@ Value quoka_total(const std::string& key, const std::string& label, const std::s
 }
 
 /// Of the heads' lists of 256 keys in prefill.
-Value quoka_choice(const std::string& key, const std::string& label, const std::string& column) {
-  return {.key = key,
-          .label = label,
-          .run = "sweep-prefill",
-          .column = column,
-          .where = "selector={method};q_head=",
-          .unit = Unit::percent,
-          .spread = Spread::recorded,
-          .has_control = true};
-}
-
-/// The attention kept where other queries choose.
-Value quoka_ablation(const std::string& queries, const std::string& label) {
-  return {queries,
-          "the same " + label,
-          "sweep-prefill",
-          "mass_mean",
-          "selector=quoka:queries=" + queries + ";q_head=",
-          Unit::percent,
-          Spread::recorded};
-}
-
-Value quoka_facts() {
-  Value value = quoka_accuracy("facts", "facts found with 256 keys", "ruler", "selector={method}");
-  value.has_control = true;
-  return value;
+Value quoka_choice(const std::string& key, const std::string& label, const std::string& column,
+                   const std::string& name = "{method}") {
+  const std::string where = "selector=" + name + ";q_head=";
+  return {key, label, "sweep-prefill", column, where, Unit::percent, Spread::recorded};
 }
 
 /// The bound that norms are held to.
@@ -99,9 +77,12 @@ std::vector<Item> quoka_geometry_items() {
        .words = "queries with low cosine similarity to the mean query interact with the most keys, "
                 "enabling an efficient strategy for query selection",
        .published = "The idea behind all of the paper's numbers; none of them is of other queries.",
-       .values = {quoka_choice("mass", "attention kept with 256 keys", "mass_mean"), quoka_facts(),
-                  quoka_ablation("nearest", "of the 16 queries nearest to the mean"),
-                  quoka_ablation("all", "of all queries")},
+       .values = {quoka_choice("mass", "attention kept with 256 keys", "mass_mean"),
+                  quoka_accuracy("facts", "facts found with 256 keys", "ruler",
+                                 "selector={method}"),
+                  quoka_choice("nearest", "attention kept by the 16 queries nearest to the mean",
+                               "mass_mean", "quoka:queries=nearest"),
+                  quoka_choice("all", "by all queries", "mass_mean", "quoka:queries=all")},
        .pictures =
            {{"table --rows selector --value kept,mass_mean,recallk,output_error_rel --where "
              "q_head= {sweep-prefill}"}},

@@ -9,15 +9,18 @@
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
 // an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
 // dense under every method, where the papers leave two; with any other draft nothing is left out.
-#include "analysis/papers/expand.hpp"
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
 
 namespace {
 
-/// Quest by both published rules, and the controls of either.
-const std::string kPageRules = "quest,quest:choice=random,quest-paper,quest-paper:choice=random";
+/// Quest by both published rules, the controls of either, and what they are compared with.
+const std::string kPages =
+    "quest,quest:choice=random,quest-paper,quest-paper:choice=random,h2o,tova,streamingllm ";
+const std::string kChunked =
+    "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
+    "lessismore,keydiff,snapkv --budget 256 ";
 
 std::vector<Run> record_runs() {
   return {
@@ -41,7 +44,7 @@ std::vector<Run> analysis_runs() {
       {"query-selection", ".h5", "analyze query-selection {verifier} --out {out}", ""},
       {"geometry", ".h5", "analyze geometry {verifier} --out {out}", ""},
       {"theorem-b1", ".h5", "analyze theorem-b1 {verifier} --out {out}", ""},
-      {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", ""},
+      {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", "", true},
       {"attention-map", ".h5",
        "analyze attention-map {verifier} --layers {pick:query-selection:best_pearson_log:layer} "
        "--heads {pick:query-selection:best_pearson_log:best_head} --out {out}",
@@ -75,7 +78,7 @@ std::vector<Run> sweep_runs() {
       {"match-decode", ".csv",
        "sweep {verifier} --phase decode --layers {sparse-layers} --dense-layers 0 --match "
        "keys=56,63 --no-ceiling --selector " +
-           kPageRules + ",h2o,tova,streamingllm --out {out}",
+           kPages + "--out {out}",
        ""},
       {"pages", ".csv",
        "sweep {verifier} --phase decode --steps 8 --dense-layers 0 --budget 32 --selector "
@@ -84,7 +87,7 @@ std::vector<Run> sweep_runs() {
       {"error-bound", ".csv",
        "sweep {error-example} --phase decode --dense-layers 0 --budget 32 --selector oracle-topk "
        "--out {out}",
-       ""},
+       "", true},
   };
 }
 
@@ -105,40 +108,33 @@ std::vector<Run> simulation_runs() {
        "--selector full,quoka,streamingllm --budget ratio=0.25,0.12 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector "
-       "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
-       "lessismore,keydiff,snapkv --budget 256 "
-       "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds multi_key --selector "
-       "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
-       "lessismore,keydiff,snapkv --budget 256 "
-       "--lengths 1024 --depths 5 --trials 2 --out {out}"},
+       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector " + kChunked +
+           "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds multi_key --selector " + kChunked +
+           "--lengths 1024 --depths 5 --trials 2 --out {out}"},
       {"passkey", ".h5",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full," +
-           kPageRules +
-           ",h2o,tova,streamingllm --budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 "
+           kPages +
+           "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 "
            "--trials 2 --dense-layers 2 --out {out}",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full," +
-           kPageRules +
-           ",h2o,tova,streamingllm --budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 "
+           kPages +
+           "--budget 64,256 --lengths 1024 --depths 5 --trials 2 --fed 24 "
            "--dense-layers 2 --out {out}"},
       {"perplexity", ".h5",
        "simulate perplexity {--model} {--draft} --selector "
        "full,streamingllm,random,quest,quest-paper,specattn,specattn:blocks=none --budget "
        "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
        "simulate perplexity {--model} {--draft} --selector full,streamingllm,random,quest,"
-       "specattn "
-       "--budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
+       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
        "{out}"},
       {"perplexity-empty", ".h5",
-       "simulate perplexity {--model} --prefill 0 --selector full," + kPageRules +
-           ",streamingllm,h2o,tova "
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
            "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
-       "simulate perplexity {--model} --prefill 0 --selector full," + kPageRules +
-           ",streamingllm,h2o,tova "
-           "--budget 128 --dense-layers 2 --max-tokens 768 --out {out}"},
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
+           "--budget 128 --dense-layers 2 --max-tokens 576 --out {out}"},
       {"speculative", ".csv",
        "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
        "--dense-layers {live-dense-layers} --out {out}",
@@ -169,16 +165,9 @@ std::vector<Run> bench_runs() {
 
 }  // namespace
 
-bool is_constructed(const std::string& run) {
-  const auto named = [](const std::string& name) {
-    return std::ranges::find(runs(), name, &Run::name);
-  };
-  const auto at = named(run);
-  return at != runs().end() &&
-         std::ranges::any_of(names_in(at->full), [&](const std::string& name) {
-           const auto behind = named(name);
-           return behind != runs().end() && behind->full.starts_with("papers --example");
-         });
+const Run* run_named(std::string_view name) {
+  const auto at = std::ranges::find(runs(), name, &Run::name);
+  return at == runs().end() ? nullptr : &*at;
 }
 
 std::span<const Run> runs() {

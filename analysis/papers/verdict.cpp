@@ -11,6 +11,8 @@ namespace {
 
 /// From this share on a difference of cost is said.
 constexpr double kUnequal = 0.02;
+/// Layers that are named one by one.
+constexpr std::size_t kNamed = 8;
 
 /// One side of a check.
 struct Side {
@@ -43,25 +45,21 @@ std::string compared_by(const Check& check, const Side& left, const Side& right)
   return has_none ? "the value alone, which has no interval" : "its own interval";
 }
 
-Answer answer_of(const Check& check, const Measured& left, const Measured& right) {
-  switch (check.op) {
-    case Op::above:
-      return left.low > right.high                             ? Answer::yes
-             : left.high < right.low || left.high == right.low ? Answer::no
-                                                               : Answer::open;
-    case Op::below:
-      return left.high < right.low                             ? Answer::yes
-             : left.low > right.high || left.low == right.high ? Answer::no
-                                                               : Answer::open;
-    case Op::at_least: {
-      const double bar = right.value - check.slack;
-      return left.low >= bar ? Answer::yes : left.high < bar ? Answer::no : Answer::open;
-    }
-    case Op::at_most:
-      break;
-  }
-  const double bar = right.value + check.slack;
-  return left.high <= bar ? Answer::yes : left.low > bar ? Answer::no : Answer::open;
+bool is_upward(Op op) {
+  return op == Op::above || op == Op::at_least;
+}
+
+bool is_strict(Op op) {
+  return op == Op::above || op == Op::below;
+}
+
+Answer answer_of(const Check& check, Measured larger, Measured smaller) {
+  const double slack = is_upward(check.op) ? -check.slack : check.slack;
+  if (!is_strict(check.op)) smaller.low = smaller.high = smaller.value + slack;
+  if (!is_upward(check.op)) std::swap(larger, smaller);
+  const bool yes = is_strict(check.op) ? larger.low > smaller.high : larger.low >= smaller.high;
+  const bool no = is_strict(check.op) ? larger.high <= smaller.low : larger.high < smaller.low;
+  return yes ? Answer::yes : no ? Answer::no : Answer::open;
 }
 
 /// A bare timing decides nothing: the next one differs.
@@ -77,8 +75,7 @@ bool is_single_timing(const Side& side) {
 void decide_paired(const Differences& differences, double threshold, std::size_t n_refuting,
                    CheckOutcome& outcome) {
   const Check& check = *outcome.check;
-  const bool is_upward = check.op == Op::above || check.op == Op::at_least;
-  const bool is_strict = check.op == Op::above || check.op == Op::below;
+  const double sign = is_upward(check.op) ? 1.0 : -1.0;
   const double size = check.counts > 0.0 ? check.counts : usual_size(differences.pairing);
   const double spread = spread_of(differences);
   const Interval shown = interval_of(differences, 0.95);
@@ -92,17 +89,18 @@ void decide_paired(const Differences& differences, double threshold, std::size_t
   outcome.counts = size;
   outcome.p = p_of(differences);
   outcome.power = power(size, spread, static_cast<double>(outcome.units));
-  const double worse = is_upward ? shown.low - threshold : threshold - shown.high;
-  const double better = is_upward ? wide.high - threshold : threshold - wide.low;
-  const bool is_shown = worse > 0.0 || (worse == 0.0 && !is_strict);
-  const bool is_refuted = better < (is_strict ? size : 0.0);
+  const double worse = sign * ((sign > 0.0 ? shown.low : shown.high) - threshold);
+  const double better = sign * ((sign > 0.0 ? wide.high : wide.low) - threshold);
+  const bool is_shown = worse > 0.0 || (worse == 0.0 && !is_strict(check.op));
+  const bool is_refuted = better < (is_strict(check.op) ? size : 0.0);
   outcome.answer = is_shown ? Answer::yes : is_refuted ? Answer::no : Answer::open;
   outcome.is_too_small = outcome.answer == Answer::no && better > 0.0;
   outcome.kept_left = differences.kept_left;
   outcome.kept_right = differences.kept_right;
   for (std::size_t i = 0; differences.pairing == Pairing::layer && i < differences.of.size(); ++i) {
-    const double above = (is_upward ? 1.0 : -1.0) * (differences.of[i] - threshold);
-    if (above < 0.0 || (above == 0.0 && is_strict)) outcome.against.push_back(differences.units[i]);
+    const double above = sign * (differences.of[i] - threshold);
+    if (above < 0.0 || (above == 0.0 && is_strict(check.op)))
+      outcome.against.push_back(differences.units[i]);
   }
   if (check.in_every_layer) outcome.answer = outcome.against.empty() ? Answer::yes : Answer::no;
   const bool is_sample =
@@ -156,10 +154,15 @@ std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& 
   std::string text =
       fmt::format("{} {} {}", words_of(left, unit), relation(check.op, outcome.answer),
                   bar_words(check, right, unit, words_of(right, unit)));
-  if (outcome.pairing != Pairing::none) text += ", paired " + difference_words(outcome);
-  if (outcome.pairing == Pairing::layer && !outcome.against.empty())
-    text += fmt::format("; not so in {} of them ({})", outcome.against.size(),
-                        fmt::join(outcome.against, ", "));
+  const bool is_mean = outcome.pairing == Pairing::layer && right.value == nullptr;
+  if (outcome.pairing != Pairing::none)
+    text += (is_mean ? ", mean " : ", paired ") + difference_words(outcome);
+  if (const std::size_t n = outcome.against.size(); n > 0) {
+    text += static_cast<Index>(n) == outcome.units ? "; the claim fails in every one"
+            : n > kNamed ? fmt::format("; the claim fails in {} of them", n)
+                         : fmt::format("; the claim fails in layer{} {}", n == 1 ? "" : "s",
+                                       fmt::join(outcome.against, ", "));
+  }
   const double kept = outcome.kept_left / outcome.kept_right;
   if (std::abs(kept - 1.0) > kUnequal)
     text += fmt::format(", with {} keys a query against {}", number_text(outcome.kept_left, 4),
@@ -246,7 +249,9 @@ Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
     return give(Verdict::not_decided, why);
   std::string why = first_good(checks, Role::form);
   const bool is_example = !why.empty() && std::ranges::all_of(checks, [&](const CheckOutcome& one) {
-    return !is_form(one) || is_constructed(side_of(item, {}, one.check->left).value->run);
+    const Side left = side_of(item, {}, one.check->left);
+    const Run* const run = left.value == nullptr ? nullptr : run_named(left.value->run);
+    return !is_form(one) || (run != nullptr && run->is_constructed);
   });
   if (is_example) {
     return give(Verdict::not_decided,
