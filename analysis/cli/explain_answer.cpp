@@ -72,12 +72,13 @@ class AnswerReport {
     const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
     std::string out = fmt::format("Token {} ({}, predicted at position {}): ", blame_.step + 1,
                                   quote(token(step.dense)), blame_.position);
-    if (std::isnan(blame_.everything.recovered)) return out + "nothing is lost.";
+    const double lost = step.sparse_surprise - step.dense_surprise;
+    if (std::isnan(blame_.everything.recovered) || lost < 0.0)
+      return out + fmt::format("nothing is lost ({:.3f} nats).", lost);
     out += fmt::format(
         "under the method {:.3f} nats are lost; all keys put back in {} bring {} of "
         "them back",
-        step.sparse_surprise - step.dense_surprise, every_call_ ? "every call" : "its call",
-        recovered_text(blame_.everything.recovered));
+        lost, every_call_ ? "every call" : "its call", recovered_text(blame_.everything.recovered));
     const auto heads = blame_.ranked_heads();
     if (!heads.empty())
       out += fmt::format("; head {} of layer {} alone {}{}", heads[0]->what.q_head,
