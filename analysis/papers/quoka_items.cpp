@@ -166,9 +166,7 @@ std::vector<Item> quoka_geometry_items() {
        .words = "Key and query L2 norms are bounded within all layers of LLM (due to LayerNorms) "
                 "... Majority of geometric deviation can be attributed to RoPE",
        .published = "Words; no number.",
-       .values = {quoka_total("q", "norm of queries, mean", "geometry", "q_norm_mean"),
-                  quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
-                  quoka_total("k", "norm of keys, mean", "geometry", "k_norm_mean"),
+       .values = {quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
                   quoka_total("k95", "norm of keys, 95th percentile", "geometry", "k_norm_p95"),
                   quoka_bound("q_bound", "twice the mean norm of queries", "q_norm_mean"),
                   quoka_bound("k_bound", "twice the mean norm of keys", "k_norm_mean"),

@@ -66,7 +66,7 @@ std::string checks_html(const ItemOutcome& outcome) {
     html +=
         fmt::format("<tr><td>{}</td><td class=\"soft\">{}</td><td class=\"number\">{}</td></tr>\n",
                     xml_escape(hypothesis_of(*outcome.item, *one.check)),
-                    xml_escape(is_paired ? "paired: " + difference_words(one) : one.compared_by),
+                    xml_escape(is_paired ? "paired: " + difference_words(one) : "the values below"),
                     !one.missing.empty()         ? "not measured"
                     : one.answer == Answer::yes  ? "yes"
                     : one.answer == Answer::open ? "open"

@@ -18,6 +18,9 @@ namespace {
 /// Quest by both published rules, the controls of either, and what they are compared with.
 const std::string kPages =
     "quest,quest:choice=random,quest-paper,quest-paper:choice=random,h2o,tova,streamingllm ";
+const std::string kMatched =
+    "--layers {sparse-layers} --dense-layers 0 --match keys=56,63 --no-ceiling --selector " +
+    kPages + "--out {out}";
 const std::string kChunked =
     "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
     "lessismore,keydiff,snapkv --budget 256 ";
@@ -67,7 +70,7 @@ std::vector<Run> sweep_runs() {
       {"sweep-decode", ".csv",
        "sweep {verifier} --phase decode --dense-layers 2 --budget 64,128,256,512,1024 --selector "
        "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}",
-       "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256,1024 --selector "
+       "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256 --selector "
        "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}"},
       {"sweep-prefill", ".csv",
        "sweep {verifier} --budget 256 --selector full,quoka,quoka:queries=random,"
@@ -75,11 +78,8 @@ std::vector<Run> sweep_runs() {
        "lessismore --out {out}",
        ""},
       // at the keys that Quest keeps of a budget of 64, by either of its rules
-      {"match-decode", ".csv",
-       "sweep {verifier} --phase decode --layers {sparse-layers} --dense-layers 0 --match "
-       "keys=56,63 --no-ceiling --selector " +
-           kPages + "--out {out}",
-       ""},
+      {"match-decode", ".csv", "sweep {verifier} --phase decode " + kMatched,
+       "sweep {verifier} --phase decode --steps 8 " + kMatched},
       {"pages", ".csv",
        "sweep {verifier} --phase decode --steps 8 --dense-layers 0 --budget 32 --selector "
        "quest-paper,quest --out {out}",
@@ -98,7 +98,7 @@ std::vector<Run> simulation_runs() {
        "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
        "--lengths 4096 --depths 5 --trials 2 --seed 1 --out {out}",
        "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
-       "--lengths 1024 --depths 5 --trials 1 --seed 1 --out {out}"},
+       "--lengths 768 --depths 5 --trials 1 --seed 1 --out {out}"},
       // both budgets of the claims at once: the dense model answers each prompt once
       {"needle", ".h5",
        "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
@@ -148,7 +148,7 @@ std::vector<Run> bench_runs() {
       {"live", ".json",
        "bench live {--model} --selector quoka --budget 1024 --lengths "
        "{lengths:4096,8192,16384,32768} --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,6144} "
+       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,5120} "
        "--repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "

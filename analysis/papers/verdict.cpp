@@ -11,8 +11,6 @@ namespace {
 
 /// From this share on a difference of cost is said.
 constexpr double kUnequal = 0.02;
-/// Layers that are named one by one.
-constexpr std::size_t kNamed = 8;
 
 /// One side of a check.
 struct Side {
@@ -38,11 +36,10 @@ Measured comparable(Measured measured, Role role) {
   return measured;
 }
 
-std::string compared_by(const Check& check, const Side& left, const Side& right) {
-  if (check.role == Role::needs) return "the value alone";
-  if (left.measured.is_range || right.measured.is_range) return "every row";
-  const bool has_none = left.measured.interval.empty() && right.measured.interval.empty();
-  return has_none ? "the value alone, which has no interval" : "its own interval";
+/// Of a value of a recording that was made to contradict the claim.
+bool is_constructed(const Side& side) {
+  const Run* const run = side.value == nullptr ? nullptr : run_named(side.value->run);
+  return run != nullptr && run->is_constructed;
 }
 
 bool is_upward(Op op) {
@@ -157,12 +154,8 @@ std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& 
   const bool is_mean = outcome.pairing == Pairing::layer && right.value == nullptr;
   if (outcome.pairing != Pairing::none)
     text += (is_mean ? ", mean " : ", paired ") + difference_words(outcome);
-  if (const std::size_t n = outcome.against.size(); n > 0) {
-    text += static_cast<Index>(n) == outcome.units ? "; the claim fails in every one"
-            : n > kNamed ? fmt::format("; the claim fails in {} of them", n)
-                         : fmt::format("; the claim fails in layer{} {}", n == 1 ? "" : "s",
-                                       fmt::join(outcome.against, ", "));
-  }
+  if (!outcome.against.empty())
+    text += fmt::format("; the claim fails in layers {}", fmt::join(outcome.against, ", "));
   const double kept = outcome.kept_left / outcome.kept_right;
   if (std::abs(kept - 1.0) > kUnequal)
     text += fmt::format(", with {} keys a query against {}", number_text(outcome.kept_left, 4),
@@ -171,6 +164,8 @@ std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& 
     text += ", which leaves no " + size_words(outcome.pairing, outcome.counts);
   if (outcome.answer == Answer::open && (is_single_timing(left) || is_single_timing(right)))
     text += ", since one timing without repeats decides nothing";
+  if (outcome.answer == Answer::open && is_constructed(left))
+    text += ", since a constructed recording can refute it and not confirm it";
   if (outcome.answer == Answer::open && std::isfinite(outcome.more))
     text += fmt::format("; about {:.0f} {} more would tell", outcome.more,
                         pairing_word(outcome.pairing));
@@ -203,7 +198,9 @@ CheckOutcome looked_at(const Item& item, const Check& check, const std::vector<M
       if (check.in_every_layer && outcome.answer == Answer::open) outcome.answer = Answer::no;
     }
   }
-  if (outcome.pairing == Pairing::none) outcome.compared_by = compared_by(check, left, right);
+  // an example refutes what is said of all, and does not confirm it
+  if (outcome.answer == Answer::yes && check.role == Role::form && is_constructed(left))
+    outcome.answer = Answer::open;
   outcome.sentence = sentence(outcome, left, right);
   return outcome;
 }
@@ -238,25 +235,15 @@ Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
     if (const std::string why = text(Role::needs, answer); !why.empty())
       return give(Verdict::cannot_test, why);
   }
-  const auto is_form = [](const CheckOutcome& one) { return one.check->role == Role::form; };
   if (const std::string why = text(Role::form, Answer::no); !why.empty()) {
-    const bool is_small = std::ranges::all_of(checks, [&](const CheckOutcome& one) {
-      return !is_form(one) || one.answer != Answer::no || one.is_too_small;
+    const bool is_small = std::ranges::none_of(checks, [](const CheckOutcome& one) {
+      return one.check->role == Role::form && one.answer == Answer::no && !one.is_too_small;
     });
     return give(is_small ? Verdict::too_small : Verdict::does_not_hold, why);
   }
   if (const std::string why = text(Role::form, Answer::open); !why.empty())
     return give(Verdict::not_decided, why);
   std::string why = first_good(checks, Role::form);
-  const bool is_example = !why.empty() && std::ranges::all_of(checks, [&](const CheckOutcome& one) {
-    const Side left = side_of(item, {}, one.check->left);
-    const Run* const run = left.value == nullptr ? nullptr : run_named(left.value->run);
-    return !is_form(one) || (run != nullptr && run->is_constructed);
-  });
-  if (is_example) {
-    return give(Verdict::not_decided,
-                why + " A constructed recording can refute what is said of all, not confirm it.");
-  }
   for (const std::string& small :
        {text(Role::size, Answer::no), text(Role::size, Answer::open), item.only_form})
     why += (why.empty() || small.empty() ? "" : " ") + small;

@@ -27,7 +27,6 @@ struct CheckOutcome {
   std::vector<std::size_t> against;  // layers that contradict
   double kept_left = 0.0;            // keys per query of either side; NaN where nobody says
   double kept_right = 0.0;
-  std::string compared_by;  // of what was not paired: "its own interval"
   double power = 0.0;   // to see the smallest difference that counts, at the spread that was found
   double more = 0.0;    // units that would decide it, if it is open; infinity: no number of them
   std::string missing;  // not measured: why
@@ -53,8 +52,8 @@ std::string difference_words(const CheckOutcome& outcome);
 
 /// In this order: `never`; a value that was not run (not run); a value that a check needs is
 /// missing; a need that is not met (all: cannot be tested); form checks that fail (does not hold;
-/// too small, if no more than that was shown of any); some that are open, or shown by constructed
-/// recordings alone, which can only refute (not decided); size checks that do not hold, or
+/// too small, if no more than that was shown of any); some that are open, as what a constructed
+/// recording agrees with (not decided); size checks that do not hold, or
 /// only_form (holds in form); else holds. So under each reading; where two are decided and differ,
 /// it depends on the reading, and one that is open leaves the whole open. A claim that is true is called false in at most 2.5 % of all reports, however many
 /// checks it has: what refutes is asked for at 95 % over all its form checks together. Throws
