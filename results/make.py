@@ -226,7 +226,7 @@ def kept_line(files: list[Path]) -> str:
 def choices_table() -> str:
     """Items that judge a choice against one drawn at random, on every model."""
     rows = []
-    for name in LENGTHS:
+    for name in (name for name in LENGTHS if (HERE / name / "queries.json").exists()):
         for item in json.loads((HERE / name / "queries.json").read_text())["items"]:
             rows += [[name, item["item"], item["verdict"], check["sentence"].replace("|", "\\|")]
                      for check in item["checks"] if "at random" in check["sentence"]]
