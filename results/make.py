@@ -36,6 +36,8 @@ GLOBAL_LAYERS = {"gemma3": "5,11,17"}
 #: How many of the first layers stay dense, in the table of layers; of Gemma's in steps of one layer without a window.
 LEFT_DENSE = {"gemma3": (0, 6, 12)}
 ASKED = "simulate ruler --depths 5 --trials 10"
+#: Items that judge a choice against one drawn at random.
+CHOICES = "quoka-fig-2a,quoka-queries,quest-recall"
 
 
 def steps_of(name: str) -> dict[str, str]:
@@ -68,6 +70,7 @@ def steps_of(name: str) -> dict[str, str]:
            if name == "gemma3" else {}),
         **({"facts.json": predictors.EXPLAIN} if name == "smollm2" else {}),
         "papers.json": "papers --quick",
+        "queries.json": f"papers --quick --items {CHOICES}",
     }
 
 
@@ -141,7 +144,7 @@ def run_one(name: str, file: str, words: str, program: Path, options: list[str])
             return False
         result = json.loads(done.stdout)
     elif words.startswith("papers"):
-        report = folder / "papers"  # made anew elsewhere; its pictures are not kept
+        report = folder / Path(file).stem  # made anew elsewhere; its pictures are not kept
         if subprocess.run([*command, "--out", str(report), *options], stdout=subprocess.DEVNULL).returncode not in (0, 4):
             return False
         result = json.loads((report / "items.json").read_text())
@@ -202,6 +205,34 @@ def mass_table(folder: Path, part: str = "mass") -> str:
         "need them. Nothing of 256 keys holds more than the ceiling.")
 
 
+def kept_line(files: list[Path]) -> str:
+    """How many keys each method of a table keeps per query, mean of its rows: a budget says what it may choose."""
+    rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
+    parts = [part for part in ("protocol", "budget") if len({row[part] for row in rows if row["selector"] != "full"}) > 1]
+    kept: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if row["selector"] != "full":
+            of_part = kept.setdefault(", ".join(f"{part} {row[part]}" for part in parts), {})
+            of_part.setdefault(row["selector"], []).append(row["kept"])
+    lines = []
+    for part, methods in kept.items():
+        by_number: dict[int, list[str]] = {}
+        for name, numbers in methods.items():
+            by_number.setdefault(round(mean(numbers)), []).append(f"`{name}`")
+        lines.append((f"{part}: " if part else "") + ", ".join(f"{number} ({', '.join(by_number[number])})" for number in sorted(by_number)))
+    return "Keys kept per query: " + "; ".join(lines) + "."
+
+
+def choices_table() -> str:
+    """Items that judge a choice against one drawn at random, on every model."""
+    rows = []
+    for name in (name for name in LENGTHS if (HERE / name / "queries.json").exists()):
+        for item in json.loads((HERE / name / "queries.json").read_text())["items"]:
+            rows += [[name, item["item"], item["verdict"], check["sentence"].replace("|", "\\|")]
+                     for check in item["checks"] if "at random" in check["sentence"]]
+    return markdown(["model", "item", "its verdict", "the check against a choice at random"], rows)
+
+
 def papers_table(folder: Path) -> str:
     report = json.loads((folder / "papers.json").read_text())
     rows = [[item["paper"], f"{item['place']}: {item['title']}", item["verdict"], item["reason"]]
@@ -230,8 +261,9 @@ def table_of(folder: Path, name: str, program: Path) -> str:
     pattern, words = TABLES[name]
     order = {kind: i for i, kind in enumerate(KINDS)}
     there = sorted(folder.glob(pattern), key=lambda file: order.get(re.sub(r"^(ruler|steps)_|(_\d+)?\.json$", "", file.name), 0))
-    return subprocess.run([str(program.resolve()), "table", *words.split(), "--format", "markdown",
-                           *[file.name for file in there]], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    table = subprocess.run([str(program.resolve()), "table", *words.split(), "--format", "markdown",
+                            *[file.name for file in there]], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    return f"{table}\n\n{kept_line(there)}"
 
 
 def share_of(folder: Path, file: str, where: str, column: str) -> str:
@@ -274,7 +306,7 @@ def index_page() -> str:
     rows = [[*with_it, *without[1:]] for with_it, without in zip(*sides)]
     text = markdown(["column", "all 48 cells", "above `mass_mean`", "36 without the oracle", "above `mass_mean`"], rows)
     page = (HERE / "README.md").read_text()
-    for mark, part in (("predictors", text), ("facts", predictors.facts_sentence(HERE / "smollm2"))):
+    for mark, part in (("choices", choices_table()), ("predictors", text), ("facts", predictors.facts_sentence(HERE / "smollm2"))):
         page = re.sub(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", lambda found, part=part: f"{found[1]}\n{part}\n\n{found[2]}", page,
                       flags=re.S)
     return page

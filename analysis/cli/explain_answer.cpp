@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::size_t kShown = 8;  // rows of a table
 
-std::string share_text(double share) {
-  return std::isnan(share) ? "-" : percent_text(share);
-}
-
 /// What of one prompt is told.
 class AnswerReport {
  public:
@@ -76,19 +72,23 @@ class AnswerReport {
     const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
     std::string out = fmt::format("Token {} ({}, predicted at position {}): ", blame_.step + 1,
                                   quote(token(step.dense)), blame_.position);
-    if (std::isnan(blame_.everything.recovered)) return out + "nothing is lost.";
-    out += fmt::format("all keys put back in {} bring {} of the loss back",
-                       every_call_ ? "every call" : "its call",
-                       share_text(blame_.everything.recovered));
+    const double lost = step.sparse_surprise - step.dense_surprise;
+    if (std::isnan(blame_.everything.recovered) || lost < 0.0)
+      return out + fmt::format("nothing is lost ({:.3f} nats).", lost);
+    out += fmt::format(
+        "under the method {:.3f} nats are lost; all keys put back in {} bring {} of "
+        "them back",
+        lost, every_call_ ? "every call" : "its call", recovered_text(blame_.everything.recovered));
     const auto heads = blame_.ranked_heads();
     if (!heads.empty())
       out += fmt::format("; head {} of layer {} alone {}{}", heads[0]->what.q_head,
-                         heads[0]->what.layer, share_text(heads[0]->recovered), verdict(*heads[0]));
+                         heads[0]->what.layer, recovered_text(heads[0]->recovered),
+                         verdict(*heads[0]));
     if (!blame_.keys.empty()) {
       const Restored& key = blame_.keys[0];
       out += fmt::format("; key {} ({}) of head {} of layer {} alone {}{}", key.what.key,
                          quote(prompt_token(key.what.key)), key.what.q_head, key.what.layer,
-                         share_text(key.recovered), verdict(key));
+                         recovered_text(key.recovered), verdict(key));
     }
     out += fmt::format(". {} runs.", blame_.n_runs);
     if (!every_call_ && blame_.everything.recovered < 0.5)
@@ -106,16 +106,16 @@ class AnswerReport {
   std::string tables() const {
     TextTable layers({"layer", "comes back", "says"});
     for (const Restored& one : blame_.layers)
-      layers.add_row(
-          {fmt::format("{}", one.what.layer), share_text(one.recovered), quote(token(one.says))});
+      layers.add_row({fmt::format("{}", one.what.layer), recovered_text(one.recovered),
+                      quote(token(one.says))});
     std::string out = "\nput back, a layer at a time\n" + layers.text();
     if (!blame_.why_no_heads.empty()) return out + blame_.why_no_heads + "\n";
     TextTable heads({"layer", "q_head", "comes back", "says"});
     const auto ranked = blame_.ranked_heads();
     for (std::size_t i = 0; i < std::min(ranked.size(), kShown); ++i) {
       heads.add_row({fmt::format("{}", ranked[i]->what.layer),
-                     fmt::format("{}", ranked[i]->what.q_head), share_text(ranked[i]->recovered),
-                     quote(token(ranked[i]->says))});
+                     fmt::format("{}", ranked[i]->what.q_head),
+                     recovered_text(ranked[i]->recovered), quote(token(ranked[i]->says))});
     }
     out += fmt::format("\nput back, a query head at a time, the best of {}{}\n{}", ranked.size(),
                        blame_.all_heads ? "" : " (--runs left the others out)", heads.text());
@@ -124,7 +124,8 @@ class AnswerReport {
       const Restored& one = blame_.keys[i];
       keys.add_row({fmt::format("{}", one.what.layer), fmt::format("{}", one.what.q_head),
                     fmt::format("{}", one.what.key), quote(prompt_token(one.what.key)),
-                    number_text(one.weight, 3), share_text(one.recovered), quote(token(one.says))});
+                    number_text(one.weight, 3), recovered_text(one.recovered),
+                    quote(token(one.says))});
     }
     if (!keys.empty())
       out += fmt::format("\nput back, a key at a time, the best of {}\n{}", blame_.keys.size(),

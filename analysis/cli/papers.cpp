@@ -28,10 +28,11 @@ class PapersCommand final : public Command {
         "Makes every table and figure of the three papers, and shows the errors found in them, by "
         "running the program's own commands; results are in DIR/runs, pictures in DIR/items. The "
         "report (report.html, report.tex, items.json) has for each item the paper's claim and "
-        "number, the number on this model with its interval, the command, and one of five "
-        "verdicts: holds, holds in form (not in size), does not hold, not decided (how many more "
-        "prompts would tell is said), cannot be tested. Methods on the same prompts, tokens or "
-        "heads are compared by their paired difference; --plan prints what is asked, and how small "
+        "number, the number on this model with its interval, the command, and a verdict: holds, "
+        "holds in form (not in size), depends on the reading (of several rules), smaller than what "
+        "counts, does not hold, not decided (how many more prompts would tell is said), cannot be "
+        "tested. A choice that is said to matter has to beat one drawn at random. Methods on the "
+        "same prompts, tokens or heads are compared by their paired difference; --plan prints what is asked, and how small "
         "a difference the prompts can show, before anything runs. A failed step is reported in its "
         "item, and the rest continues; an item for which the system refused a write or memory is "
         "\"not run\", and the code is 4. The same command continues an interrupted report: results "
@@ -212,7 +213,7 @@ class PapersCommand final : public Command {
     TextTable table({"item", "verdict", "ours", ""});
     for (const papers::ItemOutcome& outcome : outcomes) {
       const auto& values = outcome.item->values;
-      table.add_row({outcome.item->id, papers::verdict_word(outcome.judgement.verdict),
+      table.add_row({outcome.item->id, papers::word_of(outcome.judgement),
                      values.empty() ? "-" : papers::number_of(outcome.measured[0], values[0].unit),
                      values.empty() ? "" : values[0].label});
     }

@@ -122,6 +122,8 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
     const Index n_layers = load_config(model_dir(folder_.model)).n_layers;
     return folder_.draft ? "" : fmt::format("--layers\n{}-{}", own_layers(), n_layers - 1);
   }
+  if (name == "sparse-layers")  // behind the two that the papers leave dense
+    return fmt::format("2-{}", load_config(model_dir(folder_.model)).n_layers - 1);
   if (papers::is_choice(name)) return picked(name);
   if (name.starts_with("lengths:")) return lengths_within(name.substr(8), folder_.model);
   const papers::Run& run = find(std::string(name));

@@ -1,7 +1,10 @@
 #include "analysis/kinds/put_back.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -62,6 +65,10 @@ Selection with_put_back(Selection selection, const SelectCall& call, const PutBa
     for (Index row = 0; row < call.n_tok; ++row) out.summaries.list_share(what.q_head, row) = 1.0f;
   }
   return out;
+}
+
+std::string recovered_text(double share) {
+  return std::isnan(share) ? "-" : share > 1.0005 ? "more than all" : percent_text(share);
 }
 
 }  // namespace kvscope

@@ -1,6 +1,8 @@
 // A method's answer with keys put back into it: a layer's, a query head's, or one key of a head.
 #pragma once
 
+#include <string>
+
 #include "core/attention/selection.hpp"
 #include "core/selectors/selector.hpp"
 
@@ -21,5 +23,10 @@ bool has_lists_of_heads(const Selection& selection);
 /// The answer to the call with all keys, or one, in the lists of a layer or of one of its query
 /// heads. A key after the call changes nothing.
 Selection with_put_back(Selection selection, const SelectCall& call, const PutBack& what);
+
+/// Of what a method lost (nats), the share that something put back brings back: "97 %"; beyond all
+/// of it, where the token is likelier than under full attention and a share would mislead, "more
+/// than all"; "-" for NaN.
+std::string recovered_text(double share);
 
 }  // namespace kvscope

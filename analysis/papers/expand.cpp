@@ -1,48 +1,11 @@
 #include "analysis/papers/expand.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 namespace kvscope::papers {
 
 namespace {
-
-/// Words of the command as written; quotes are taken away, and such words are never split again.
-struct RawWord {
-  std::string text;
-  bool quoted = false;
-};
-
-std::vector<RawWord> split_words(std::string_view command) {
-  std::vector<RawWord> words;
-  RawWord word;
-  bool open = false;
-  bool begun = false;
-  for (const char c : command) {
-    if (c == '\'') {
-      open = !open;
-      word.quoted = begun = true;
-    } else if (c == ' ' && !open) {
-      if (begun) words.push_back(std::move(word));
-      word = {};
-      begun = false;
-    } else {
-      word.text += c;
-      begun = true;
-    }
-  }
-  if (begun) words.push_back(std::move(word));
-  return words;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
 
 /// The text with every {name} replaced.
 std::string replace_names(std::string_view text, const Substitute& substitute) {
@@ -58,22 +21,31 @@ std::string replace_names(std::string_view text, const Substitute& substitute) {
   return out;
 }
 
-bool is_one_name(std::string_view text) {
-  return text.size() > 2 && text.front() == '{' && text.find('}') == text.size() - 1;
-}
-
 }  // namespace
 
 std::vector<std::string> expand(std::string_view command, const Substitute& substitute) {
   std::vector<std::string> words;
-  for (const RawWord& raw : split_words(command)) {
-    const std::string text = replace_names(raw.text, substitute);
-    if (raw.quoted || !is_one_name(raw.text)) {
-      words.push_back(text);
-      continue;
+  std::string raw;
+  bool is_open = false;
+  bool is_quoted = false;  // some of it: such words are never split again
+  const auto end_word = [&] {
+    const bool is_one_name = raw.starts_with('{') && raw.find('}') == raw.size() - 1;
+    std::istringstream lines(replace_names(raw, substitute));
+    if (is_one_name && !is_quoted) {
+      for (std::string line; std::getline(lines, line);) words.push_back(line);
+    } else if (is_quoted || !raw.empty()) {
+      words.push_back(lines.str());
     }
-    for (std::string& word : lines_of(text)) words.push_back(std::move(word));
+    raw.clear();
+    is_quoted = false;
+  };
+  for (const char c : command) {
+    if (c == '\'') is_open = !is_open;
+    is_quoted |= c == '\'';
+    if (c == ' ' && !is_open) end_word();
+    if (c != '\'' && (c != ' ' || is_open)) raw += c;
   }
+  end_word();
   return words;
 }
 

@@ -14,11 +14,20 @@ namespace kvscope::papers {
 enum class Paper { quoka, quest, specattn };
 std::string paper_name(Paper paper);
 
-/// The words of a verdict, in this order: holds, holds in form, does not hold, not decided, cannot
-/// be tested; and not run, which is none: the system failed (a write, memory), and another start
-/// may go well.
-enum class Verdict { holds, in_form, does_not_hold, not_decided, cannot_test, not_run };
-inline constexpr std::size_t kVerdicts = 6;
+/// The words of a verdict, in this order: holds, holds in form, depends on the reading, too small to
+/// count, does not hold, not decided, cannot be tested; and not run, which is none: the system
+/// failed (a write, memory), and another start may go well.
+enum class Verdict {
+  holds,
+  in_form,
+  depends,
+  too_small,
+  does_not_hold,
+  not_decided,
+  cannot_test,
+  not_run
+};
+inline constexpr std::size_t kVerdicts = 8;
 std::string verdict_word(Verdict verdict);
 
 /// A command whose result lies below runs/. Words in braces are put in by expand()
@@ -28,6 +37,7 @@ struct Run {
   std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
   std::string full;    // the command line without "kvscope"
   std::string quick;   // the same for --quick; empty: as full
+  bool is_constructed = false;  // of a recording that was made to contradict a paper
 };
 
 /// The run that makes a draft where none is given: the model's own first layers.
@@ -37,11 +47,11 @@ inline constexpr const char* kOwnDraft = "early-exit";
 enum class Reduce { mean, min, max };
 /// What low and high of a value are: columns of the result (NAME_low and NAME_high), Wilson's 95 %
 /// interval of a share of prompts (recorded, or from the column "prompts"), the smallest and the
-/// largest row, or nothing.
+/// largest row (of totals: layer), which is no interval and is compared row by row, or nothing.
 enum class Spread { none, recorded, wilson, rows };
 enum class Unit { number, percent, factor, tokens };
 /// per_lost: value / (1 - other), an error in units of the attention that was lost.
-enum class Derive { none, ratio, difference, per_lost };
+enum class Derive { none, ratio, per_lost };
 
 /// A number that is read from a run.
 struct Value {
@@ -56,8 +66,7 @@ struct Value {
   Derive derive = Derive::none;
   std::string than = "";  // derive: the key of the value it is compared with
   Reduce reduce = Reduce::mean;
-  /// Of what was read; only for a share that a paper's own setting fixes, and said in the label.
-  double factor = 1.0;
+  double factor = 1.0;  // of what was read, as the label says
 };
 
 enum class Op { above, below, at_least, at_most };
@@ -68,8 +77,8 @@ enum class Role { needs, form, size };
 /// left op right (needs: by the values alone, they are no claim), where right is the key of a value
 /// or a number; at_least and at_most compare with right minus or plus the slack. It holds if the
 /// whole interval says so, does not if the whole interval says the opposite, and is open else. Two
-/// values over the same prompts, blocks or heads are compared by the interval of their paired
-/// difference (paired.hpp), others by their own intervals.
+/// values over the same prompts, blocks, heads or layers are compared by the interval of their
+/// paired difference (paired.hpp), others by their own intervals.
 struct Check {
   Role role = Role::form;
   std::string left;
@@ -80,6 +89,17 @@ struct Check {
   /// The smallest paired difference that counts: above and below do not hold where even the better
   /// end of the interval is nearer to 0. 0: the usual one of the pairing.
   double counts = 0.0;
+  /// Said of every layer, not of their mean: one that contradicts refutes it, and is named.
+  bool in_every_layer = false;
+  std::string reading = "";  // under which alone it is asked; empty: under all
+};
+
+/// One way to read a paper, or a rule of one of its programs, which stands for {method} and {at} in
+/// an item's values: their runs, columns and rows.
+struct Reading {
+  std::string label;   // "the kernels' page rule"
+  std::string method;  // "quest"
+  std::string at = "";
 };
 
 /// A figure or table in the paper's form, made by a command into items/ID/.
@@ -104,6 +124,13 @@ struct Item {
   std::vector<Value> values;  // the first one is "ours"
   std::vector<Check> checks;
   std::vector<Picture> pictures;
+  /// The verdict is taken under each, and is "depends on the reading" where they disagree.
+  std::vector<Reading> readings;
+  /// What behind a method's name makes a random choice of the one that is claimed to matter
+  /// (":queries=random"), and its words. Values of {method} that can be paired have to be better
+  /// than under it: a claim that holds of any choice does not hold of this one.
+  std::string control;
+  std::string control_label;
   std::string note;   // what a reader should know about ours
   std::string never;  // not empty: why this program cannot test it
   Kind kind = Kind::claim;
@@ -114,6 +141,11 @@ struct Item {
 /// Everything, in the order of the report. Valid for the life of the program.
 std::span<const Run> runs();
 std::span<const Item> items();
+/// The item with a value and a check for each of its readings, and those of its controls. Keys of
+/// the first reading's values stay; others get "@METHOD", those of controls "@random".
+Item with_readings(Item item);
+/// Null for a name that no run has.
+const Run* run_named(std::string_view name);
 
 // The lists, each of one paper (item.cpp says which).
 using ItemList = std::vector<Item>();

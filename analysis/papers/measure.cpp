@@ -134,11 +134,6 @@ void derive(const Value& value, Measured than, Measured& measured) {
   if (!than.missing.empty()) {
     measured.missing = than.missing;
     measured.not_run = than.not_run;
-  } else if (value.derive == Derive::difference) {
-    measured.value -= than.value;
-    const double low = measured.low - than.high;
-    measured.high = measured.high - than.low;
-    measured.low = low;
   } else if (value.derive == Derive::per_lost) {
     const double lost = 1.0 - than.value;
     if (!(lost > 0.0)) measured.missing = "nothing was lost";
@@ -194,8 +189,9 @@ std::string plain_number(double x, Unit unit) {
 std::string number_of(const Measured& measured, Unit unit) {
   if (!measured.missing.empty()) return "-";
   if (measured.interval.empty()) return plain_number(measured.value, unit);
-  return fmt::format("{} [{}, {}]", plain_number(measured.value, unit),
-                     plain_number(measured.low, unit), plain_number(measured.high, unit));
+  return fmt::format(fmt::runtime(measured.is_range ? "{}, {} to {}" : "{} [{}, {}]"),
+                     plain_number(measured.value, unit), plain_number(measured.low, unit),
+                     plain_number(measured.high, unit));
 }
 
 }  // namespace kvscope::papers

@@ -15,8 +15,8 @@ struct Measured {
   double high = 0.0;
   std::int64_t rows = 0;     // rows it is made of
   std::int64_t prompts = 0;  // of accuracies; 0 elsewhere
-  std::string interval;      // "95 % interval", "range over 8 rows"; empty: none
-  bool is_range = false;  // low and high are the extreme rows: shown, but no uncertainty of value
+  std::string interval;      // "95 % interval", "range over 8 layers"; empty: none
+  bool is_range = false;     // low and high are the extreme rows: no uncertainty of value
   std::string missing;
   bool not_run = false;  // missing, for reasons that lie outside of claim and model
 };
@@ -32,7 +32,8 @@ using FindRun = std::function<RunResult(const std::string& run)>;
 /// One Measured per value of the item, in their order.
 std::vector<Measured> measure(const Item& item, const FindRun& find_run);
 
-/// "87 % [80 %, 92 %]", "3.42", "1.8 x" in the unit of the value; "-" if missing.
+/// "87 % [80 %, 92 %]", of a range "0.48, 0.23 to 0.56", "3.42", "1.80x" in the unit of the value;
+/// "-" if missing.
 std::string number_of(const Measured& measured, Unit unit);
 /// One number in a unit, without interval.
 std::string plain_number(double x, Unit unit);

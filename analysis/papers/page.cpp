@@ -29,8 +29,8 @@ section.item { margin: 1.75rem 0; padding: 1.1rem 1.25rem; border: 1px solid var
 .head { display: flex; gap: .75rem; align-items: baseline; justify-content: space-between; flex-wrap: wrap; }
 .verdict { display: inline-block; border-radius: 999px; padding: .05rem .7rem; font-size: .85rem; font-weight: 600; white-space: nowrap; }
 .v0 { background: #d9f0e1; color: #0d5a2c; } .v1 { background: #e3ecfb; color: #123f86; }
-.v2 { background: #fbe0dc; color: #8a1c0c; } .v3 { background: #fdf0cf; color: #6b4a00; }
-.v4 { background: #eceef1; color: #4a5462; } .v5 { background: #fff; color: #8a1c0c; outline: 1px dashed #8a1c0c; }
+.v2, .v5 { background: #fdf0cf; color: #6b4a00; } .v3, .v4 { background: #fbe0dc; color: #8a1c0c; }
+.v6 { background: #eceef1; color: #4a5462; } .v7 { background: #fff; color: #8a1c0c; outline: 1px dashed #8a1c0c; }
 dl { display: grid; grid-template-columns: 7.5rem 1fr; gap: .35rem 1rem; margin: .8rem 0; }
 dt { color: var(--soft); } dd { margin: 0; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; display: block; }

@@ -26,6 +26,11 @@ bool is_of_perplexity(const std::string& column) {
   return column == "perplexity" || column == "relative_increase";
 }
 
+bool is_of_layers(const Value& value) {
+  return value.column.starts_with("totals.") && value.spread == Spread::rows &&
+         value.derive == Derive::none;
+}
+
 /// Left and what its units are paired with.
 struct Sides {
   const Value* left = nullptr;
@@ -59,18 +64,29 @@ ByUnit by_row_units(const ResultView& view, const Table& table, const Value& val
   return units;
 }
 
-ByUnit by_heads(const Table& table, const Value& value) {
+/// By layer and head; of totals, by layer alone.
+ByUnit by_layers_and_heads(const Table& table, const Value& value) {
+  const bool is_total = is_of_layers(value);
   // rows of layers are asked for by an empty q_head: here those of their heads
   std::string where = value.where;
   const std::size_t at = where.find("q_head=");
   where = at == where.npos ? where : where.substr(0, at) + "q_head>=0" + where.substr(at + 7);
   ByUnit units;
-  const auto numbers = table.numbers(value.column);
+  const auto numbers = table.numbers(is_total ? value.column.substr(7) : value.column);
   for (const std::size_t row : rows_where(table, where)) {
-    units[{table.at("layer").cell(row), static_cast<std::size_t>(table.numbers("q_head")[row])}]
-        .add(numbers[row]);
+    const std::string layer = is_total ? "" : table.at("layer").cell(row);
+    const double last = table.numbers(is_total ? "layer" : "q_head")[row];
+    units[{layer, static_cast<std::size_t>(last)}].add(value.factor * numbers[row]);
   }
   return units;
+}
+
+/// Mean over the rows that a value reads; of full attention, whose cost is what is compared: NaN.
+double kept_by(const Table& table, const Value& value) {
+  if (!table.has("kept") || value.where.find("selector=full") != std::string::npos) return kNan;
+  Mean kept;
+  for (const std::size_t row : rows_where(table, value.where)) kept.add(table.numbers("kept")[row]);
+  return kept.value();
 }
 
 bool is_of_shares(const Differences& differences) {
@@ -91,7 +107,8 @@ Index count(const Differences& differences, double wanted) {
 std::string pairing_word(Pairing pairing) {
   return pairing == Pairing::prompt  ? "prompts"
          : pairing == Pairing::block ? "blocks of 64 tokens"
-         : pairing == Pairing::head  ? "heads"
+         : pairing == Pairing::head  ? "heads of one text"
+         : pairing == Pairing::layer ? "layers of one text"
                                      : "";
 }
 
@@ -104,8 +121,11 @@ double usual_size(Pairing pairing) {
 
 Pairing pairing_of(const Item& item, const Check& check) {
   const auto [left, right] = sides_of(item, check);
-  if (left == nullptr || right == nullptr || left == right || left->run != right->run ||
-      left->column != right->column || check.role == Role::needs)
+  if (left == nullptr || left == right || check.role == Role::needs) return Pairing::none;
+  if (is_of_layers(*left) &&
+      (right == nullptr || (is_of_layers(*right) && left->run == right->run)))
+    return Pairing::layer;
+  if (right == nullptr || left->run != right->run || left->column != right->column)
     return Pairing::none;
   const bool same = left->derive == right->derive && left->than == right->than;
   const bool is_ratio_to_it = left->derive == Derive::ratio && left->than == right->key;
@@ -126,20 +146,30 @@ std::optional<Differences> differences_of(const Item& item, const Check& check,
   const ResultView* const view = find_run(left->run).view;
   if (view == nullptr) return std::nullopt;
   const Table table = rows_of(*view);
-  const bool is_of_heads = differences.pairing == Pairing::head;
-  if (!is_of_heads && view->find(kRowUnits) == nullptr) return std::nullopt;
-  if (is_of_heads && (!table.has("layer") || !table.has("q_head"))) return std::nullopt;
-  const auto units = [&](const Value& value) {
-    return is_of_heads ? by_heads(table, value) : by_row_units(*view, table, value);
+  const bool is_of_rows = differences.pairing == Pairing::head ||  // else of prompts or blocks
+                          differences.pairing == Pairing::layer;
+  const auto has_units = [&](const Value* value) {
+    if (!is_of_rows || value == nullptr) return is_of_rows || view->find(kRowUnits) != nullptr;
+    return table.has("layer") &&
+           table.has(is_of_layers(*value) ? value->column.substr(7) : std::string("q_head"));
   };
-  const ByUnit of_right = units(*right);
+  if (!has_units(left) || !has_units(right)) return std::nullopt;
+  const auto units = [&](const Value& value) {
+    return is_of_rows ? by_layers_and_heads(table, value) : by_row_units(*view, table, value);
+  };
+  const ByUnit of_right = right != nullptr ? units(*right) : ByUnit{};
   for (const auto& [unit, mean] : units(*left)) {
     const auto other = of_right.find(unit);
-    if (other == of_right.end()) continue;
-    const double difference = mean.value() - other->second.value();
-    if (!std::isnan(difference)) differences.of.push_back(difference);
+    if (right != nullptr && other == of_right.end()) continue;
+    const double difference = mean.value() - (right != nullptr ? other->second.value() : 0.0);
+    if (std::isnan(difference)) continue;
+    differences.of.push_back(difference);
+    differences.units.push_back(unit.second);
   }
   if (differences.of.size() < 2) return std::nullopt;
+  if (differences.pairing == Pairing::layer) return differences;
+  differences.kept_left = kept_by(table, *left);
+  differences.kept_right = kept_by(table, *right);
   return differences;
 }
 

@@ -28,16 +28,12 @@ double listed(const std::string& words) {
   return 1.0 + static_cast<double>(std::ranges::count(words, ','));
 }
 
-const Run* find_planned(const std::string& name) {
-  const auto all = runs();
-  const auto at = std::ranges::find_if(all, [&](const Run& run) { return run.name == name; });
-  return at == all.end() ? nullptr : &*at;
-}
-
 /// How far units differ, before they are seen: half of the prompts go to one of the methods alone,
-/// blocks of a text differ by a tenth of a nat, heads by a tenth of their attention.
+/// blocks of a text differ by a tenth of a nat, heads by a tenth of their attention. NaN of layers,
+/// which are compared in many units.
 double assumed_spread(Pairing pairing) {
-  return pairing == Pairing::none ? kNan : pairing == Pairing::prompt ? std::sqrt(0.5) : 0.1;
+  const bool is_known = pairing == Pairing::block || pairing == Pairing::head;
+  return pairing == Pairing::prompt ? std::sqrt(0.5) : is_known ? 0.1 : kNan;
 }
 
 const Value& left_of(const Item& item, const Check& check) {
@@ -75,8 +71,8 @@ std::vector<PlannedCheck> plan_of(const std::vector<const Item*>& items, bool qu
       one.counts = check.counts > 0.0 ? check.counts : usual_size(one.pairing);
       one.spread = assumed_spread(one.pairing);
       one.units = one.power = one.needed = kNan;
-      const Run* const run = find_planned(left_of(*item, check).run);
-      if (one.pairing != Pairing::none && run != nullptr) {
+      const Run* const run = run_named(left_of(*item, check).run);
+      if (!std::isnan(one.spread) && run != nullptr) {
         one.units = units_of_command(quick && !run->quick.empty() ? run->quick : run->full);
         one.needed = units_needed(one.counts, one.spread);
         if (!std::isnan(one.units)) one.power = power(one.counts, one.spread, one.units);
@@ -127,7 +123,7 @@ std::string plan_text(const std::vector<PlannedCheck>& plan) {
                         : one.check->role == Role::form ? "form: "
                                                         : "size: ",
                         one.hypothesis);
-    if (one.pairing == Pairing::none) continue;
+    if (std::isnan(one.spread)) continue;
     const bool is_log = one.pairing == Pairing::block;
     const auto size = [&](double x) {
       return is_log ? fmt::format("{:.1f} % of perplexity", 100.0 * x)

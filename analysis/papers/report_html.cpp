@@ -8,9 +8,9 @@ namespace kvscope::papers {
 
 namespace {
 
-std::string chip(Verdict verdict) {
-  return fmt::format("<span class=\"verdict v{}\">{}</span>", static_cast<int>(verdict),
-                     verdict_word(verdict));
+std::string chip(const Judgement& judgement) {
+  return fmt::format("<span class=\"verdict v{}\">{}</span>", static_cast<int>(judgement.verdict),
+                     word_of(judgement));
 }
 
 std::string overview_html(const std::vector<ItemOutcome>& outcomes) {
@@ -34,7 +34,7 @@ std::string overview_html(const std::vector<ItemOutcome>& outcomes) {
         "<td>{}</td></tr>\n",
         item.id, xml_escape(item.title),
         item.kind != Kind::claim ? paper_name(item.paper) + ", " : "", xml_escape(item.place), ours,
-        chip(outcome.judgement.verdict));
+        chip(outcome.judgement));
   }
   return html + "</table></div>\n";
 }
@@ -66,9 +66,7 @@ std::string checks_html(const ItemOutcome& outcome) {
     html +=
         fmt::format("<tr><td>{}</td><td class=\"soft\">{}</td><td class=\"number\">{}</td></tr>\n",
                     xml_escape(hypothesis_of(*outcome.item, *one.check)),
-                    xml_escape(is_paired                        ? "paired: " + difference_words(one)
-                               : one.check->role == Role::needs ? "the value alone"
-                                                                : "its own interval"),
+                    xml_escape(is_paired ? "paired: " + difference_words(one) : "the values below"),
                     !one.missing.empty()         ? "not measured"
                     : one.answer == Answer::yes  ? "yes"
                     : one.answer == Answer::open ? "open"
@@ -97,7 +95,7 @@ std::string item_html(const ItemOutcome& outcome) {
       "<span class=\"soft small\">{}, {}</span></div>{}</div>\n<dl>"
       "<dt>{}</dt><dd>{}{}</dd><dt>Published</dt><dd>{}</dd><dt>Because</dt><dd>{}</dd>",
       item.id, xml_escape(item.title), paper_name(item.paper), xml_escape(item.place),
-      chip(outcome.judgement.verdict), item.kind != Kind::claim ? "As printed" : "Claim",
+      chip(outcome.judgement), item.kind != Kind::claim ? "As printed" : "Claim",
       xml_escape(item.claim),
       item.words.empty() ? "" : fmt::format("<br><q>{}</q>", xml_escape(item.words)),
       xml_escape(item.published), xml_escape(outcome.judgement.reason));
@@ -126,9 +124,11 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
       tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity));
   html +=
       "<p><b>How to read it.</b> <i>Holds</i>: the claim and its size. <i>Holds in form</i>: the "
-      "order or the sign, not the size. <i>Does not hold</i>: this model shows the opposite, or no "
-      "difference that counts. <i>Not decided</i>: the interval leaves both; how many more prompts "
-      "would tell is said. <i>Cannot be tested</i>: this model or machine cannot tell; the reason "
+      "order or the sign, not the size. <i>Depends on the reading</i>: the paper or its programs "
+      "have several rules, and the verdicts under them differ. <i>Smaller than</i> a size: if "
+      "there is a difference, it is too small to count. <i>Does not hold</i>: this model shows the "
+      "opposite, or a choice drawn at random does as well. <i>Not decided</i>: the interval leaves "
+      "both; how many more prompts would tell is said. <i>Cannot be tested</i>: this model or machine cannot tell; the reason "
       "is given. A verdict is about this model: the papers measured others, most of them a "
       "thousand times larger. What was asked stands in <code>kvscope papers --plan</code> before "
       "anything runs. Two methods on the same prompts, tokens or heads are compared by the 95 % "

@@ -49,6 +49,9 @@ Json check_json(const Item& item, const CheckOutcome& one) {
           {"p", json_number(one.p)},
           {"power", json_number(one.power)},
           {"more_units", json_number(one.more)},
+          {"kept_left", json_number(one.kept_left)},
+          {"kept_right", json_number(one.kept_right)},
+          {"reading", one.check->reading},
           {"sentence", one.missing.empty() ? one.sentence : one.missing}};
 }
 
@@ -66,16 +69,13 @@ std::string note_of(const ItemOutcome& outcome) {
 }
 
 std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind) {
-  struct Words {
-    const char* one;
-    const char* many;
-  };
-  static constexpr std::array<Words, kVerdicts> kWords = {{{"holds", "hold"},
-                                                           {"holds in form", "hold in form"},
-                                                           {"does not hold", "do not hold"},
-                                                           {"is not decided", "are not decided"},
-                                                           {"cannot be tested", "cannot be tested"},
-                                                           {"was not run", "were not run"}}};
+  using Words = std::array<const char*, kVerdicts>;
+  static constexpr Words kOne = {
+      "holds",         "holds in form",  "depends on the reading", "is too small to count",
+      "does not hold", "is not decided", "cannot be tested",       "was not run"};
+  static constexpr Words kMany = {
+      "hold",        "hold in form",    "depend on the reading", "are too small to count",
+      "do not hold", "are not decided", "cannot be tested",      "were not run"};
   std::array<int, kVerdicts> counts{};
   for (const ItemOutcome& outcome : outcomes) {
     if (outcome.item->kind == kind) ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
@@ -84,7 +84,7 @@ std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind) {
   for (std::size_t v = 0; v < kVerdicts; ++v) {
     if (counts[v] == 0) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[v],
-                        counts[v] == 1 ? kWords[v].one : kWords[v].many);
+                        (counts[v] == 1 ? kOne : kMany)[v]);
   }
   return text.empty() ? "none was looked at" : text;
 }
@@ -133,7 +133,7 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"low", has_value ? json_number(outcome.measured[0].low) : Json(nullptr)},
          {"high", has_value ? json_number(outcome.measured[0].high) : Json(nullptr)},
          {"unit", has_value ? unit_word(item.values[0].unit) : ""},
-         {"verdict", verdict_word(outcome.judgement.verdict)},
+         {"verdict", word_of(outcome.judgement)},
          {"reason", outcome.judgement.reason},
          {"checks", checks},
          {"doubts", outcome.doubts},

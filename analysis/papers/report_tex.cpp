@@ -17,9 +17,9 @@ std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
     const Item& item = *outcome.item;
     const std::string ours =
         item.values.empty() ? "" : plain_number(outcome.measured[0].value, item.values[0].unit);
-    tex += fmt::format("{} & \\hyperref[{}]{{{}}} & {} & {} \\\\\n", paper_name(item.paper),
-                       item.id, tex_escape(item.title), tex_escape(ours),
-                       verdict_word(outcome.judgement.verdict));
+    tex +=
+        fmt::format("{} & \\hyperref[{}]{{{}}} & {} & {} \\\\\n", paper_name(item.paper), item.id,
+                    tex_escape(item.title), tex_escape(ours), word_of(outcome.judgement));
   }
   return tex + "\\end{longtable}}\n";
 }
@@ -48,9 +48,8 @@ std::string item_tex(const ItemOutcome& outcome) {
       "\\emph{{{}, {}}}: \\textbf{{{}}}. {}\n\n"
       "\\textbf{{{}.}} {}{}\n\n\\textbf{{Published.}} {}\n\n",
       tex_escape(item.title), item.id, tex_escape(item.title), paper_name(item.paper),
-      tex_escape(item.place), verdict_word(outcome.judgement.verdict),
-      tex_escape(outcome.judgement.reason), item.kind != Kind::claim ? "As printed" : "Claim",
-      tex_escape(item.claim),
+      tex_escape(item.place), word_of(outcome.judgement), tex_escape(outcome.judgement.reason),
+      item.kind != Kind::claim ? "As printed" : "Claim", tex_escape(item.claim),
       item.words.empty() ? "" : fmt::format(" ``{}''", tex_escape(item.words)),
       tex_escape(item.published));
   const std::string note = note_of(outcome);
@@ -77,9 +76,10 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
   tex += fmt::format(
       "Of the claims {}. Of what is printed in error, {}. Of what can be read in two ways, {}.{} "
       "\\emph{{Holds}}: the claim and its "
-      "size. \\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not "
-      "hold}}: this model shows the opposite, or no difference that counts. \\emph{{Not decided}}: "
-      "the interval leaves both. \\emph{{Cannot be tested}}: this model or machine cannot tell. A "
+      "size. \\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Depends on the "
+      "reading}}: verdicts under several rules differ. \\emph{{Smaller than}} a size: too small to "
+      "count. \\emph{{Does not hold}}: this model shows the opposite, or a choice at random does as "
+      "well. \\emph{{Not decided}}: the interval leaves both. \\emph{{Cannot be tested}}: this model or machine cannot tell. A "
       "verdict is about this model; the papers measured others. Two methods on the same prompts, "
       "tokens or heads are compared by the 95\\,\\% interval of their difference.{}\n\n",
       tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity),

@@ -15,6 +15,16 @@ namespace kvscope::papers {
 
 namespace {
 
+/// Quest by both published rules, the controls of either, and what they are compared with.
+const std::string kPages =
+    "quest,quest:choice=random,quest-paper,quest-paper:choice=random,h2o,tova,streamingllm ";
+const std::string kMatched =
+    "--layers {sparse-layers} --dense-layers 0 --match keys=56,63 --no-ceiling --selector " +
+    kPages + "--out {out}";
+const std::string kChunked =
+    "full,quoka,quoka:scope=whole,quoka:queries=random,sampleattention,sparq,loki:basis=self,"
+    "lessismore,keydiff,snapkv --budget 256 ";
+
 std::vector<Run> record_runs() {
   return {
       {kOwnDraft, "/model.safetensors",
@@ -37,13 +47,16 @@ std::vector<Run> analysis_runs() {
       {"query-selection", ".h5", "analyze query-selection {verifier} --out {out}", ""},
       {"geometry", ".h5", "analyze geometry {verifier} --out {out}", ""},
       {"theorem-b1", ".h5", "analyze theorem-b1 {verifier} --out {out}", ""},
-      {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", ""},
+      {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", "", true},
       {"attention-map", ".h5",
        "analyze attention-map {verifier} --layers {pick:query-selection:best_pearson_log:layer} "
        "--heads {pick:query-selection:best_pearson_log:best_head} --out {out}",
        ""},
       {"abcd-map", ".h5", "analyze attention-map {abcd} --layers 0 --heads 0 --out {out}", ""},
-      {"quest", ".h5", "analyze quest {verifier} --budget 256 --out {out}", ""},
+      {"pairing", ".h5",
+       "analyze overlap {verifier} --budget 256 --selector quoka,quoka:pairing=position_sorted "
+       "--out {out}",
+       ""},
       {"coverage", ".h5", "analyze coverage {verifier} --out {out}", ""},
       {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} {--unlike-draft} --out {out}",
        ""},
@@ -57,12 +70,16 @@ std::vector<Run> sweep_runs() {
       {"sweep-decode", ".csv",
        "sweep {verifier} --phase decode --dense-layers 2 --budget 64,128,256,512,1024 --selector "
        "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}",
-       "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256,1024 --selector "
+       "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256 --selector "
        "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}"},
       {"sweep-prefill", ".csv",
-       "sweep {verifier} --budget 256 --selector full,quoka,quoka:pairing=position_sorted,"
-       "quoka:pairing=shared_tokens,sampleattention,sparq,loki:basis=self,lessismore --out {out}",
+       "sweep {verifier} --budget 256 --selector full,quoka,quoka:queries=random,"
+       "quoka:queries=nearest,quoka:queries=all,sampleattention,sparq,loki:basis=self,"
+       "lessismore --out {out}",
        ""},
+      // at the keys that Quest keeps of a budget of 64, by either of its rules
+      {"match-decode", ".csv", "sweep {verifier} --phase decode " + kMatched,
+       "sweep {verifier} --phase decode --steps 8 " + kMatched},
       {"pages", ".csv",
        "sweep {verifier} --phase decode --steps 8 --dense-layers 0 --budget 32 --selector "
        "quest-paper,quest --out {out}",
@@ -70,7 +87,7 @@ std::vector<Run> sweep_runs() {
       {"error-bound", ".csv",
        "sweep {error-example} --phase decode --dense-layers 0 --budget 32 --selector oracle-topk "
        "--out {out}",
-       ""},
+       "", true},
   };
 }
 
@@ -81,7 +98,7 @@ std::vector<Run> simulation_runs() {
        "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
        "--lengths 4096 --depths 5 --trials 2 --seed 1 --out {out}",
        "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
-       "--lengths 1024 --depths 5 --trials 1 --seed 1 --out {out}"},
+       "--lengths 768 --depths 5 --trials 1 --seed 1 --out {out}"},
       // both budgets of the claims at once: the dense model answers each prompt once
       {"needle", ".h5",
        "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
@@ -91,33 +108,33 @@ std::vector<Run> simulation_runs() {
        "--selector full,quoka,streamingllm --budget ratio=0.25,0.12 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector "
-       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
-       "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds multi_key --selector "
-       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
-       "--lengths 1024 --depths 5 --trials 2 --out {out}"},
+       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector " + kChunked +
+           "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds multi_key --selector " + kChunked +
+           "--lengths 1024 --depths 5 --trials 2 --out {out}"},
       {"passkey", ".h5",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
-       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 --trials 2 --dense-layers 2 "
-       "--out {out}",
+       "--kinds {pick:asked:accuracy:kind} --selector full," +
+           kPages +
+           "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 "
+           "--trials 2 --dense-layers 2 --out {out}",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
-       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 --dense-layers 2 --out "
-       "{out}"},
+       "--kinds {pick:asked:accuracy:kind} --selector full," +
+           kPages +
+           "--budget 64,256 --lengths 1024 --depths 5 --trials 2 --fed 24 "
+           "--dense-layers 2 --out {out}"},
       {"perplexity", ".h5",
        "simulate perplexity {--model} {--draft} --selector "
-       "full,streamingllm,quest,quest-paper,specattn,specattn:blocks=none --budget "
+       "full,streamingllm,random,quest,quest-paper,specattn,specattn:blocks=none --budget "
        "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
-       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn "
-       "--budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
+       "simulate perplexity {--model} {--draft} --selector full,streamingllm,random,quest,"
+       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
        "{out}"},
       {"perplexity-empty", ".h5",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
-       "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
-       "--budget 128 --dense-layers 2 --max-tokens 768 --out {out}"},
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
+           "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
+       "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
+           "--budget 128 --dense-layers 2 --max-tokens 576 --out {out}"},
       {"speculative", ".csv",
        "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
        "--dense-layers {live-dense-layers} --out {out}",
@@ -131,7 +148,7 @@ std::vector<Run> bench_runs() {
       {"live", ".json",
        "bench live {--model} --selector quoka --budget 1024 --lengths "
        "{lengths:4096,8192,16384,32768} --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,6144} "
+       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,5120} "
        "--repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
@@ -146,6 +163,11 @@ std::vector<Run> bench_runs() {
 }
 
 }  // namespace
+
+const Run* run_named(std::string_view name) {
+  const auto at = std::ranges::find(runs(), name, &Run::name);
+  return at == runs().end() ? nullptr : &*at;
+}
 
 std::span<const Run> runs() {
   static const std::vector<Run> all = [] {

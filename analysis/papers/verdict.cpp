@@ -9,6 +9,9 @@ namespace kvscope::papers {
 
 namespace {
 
+/// From this share on a difference of cost is said.
+constexpr double kUnequal = 0.02;
+
 /// One side of a check.
 struct Side {
   const Value* value = nullptr;  // null: a plain number
@@ -27,31 +30,33 @@ Side side_of(const Item& item, const std::vector<Measured>& measured, const std:
   return side;
 }
 
-/// A range over layers says nothing of how sure the mean is: then the value alone is compared.
+/// Needs are no claim: the value alone is compared. A range is met by every row, or by none.
 Measured comparable(Measured measured, Role role) {
-  if (measured.is_range || role == Role::needs) measured.low = measured.high = measured.value;
+  if (role == Role::needs) measured.low = measured.high = measured.value;
   return measured;
 }
 
-Answer answer_of(const Check& check, const Measured& left, const Measured& right) {
-  switch (check.op) {
-    case Op::above:
-      return left.low > right.high                             ? Answer::yes
-             : left.high < right.low || left.high == right.low ? Answer::no
-                                                               : Answer::open;
-    case Op::below:
-      return left.high < right.low                             ? Answer::yes
-             : left.low > right.high || left.low == right.high ? Answer::no
-                                                               : Answer::open;
-    case Op::at_least: {
-      const double bar = right.value - check.slack;
-      return left.low >= bar ? Answer::yes : left.high < bar ? Answer::no : Answer::open;
-    }
-    case Op::at_most:
-      break;
-  }
-  const double bar = right.value + check.slack;
-  return left.high <= bar ? Answer::yes : left.low > bar ? Answer::no : Answer::open;
+/// Of a value of a recording that was made to contradict the claim.
+bool is_constructed(const Side& side) {
+  const Run* const run = side.value == nullptr ? nullptr : run_named(side.value->run);
+  return run != nullptr && run->is_constructed;
+}
+
+bool is_upward(Op op) {
+  return op == Op::above || op == Op::at_least;
+}
+
+bool is_strict(Op op) {
+  return op == Op::above || op == Op::below;
+}
+
+Answer answer_of(const Check& check, Measured larger, Measured smaller) {
+  const double slack = is_upward(check.op) ? -check.slack : check.slack;
+  if (!is_strict(check.op)) smaller.low = smaller.high = smaller.value + slack;
+  if (!is_upward(check.op)) std::swap(larger, smaller);
+  const bool yes = is_strict(check.op) ? larger.low > smaller.high : larger.low >= smaller.high;
+  const bool no = is_strict(check.op) ? larger.high <= smaller.low : larger.high < smaller.low;
+  return yes ? Answer::yes : no ? Answer::no : Answer::open;
 }
 
 /// A bare timing decides nothing: the next one differs.
@@ -67,8 +72,7 @@ bool is_single_timing(const Side& side) {
 void decide_paired(const Differences& differences, double threshold, std::size_t n_refuting,
                    CheckOutcome& outcome) {
   const Check& check = *outcome.check;
-  const bool is_upward = check.op == Op::above || check.op == Op::at_least;
-  const bool is_strict = check.op == Op::above || check.op == Op::below;
+  const double sign = is_upward(check.op) ? 1.0 : -1.0;
   const double size = check.counts > 0.0 ? check.counts : usual_size(differences.pairing);
   const double spread = spread_of(differences);
   const Interval shown = interval_of(differences, 0.95);
@@ -82,13 +86,23 @@ void decide_paired(const Differences& differences, double threshold, std::size_t
   outcome.counts = size;
   outcome.p = p_of(differences);
   outcome.power = power(size, spread, static_cast<double>(outcome.units));
-  const double worse = is_upward ? shown.low - threshold : threshold - shown.high;
-  const double better = is_upward ? wide.high - threshold : threshold - wide.low;
-  const bool is_shown = worse > 0.0 || (worse == 0.0 && !is_strict);
-  const bool is_refuted = better < (is_strict ? size : 0.0);
+  const double worse = sign * ((sign > 0.0 ? shown.low : shown.high) - threshold);
+  const double better = sign * ((sign > 0.0 ? wide.high : wide.low) - threshold);
+  const bool is_shown = worse > 0.0 || (worse == 0.0 && !is_strict(check.op));
+  const bool is_refuted = better < (is_strict(check.op) ? size : 0.0);
   outcome.answer = is_shown ? Answer::yes : is_refuted ? Answer::no : Answer::open;
   outcome.is_too_small = outcome.answer == Answer::no && better > 0.0;
-  if (outcome.answer != Answer::open) return;
+  outcome.kept_left = differences.kept_left;
+  outcome.kept_right = differences.kept_right;
+  for (std::size_t i = 0; differences.pairing == Pairing::layer && i < differences.of.size(); ++i) {
+    const double above = sign * (differences.of[i] - threshold);
+    if (above < 0.0 || (above == 0.0 && is_strict(check.op)))
+      outcome.against.push_back(differences.units[i]);
+  }
+  if (check.in_every_layer) outcome.answer = outcome.against.empty() ? Answer::yes : Answer::no;
+  const bool is_sample =
+      differences.pairing == Pairing::prompt || differences.pairing == Pairing::block;
+  if (outcome.answer != Answer::open || !is_sample) return;
   const double from_threshold = std::abs(outcome.difference - threshold);
   outcome.more = from_threshold == 0.0 ? INFINITY
                                        : std::max(1.0, units_needed(from_threshold, spread) -
@@ -126,19 +140,32 @@ std::string upper_first(std::string text) {
   return text;
 }
 
+/// "10 points", "1 %" of perplexity.
+std::string size_words(Pairing pairing, double size) {
+  return fmt::format("{:.2g} {}", 100.0 * size, pairing == Pairing::block ? "%" : "points");
+}
+
 std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& right) {
   const Check& check = *outcome.check;
   const Unit unit = left.value != nullptr ? left.value->unit : Unit::number;
   std::string text =
       fmt::format("{} {} {}", words_of(left, unit), relation(check.op, outcome.answer),
                   bar_words(check, right, unit, words_of(right, unit)));
-  if (outcome.pairing != Pairing::none) text += ", paired " + difference_words(outcome);
+  const bool is_mean = outcome.pairing == Pairing::layer && right.value == nullptr;
+  if (outcome.pairing != Pairing::none)
+    text += (is_mean ? ", mean " : ", paired ") + difference_words(outcome);
+  if (!outcome.against.empty())
+    text += fmt::format("; the claim fails in layers {}", fmt::join(outcome.against, ", "));
+  const double kept = outcome.kept_left / outcome.kept_right;
+  if (std::abs(kept - 1.0) > kUnequal)
+    text += fmt::format(", with {} keys a query against {}", number_text(outcome.kept_left, 4),
+                        number_text(outcome.kept_right, 4));
   if (outcome.is_too_small)
-    text += outcome.pairing == Pairing::block
-                ? fmt::format(", which leaves no {:.2g} %", 100.0 * outcome.counts)
-                : fmt::format(", which leaves no {:.2g} points", 100.0 * outcome.counts);
+    text += ", which leaves no " + size_words(outcome.pairing, outcome.counts);
   if (outcome.answer == Answer::open && (is_single_timing(left) || is_single_timing(right)))
     text += ", since one timing without repeats decides nothing";
+  if (outcome.answer == Answer::open && is_constructed(left))
+    text += ", since a constructed recording can refute it and not confirm it";
   if (outcome.answer == Answer::open && std::isfinite(outcome.more))
     text += fmt::format("; about {:.0f} {} more would tell", outcome.more,
                         pairing_word(outcome.pairing));
@@ -154,6 +181,7 @@ CheckOutcome looked_at(const Item& item, const Check& check, const std::vector<M
   const Side right = side_of(item, measured, check.right);
   CheckOutcome outcome{.check = &check};
   outcome.difference = outcome.low = outcome.high = outcome.p = outcome.power = outcome.more = kNan;
+  outcome.kept_left = outcome.kept_right = kNan;
   for (const Side* side : {&left, &right}) {
     if (side->measured.missing.empty() || !outcome.missing.empty()) continue;
     outcome.missing =
@@ -167,8 +195,12 @@ CheckOutcome looked_at(const Item& item, const Check& check, const std::vector<M
     } else {
       outcome.answer = answer_of(check, comparable(left.measured, check.role),
                                  comparable(right.measured, check.role));
+      if (check.in_every_layer && outcome.answer == Answer::open) outcome.answer = Answer::no;
     }
   }
+  // an example refutes what is said of all, and does not confirm it
+  if (outcome.answer == Answer::yes && check.role == Role::form && is_constructed(left))
+    outcome.answer = Answer::open;
   outcome.sentence = sentence(outcome, left, right);
   return outcome;
 }
@@ -203,8 +235,12 @@ Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
     if (const std::string why = text(Role::needs, answer); !why.empty())
       return give(Verdict::cannot_test, why);
   }
-  if (const std::string why = text(Role::form, Answer::no); !why.empty())
-    return give(Verdict::does_not_hold, why);
+  if (const std::string why = text(Role::form, Answer::no); !why.empty()) {
+    const bool is_small = std::ranges::none_of(checks, [](const CheckOutcome& one) {
+      return one.check->role == Role::form && one.answer == Answer::no && !one.is_too_small;
+    });
+    return give(is_small ? Verdict::too_small : Verdict::does_not_hold, why);
+  }
   if (const std::string why = text(Role::form, Answer::open); !why.empty())
     return give(Verdict::not_decided, why);
   std::string why = first_good(checks, Role::form);
@@ -217,16 +253,55 @@ Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
   return give(Verdict::holds, why.empty() ? first_good(checks, Role::size) : why);
 }
 
+/// The verdict under each reading, in their order, as one.
+Judgement joined(const Item& item, std::vector<CheckOutcome> checks) {
+  std::vector<std::string> readings;
+  for (const CheckOutcome& one : checks) {
+    const std::string& reading = one.check->reading;
+    if (!reading.empty() && std::ranges::find(readings, reading) == readings.end())
+      readings.push_back(reading);
+  }
+  if (readings.size() < 2) return judgement_of(item, std::move(checks));
+  std::optional<Verdict> decided, open;
+  bool do_differ = false;
+  std::string reason;
+  for (const std::string& reading : readings) {
+    std::vector<CheckOutcome> own;
+    std::ranges::copy_if(checks, std::back_inserter(own), [&](const CheckOutcome& one) {
+      return one.check->reading.empty() || one.check->reading == reading;
+    });
+    const Judgement judged = judgement_of(item, std::move(own));
+    const bool is_open =
+        judged.verdict == Verdict::not_decided || judged.verdict == Verdict::cannot_test;
+    if (is_open) open = judged.verdict;
+    if (!is_open && !decided) decided = judged.verdict;
+    do_differ |= !is_open && decided != judged.verdict;
+    reason += fmt::format("{}{}, {}: {}", reason.empty() ? "" : " ", upper_first(reading),
+                          word_of(judged), judged.reason);
+  }
+  const Verdict verdict = do_differ ? Verdict::depends : open ? *open : *decided;
+  return {verdict, std::move(reason), std::move(checks)};
+}
+
 }  // namespace
 
+std::string word_of(const Judgement& judgement) {
+  const auto small = std::ranges::find_if(judgement.checks, &CheckOutcome::is_too_small);
+  if (judgement.verdict != Verdict::too_small || small == judgement.checks.end())
+    return verdict_word(judgement.verdict);
+  return "smaller than " + size_words(small->pairing, small->counts);
+}
+
 std::string difference_words(const CheckOutcome& outcome) {
+  const bool is_log = outcome.pairing == Pairing::block;
+  const bool is_number = outcome.pairing == Pairing::layer;  // in the column's own unit
   const auto of = [&](double x) {
-    return outcome.pairing == Pairing::block ? fmt::format("{:.3f}", std::exp(x))
-                                             : fmt::format("{:+.1f}", 100.0 * x);
+    return is_log      ? fmt::format("{:.3f}", std::exp(x))
+           : is_number ? fmt::format("{:+.3g}", x)
+                       : fmt::format("{:+.1f}", 100.0 * x);
   };
-  return fmt::format("{}{}{} [{}, {}] over {} {}",
-                     outcome.pairing == Pairing::block ? "a ratio of " : "", of(outcome.difference),
-                     outcome.pairing == Pairing::block ? "" : " points", of(outcome.low),
+  return fmt::format("{}{}{} [{}, {}] over {} {}", is_log ? "a ratio of " : "",
+                     of(outcome.difference), is_log || is_number ? "" : " points", of(outcome.low),
                      of(outcome.high), outcome.units, pairing_word(outcome.pairing));
 }
 
@@ -251,12 +326,16 @@ Judgement judge(const Item& item, const std::vector<Measured>& measured, const F
                 {}};
     }
   }
-  const auto n_refuting = static_cast<std::size_t>(std::ranges::count_if(
-      item.checks, [](const Check& check) { return check.role == Role::form; }));
   std::vector<CheckOutcome> checks;
-  for (const Check& check : item.checks)
+  for (const Check& check : item.checks) {
+    const auto n_refuting =
+        static_cast<std::size_t>(std::ranges::count_if(item.checks, [&](const Check& other) {
+          return other.role == Role::form &&
+                 (other.reading.empty() || other.reading == check.reading);
+        }));
     checks.push_back(looked_at(item, check, measured, find_run, n_refuting));
-  return judgement_of(item, std::move(checks));
+  }
+  return joined(item, std::move(checks));
 }
 
 }  // namespace kvscope::papers

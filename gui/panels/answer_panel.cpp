@@ -239,7 +239,7 @@ class AnswerPanel final : public AskingPanel {
       const bool is_back = found != back_.end();
       std::string words = name_of(one.what);
       if (!one.text.empty()) words += fmt::format(" “{}”", printable(one.text));
-      words += fmt::format("   {}##{}", percent_text(one.recovered), i);
+      words += fmt::format("   {}##{}", recovered_text(one.recovered), i);
       if (ImGui::Selectable(words.c_str(), is_back)) {
         is_back ? static_cast<void>(back_.erase(found)) : back_.push_back(one.what);
         if (back_.empty()) answer_.reset();
@@ -248,7 +248,7 @@ class AnswerPanel final : public AskingPanel {
       help_tooltip(
           fmt::format("{}: alone it brings {} of the loss back; the model then says “{}”. "
                       "A click puts it back (or takes it out again) and runs on.",
-                      name_of(one.what), percent_text(one.recovered), printable(one.says)));
+                      name_of(one.what), recovered_text(one.recovered), printable(one.says)));
       const ImVec2 low = ImGui::GetItemRectMin();
       const ImVec2 high = ImGui::GetItemRectMax();
       places_.emplace_back("put back " + name_of(one.what),

@@ -67,6 +67,31 @@ TEST_CASE("explain --answer takes words, and says what does not go together") {
   }
 }
 
+TEST_CASE("explain --answer says losses in nats, and no share beyond all of one") {
+  const std::string words =
+      "It was the best of times for the old clock maker, who had lived by the river for sixty "
+      "years and knew every boat that passed. One morning a stranger knocked at his door and asked "
+      "him for the hour. The old man looked at the stranger and said that no clock in his house "
+      "had been right since the winter. The stranger laughed and sat down by the fire, and they "
+      "spoke of the river and of the boats until the evening came. When the stranger left he "
+      "forgot a small brass key on the table, and the old man put it in his pocket and thought no "
+      "more of it until";
+  // after the line feed the token is likelier with all keys put back than under full attention,
+  // without it likelier under the method
+  for (const auto& [prompt, says] :
+       {std::pair{words + "\n", "more than all of them back"}, {words, "nothing is lost (-"}}) {
+    const auto told = ran({"explain", "--answer", "--selector", "streamingllm", "--budget", "16",
+                           "--n-new", "1", "--all", "--prompt", prompt, "--json"})
+                          .json()
+                          .at("prompts")
+                          .at(0);
+    const auto& step = told.at("steps").at(0);
+    const double lost =
+        step.at("sparse_surprise").get<double>() - step.at("dense_surprise").get<double>();
+    CHECK_HAS(told.at("sentence").get<std::string>(), says, fmt::format("{:.3f} nats", lost));
+  }
+}
+
 TEST_CASE("explain --put-back says how an answer changes with a blamed head's keys") {
   const Words asked = {"explain",      "--answer", "--facts", "6",         "--selector",
                        "streamingllm", "--budget", "48",      "--lengths", "600",

@@ -50,6 +50,32 @@ TEST_CASE("papers judges items from results, and does not run them again") {
   CHECK_THAT(third.err, !has("theorem"));
 }
 
+TEST_CASE("papers judges a choice against one at random, under every published rule") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "report";
+  ran({"papers", "--quick", "--out", out.string(), "--items",
+       "quest-recall,error-pairing,specattn-app-a,quoka-norms"});
+  const auto items = items_of(out);
+  const auto& recall = items.at(1);
+  REQUIRE(recall.at("item") == "quest-recall");
+  std::set<std::string> readings;
+  int n_controls = 0;
+  for (const auto& check : recall.at("checks")) {
+    readings.insert(check.at("reading"));
+    const auto sentence = check.at("sentence").get<std::string>();
+    CHECK_THAT(sentence, !has("keys a query against"));  // equal measured keys
+    n_controls += sentence.find("pages drawn at random") != std::string::npos ? 1 : 0;
+  }
+  CHECK(readings.size() == 2);
+  CHECK(n_controls == 2);
+  CHECK_HAS(recall.at("reason").get<std::string>(), "By the kernels' page rule, ",
+            "By the evaluator's page rule, ");
+  // one layer has a share of 17 %, and 100 % is a range over layers, not an interval
+  CHECK_HAS(items.at(0).at("checks").dump(), "the claim fails in layers 0");
+  CHECK(items.at(3).at("ours").get<double>() < 0.9);  // keys that both pairings keep
+  CHECK_HAS(items.at(2).at("reason").get<std::string>(), "can refute");
+}
+
 TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest goes on") {
   const TempDir dir;
   const fs::path out = dir.path() / "report";

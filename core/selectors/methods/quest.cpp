@@ -41,6 +41,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/rng.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/registry.hpp"
@@ -49,14 +50,18 @@ namespace kvscope {
 
 namespace {
 
+enum class PageChoice { bound, random };
+
 class Quest final : public PageSelector {
  public:
   Quest() : PageSelector(/*n_dense=*/2) {}
+  PageChoice choice_ = option(choice_, "choice", PageChoice::bound,
+                              "largest bound, or drawn at random for each list and call (control)");
   int bound_bits_ = option(bound_bits_, "bound-bits", 16,
                            "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
   std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (bound_bits_ != 16) return std::nullopt;
+    if (bound_bits_ != 16 || choice_ != PageChoice::bound) return std::nullopt;
     return plan_by(ListPlan::By::page_bounds, budget, phase);
   }
 
@@ -74,6 +79,7 @@ class Quest final : public PageSelector {
   void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
                    TokenRange visible, ScoreWorker& worker,
                    std::span<const std::span<double>> rows) override {
+    if (choice_ == PageChoice::random) return drawn_scores(call, heads, pages, rows);
     const TensorView<const float> k = call.k.sub(heads.kv_head);
     const PageTable& table =
         engine_of(call).pages(call.layer, heads.kv_head, k, page_size_, bound_bits_);
@@ -108,6 +114,18 @@ class Quest final : public PageSelector {
   }
 
  private:
+  /// A number for each page, named by layer, first position of the call, list and page.
+  static void drawn_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
+                           std::span<const std::span<double>> rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const CounterRng rng({static_cast<std::uint64_t>(call.layer),
+                            static_cast<std::uint64_t>(call.pos_begin),
+                            static_cast<std::uint64_t>(heads.q_heads.begin) + i});
+      for (std::size_t p = 0; p < rows[i].size(); ++p)
+        rows[i][p] = rng.uniform(static_cast<std::uint64_t>(pages.begin) + p);
+    }
+  }
+
   /// A page whose keys do not all count, and those that do: its bound is made from them.
   struct CutPage {
     Index index = 0;

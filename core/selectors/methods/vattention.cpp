@@ -162,7 +162,7 @@ class VAttention final : public MethodOnBase {
   }
 
  private:
-  /// The alive keys without those of the windows; the call's own are always kept, and stay.
+  /// The alive keys without those of the windows, a query's own key among the latest.
   AliveMask without_windows(const SelectCall& call) const {
     AliveMask alive(call.k.dim(0));
     if (call.alive != nullptr) {
@@ -174,7 +174,7 @@ class VAttention final : public MethodOnBase {
     const Index latest = call.pos_begin + call.n_tok - n_recent_;  // of the last row
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       for (Index pos = 0; pos < sink_end; ++pos) alive.kill(kv_head, static_cast<KeyPos>(pos));
-      for (Index pos = std::max(sink_end, latest); pos < call.pos_begin; ++pos)
+      for (Index pos = std::max(sink_end, latest); pos < call.pos_begin + call.n_tok; ++pos)
         alive.kill(kv_head, static_cast<KeyPos>(pos));
     }
     return alive;

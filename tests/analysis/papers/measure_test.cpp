@@ -93,8 +93,6 @@ TEST_CASE("values with respect to others") {
   CHECK(values(Derive::ratio).value == Approx(2.5));
   CHECK(values(Derive::ratio).low == Approx(0.4 / 0.3));
   CHECK(values(Derive::ratio).high == Approx(0.6 / 0.1));
-  CHECK(values(Derive::difference).value == Approx(0.3));
-  CHECK(values(Derive::difference).low == Approx(0.1));
   CHECK(values(Derive::per_lost).value == Approx(0.5 / 0.8));
   CHECK_THROWS_AS(measure(item_of({{.key = "a",
                                     .run = "run",

@@ -55,6 +55,25 @@ TEST_CASE("quest: bounds of the paper's figure, and the page that hides the best
   CHECK(selection.at(0).forced() == std::vector<KeyPos>{8});
 }
 
+TEST_CASE("quest: pages drawn at random are as many, of the same rule, and each equally often") {
+  // 12 pages of 4 keys and the step's own: the current page is kept, two of the others are drawn
+  std::vector<int> n_drawn(12, 0);
+  constexpr int kSteps = 600;
+  for (int step = 0; step < kSteps; ++step) {
+    CallShape shape = step_shape(48);
+    shape.layer = 2 + step;
+    CallFixture fixture(shape);
+    fixture.call.budget = Budget::parse("pages=3");
+    const Selection drawn = made("quest:page-size=4,choice=random", fixture)->select(fixture.call);
+    CHECK(drawn.at(0).size() ==
+          made("quest:page-size=4", fixture)->select(fixture.call).at(0).size());
+    for (const KeyPos pos : drawn.at(0).keys)
+      n_drawn[std::min<std::size_t>(pos / 4, 11)] += pos < 48;
+  }
+  // 2 of 12 pages of 4 keys; a page's standard deviation is 9.1 steps, or 37 keys
+  for (const int n : n_drawn) CHECK(std::abs(n - kSteps * 4 / 6) < 4 * 37);
+}
+
 TEST_CASE("pages kept: each published rule, and all of them where the budget covers the keys") {
   using enum PageRule;
   // "budget 32" of the passkey table is 3 pages = 48 tokens in the evaluation
