@@ -269,6 +269,10 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
 
   if (options.kept != nullptr) options.kept->check(info, prompt);
   RecordReport report;
+  if (options.kept != nullptr && options.kept->is_complete()) {
+    report.n_kept = options.kept->n_tokens();
+    return report;
+  }
   receiver.begin(info);
   try {
     if (options.kept == nullptr || options.kept->n_units() == 0) receiver.announce_prompt(prompt);

@@ -6,6 +6,7 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/shell_word.hpp"
 #include "traces/kept_recording.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/writer.hpp"
@@ -40,7 +41,7 @@ class RecordCommand final : public Command {
         "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
         "written. With --resume nothing is begun anew: after a kill, a full disk or Ctrl-C the "
         "same command goes on behind the last whole chunk, and the trace is what it would have "
-        "been. It needs the keys and values of all layers and heads as the model computes them: "
+        "been; of a trace that is whole it says so. It needs the keys and values of all layers and heads as the model computes them: "
         "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.",
         {{"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
          {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
@@ -129,13 +130,18 @@ class RecordCommand final : public Command {
       kept.emplace(out, run.progress, run.stop);
       options.kept = &*kept;
       stopping.kept_units = kept->n_units();
-      if (kept->n_units() > 0)
+      stopping.overwrite = stopping.overwrite || kept->is_complete();  // nothing is written then
+      if (kept->n_units() > 0 && !kept->is_complete())
         note("going on behind the {} tokens of {}", kept->n_tokens(), part_path(out).string());
     }
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
     const auto receiver = create_trace(out, stopping);
     const RecordReport report = record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids,
                                              options, *receiver, run.pool, run.progress, run.stop);
+    if (kept && kept->is_complete()) {
+      note("{} is complete: nothing was left to record", out.string());
+      return json_ ? tell(report, plan, out, n_threads) : kOk;
+    }
     if (writer_options.gzip_level && run.stop.stop_requested())
       note("stopped: what is kept is not compressed");
     return tell(report, plan, out, n_threads);
@@ -164,7 +170,14 @@ class RecordCommand final : public Command {
       throw IoError("no folder {} to write {} into", folder_of(out).string(),
                     out.filename().string());
     }
-    check_new_output(out, overwrite_, "--overwrite");
+    // With --resume a whole trace may be there: whether it is this one shows once the model is known.
+    check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), "--overwrite",
+                     FileKind::trace);
+    if (out.extension() != ".h5")
+      throw UsageError(
+          "OUT: expected the name of a trace, which ends in .h5, found {}; a model is named by "
+          "--model, a text's file by --text, a text itself by --prompt",
+          shell_word(out.string()));
     return out;
   }
 

@@ -2,6 +2,7 @@
 
 #include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 
 namespace kvscope::cli {
@@ -28,7 +29,9 @@ void UnitJob::declare_work(OptionSet& options) {
 }
 
 void UnitJob::check_table(bool may_exist) const {
-  if (out && !units.is_alone()) check_table_output(*out, may_exist);
+  if (!out || units.is_alone()) return;
+  if (resume) remove_old_temporaries(*out, std::chrono::seconds(0));
+  check_table_output(*out, may_exist);
 }
 
 void UnitJob::check_inputs() const {
