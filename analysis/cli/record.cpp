@@ -1,6 +1,7 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/capture_options.hpp"
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -63,7 +64,11 @@ class RecordCommand final : public Command {
     options.exclude({"OUT", "out"}, ": the output is named twice");
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     prompt_.declare(options);
-    options.add("decode", "N", "greedy decode steps after the prompt", n_decode_, at_least(0));
+    options.add("decode", "N",
+                "greedy decode steps after the prompt; with --chat, up to the end of the answer",
+                n_decode_, at_least(0));
+    options.flag("past-end", "with --chat: decode on behind the end of the answer", past_end_);
+    options.need({"past-end"}, {"chat"});
     capture_.declare(options);
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
@@ -98,6 +103,7 @@ class RecordCommand final : public Command {
 
     // The plan, and whether there is room for it
     options.n_decode = n_decode_;
+    if (prompt_.chat && !past_end_) options.end_ids = end_of_turn_ids(dir, config, *tokenizer);
     options.seed = seed_;
     options.model_name = model_name(dir);
     options.model_config_json = config_json_of(dir);
@@ -144,6 +150,8 @@ class RecordCommand final : public Command {
     }
     if (writer_options.gzip_level && run.stop.stop_requested())
       note("stopped: what is kept is not compressed");
+    if (report.has_ended && report.n_kept + report.n_prompt + report.n_decoded < plan.n_tokens)
+      note("the answer ended before {} decode steps; --past-end goes on", n_decode_);
     return tell(report, plan, out, n_threads);
   }
 
@@ -285,6 +293,7 @@ class RecordCommand final : public Command {
   std::int64_t seed_ = 0;
   bool plan_ = false;
   bool overwrite_ = false;
+  bool past_end_ = false;
   bool resume_ = false;
   bool yes_ = false;
   bool json_ = false;
