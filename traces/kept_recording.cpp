@@ -118,12 +118,12 @@ std::string why_not_resumable(const TraceInfo& plan) {
 }
 
 KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
-                             const std::stop_token& stop)
+                             const std::stop_token& stop, bool or_whole)
     : growing_(part_path(out)) {
   remove_old_temporaries(out, std::chrono::seconds(0));
   if (!fs::exists(growing_)) {
     growing_ = out;
-    is_complete_ = fs::exists(out);
+    is_complete_ = or_whole && fs::exists(out);
     if (!is_complete_) return;
   }
   const OwnFiles own;  // what is read here is written on

@@ -22,12 +22,12 @@ std::string why_not_resumable(const TraceInfo& plan);
 
 class KeptRecording {
  public:
-  /// Looks at OUT.part, or at OUT where there is none, and compares all of it with its checksums;
+  /// Looks at OUT.part, or (or_whole) at OUT where there is none, and compares all of it with its checksums;
   /// holds nothing open. Without both, and where no unit is whole, nothing is kept. Throws IoError
   /// (another process records into it; OUT is no complete trace), FormatError (no recording),
   /// Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
-                         const std::stop_token& stop = {});
+                         const std::stop_token& stop = {}, bool or_whole = true);
 
   /// OUT has its name already: there is nothing to go on with.
   bool is_complete() const { return is_complete_; }

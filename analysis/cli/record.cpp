@@ -42,7 +42,8 @@ class RecordCommand final : public Command {
         "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
         "written. With --resume nothing is begun anew: after a kill, a full disk or Ctrl-C the "
         "same command goes on behind the last whole chunk, and the trace is what it would have "
-        "been; of a trace that is whole it says so. It needs the keys and values of all layers and heads as the model computes them: "
+        "been; of a whole trace it says that it is complete. It needs the keys and values of all "
+        "layers and heads as the model computes them: "
         "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.",
         {{"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
          {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
@@ -133,7 +134,7 @@ class RecordCommand final : public Command {
     stopping.stop = run.stop;
     std::optional<KeptRecording> kept;
     if (resume_) {
-      kept.emplace(out, run.progress, run.stop);
+      kept.emplace(out, run.progress, run.stop, /*or_whole=*/!overwrite_);
       options.kept = &*kept;
       stopping.kept_units = kept->n_units();
       stopping.overwrite = stopping.overwrite || kept->is_complete();  // nothing is written then
@@ -178,7 +179,7 @@ class RecordCommand final : public Command {
       throw IoError("no folder {} to write {} into", folder_of(out).string(),
                     out.filename().string());
     }
-    // With --resume a whole trace may be there: whether it is this one shows once the model is known.
+    // With --resume a whole trace may be there; once the model is known it shows whether it is this.
     check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), "--overwrite",
                      FileKind::trace);
     if (out.extension() != ".h5")
