@@ -137,7 +137,7 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
 
 UnnamedCopy copy_unnamed(const std::filesystem::path& from_path, const std::filesystem::path& out,
                          const CopyOptions& options, const ProgressFn& progress) {
-  NewFile pending(out, options.overwrite);
+  NewFile pending(out, options.overwrite, FileKind::trace);
   const TraceLayout from = open_layout(h5::File::open(from_path));
   if (!from.has_checksums()) {
     throw FormatError("{}: has no checksums, so its data cannot be copied safely",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
@@ -78,7 +79,9 @@ std::string difference(const TraceInfo& there, const TraceInfo& here) {
     return differs("computed in", there.matmul + " " + there.kv_dtype,
                    here.matmul + " " + here.kv_dtype);
   if (there.chunk != here.chunk) return differs("in chunks of", there.chunk, here.chunk);
-  if (there.n_tokens != here.n_tokens || there.n_prompt != here.n_prompt)
+  const bool has_ended = there.status == TraceStatus::complete && there.n_tokens > there.n_prompt &&
+                         there.n_tokens < here.n_tokens;  // an answer that ended by itself
+  if ((there.n_tokens != here.n_tokens && !has_ended) || there.n_prompt != here.n_prompt)
     return differs("of", fmt::format("{} tokens, {} of the prompt", there.n_tokens, there.n_prompt),
                    fmt::format("of {}, {}", here.n_tokens, here.n_prompt));
   if (there.capture != here.capture) return "of other arrays (--capture)";
@@ -115,15 +118,23 @@ std::string why_not_resumable(const TraceInfo& plan) {
 }
 
 KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
-                             const std::stop_token& stop)
+                             const std::stop_token& stop, bool or_whole)
     : growing_(part_path(out)) {
-  if (!fs::exists(growing_)) return;
+  remove_old_temporaries(out, std::chrono::seconds(0));
+  if (!fs::exists(growing_)) {
+    growing_ = out;
+    is_complete_ = or_whole && fs::exists(out);
+    if (!is_complete_) return;
+  }
   const OwnFiles own;  // what is read here is written on
   const Index n_good = n_whole_units(growing_, progress, stop);
   if (n_good == 0) return;
 
   const TraceLayout layout = open_layout(growing_);
   plan_ = layout.info;
+  if (is_complete_ && plan_.status != TraceStatus::complete)
+    throw IoError("{} exists and is {}; --overwrite begins anew", out.string(),
+                  name_of(plan_.status));
   const auto n_planned = static_cast<Index>(plan_.units.size());
   const auto n_chunks =
       static_cast<Index>(std::ranges::count(plan_.units, false, &TraceUnit::is_decode));
@@ -133,7 +144,7 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
   tokens_.resize(static_cast<std::size_t>(std::max(n_recorded, plan_.n_prompt)));
   layout.data(0).read({0}, {static_cast<Index>(tokens_.size())}, tokens_.data());
   for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
-    if (h5::count(layout.arrays[i].dims) > 0 && !layout.data(i).file_offset())
+    if (!is_complete_ && h5::count(layout.arrays[i].dims) > 0 && !layout.data(i).file_offset())
       refuse("compressed, so that nobody can go on writing it");
   }
 }
@@ -143,6 +154,9 @@ Index KeptRecording::n_tokens() const {
 }
 
 void KeptRecording::refuse(const std::string& what) const {
+  if (is_complete_)
+    throw IoError("{} exists and is another recording: it is {}; --overwrite replaces it",
+                  growing_.string(), what);
   throw ConfigError(
       "{} cannot be gone on with: it is {}; give it what it was begun with, save it with 'kvscope "
       "recover {}', or record under another name",

@@ -22,12 +22,15 @@ std::string why_not_resumable(const TraceInfo& plan);
 
 class KeptRecording {
  public:
-  /// Looks at OUT.part and compares all of it with its checksums; holds nothing open. Without one,
-  /// and where no unit is whole, nothing is kept. Throws IoError (another process records into it),
-  /// FormatError (no recording), Interrupted.
+  /// Looks at OUT.part, or (or_whole) at OUT where there is none, and compares all of it with its
+  /// checksums; holds nothing open. Without both, and where no unit is whole, nothing is kept.
+  /// Throws IoError (another process records into it; OUT is no complete trace), FormatError (no
+  /// recording), Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
-                         const std::stop_token& stop = {});
+                         const std::stop_token& stop = {}, bool or_whole = true);
 
+  /// OUT has its name already: there is nothing to go on with.
+  bool is_complete() const { return is_complete_; }
   /// Units that stay, from the first on. Not all that are whole where decoding follows: the last
   /// one runs again, since its logits choose the next token.
   Index n_units() const { return n_units_; }
@@ -46,8 +49,9 @@ class KeptRecording {
  private:
   [[noreturn]] void refuse(const std::string& what) const;
 
-  std::filesystem::path growing_;  // OUT.part
-  TraceInfo plan_;                 // as its header says
+  std::filesystem::path growing_;  // OUT.part, or OUT
+  bool is_complete_ = false;
+  TraceInfo plan_;  // as its header says
   Index n_units_ = 0;
   std::vector<TokenId> tokens_;  // the prompt, and what was decoded
 };

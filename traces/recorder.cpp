@@ -138,8 +138,10 @@ class UnitProgress {
 std::size_t run_units(const Transformer& model, const TokenTexts& texts,
                       std::span<const TokenId> prompt, const TraceInfo& info,
                       TraceReceiver& receiver, ThreadPool& pool, UnitProgress& progress,
-                      const std::stop_token& stop, const KeptRecording* kept,
+                      const std::stop_token& stop, const RecordOptions& recording,
                       RecordReport& report) {
+  const KeptRecording* const kept = recording.kept;
+  const std::vector<TokenId>& end_ids = recording.end_ids;
   const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
   const PreRotary pre_rotary(model.config());
   RecordingObserver observer(info, receiver, pool, &pre_rotary);
@@ -168,6 +170,9 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
     receiver.commit_unit();
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
     (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
+    const bool is_end = unit.is_decode && std::ranges::find(end_ids, next) != end_ids.end();
+    if (is_end) report.has_ended = true;
+    if (is_end) return u + 1;
     if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
     progress.report(u + 1);
   }
@@ -269,15 +274,20 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
 
   if (options.kept != nullptr) options.kept->check(info, prompt);
   RecordReport report;
+  if (options.kept != nullptr && options.kept->is_complete()) {
+    report.n_kept = options.kept->n_tokens();
+    return report;
+  }
   receiver.begin(info);
   try {
     if (options.kept == nullptr || options.kept->n_units() == 0) receiver.announce_prompt(prompt);
     UnitProgress units(info, receiver, progress);
     const std::size_t n_units =
-        run_units(model, texts, prompt, info, receiver, pool, units, stop, options.kept, report);
-    if (options.kept != nullptr && n_units > 0 && n_units < info.units.size())
+        run_units(model, texts, prompt, info, receiver, pool, units, stop, options, report);
+    const bool is_whole = report.has_ended || n_units == info.units.size();
+    if (options.kept != nullptr && n_units > 0 && !is_whole)
       throw Interrupted("stopped: {}", receiver.recovery_hint());
-    report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
+    report.status = is_whole ? TraceStatus::complete : TraceStatus::interrupted;
     receiver.finish(report.status);
     units.report(n_units);
     if (n_units == 0)

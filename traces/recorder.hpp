@@ -17,11 +17,12 @@ namespace kvscope {
 /// What to record, and what the trace shall say about where it comes from.
 struct RecordOptions {
   CaptureSet capture;
-  DType dtype = DType::f32;  // storage of q, k, v and dense attention
-  Index chunk = 512;         // prompt tokens per forward call
-  Index n_decode = 0;  // tokens to decode after the prompt; an end-of-text token does not stop it
-  std::vector<Index> layers;   // empty = all
-  std::vector<Index> q_heads;  // query heads; empty = all. Their KV heads follow.
+  DType dtype = DType::f32;      // storage of q, k, v and dense attention
+  Index chunk = 512;             // prompt tokens per forward call
+  Index n_decode = 0;            // tokens to decode after the prompt
+  std::vector<TokenId> end_ids;  // a decoded one of these is the last; empty: none ends it
+  std::vector<Index> layers;     // empty = all
+  std::vector<Index> q_heads;    // query heads; empty = all. Their KV heads follow.
   /// Positions whose q, lse, attention rows and logits are kept; default all.
   std::optional<TokenRange> rows;
   std::string model_name;
@@ -44,6 +45,7 @@ struct RecordReport {
   Index n_kept = 0;    // tokens that an earlier run had recorded
   Index n_prompt = 0;  // tokens of the prompt that were recorded
   Index n_decoded = 0;
+  bool has_ended = false;  // with one of RecordOptions::end_ids
   double prefill_seconds = 0;
   double decode_seconds = 0;
   std::int64_t bytes_written = 0;
@@ -55,8 +57,9 @@ struct RecordReport {
 /// exist, nothing to capture.
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options);
 
-/// Records into `receiver` and finishes it: complete, or interrupted if `stop` was requested
-/// (checked between forward calls; the units so far are kept, and where options.kept is given a
+/// Records into `receiver` and finishes it: complete (also where one of end_ids came before
+/// n_decode tokens; RecordReport::n_decoded says how many there are), or interrupted if `stop` was
+/// requested (checked between forward calls; the units so far are kept, and where options.kept is given a
 /// stop is thrown as Interrupted). If `tokenizer` is null, the trace holds no token text. Decoding
 /// is greedy: each next token is the arg max of the last logits, the smallest id among equals; the
 /// token that the last step yields is not run. Throws ConfigError (plan_recording; token ids

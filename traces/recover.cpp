@@ -38,7 +38,7 @@ RecoverReport recover_trace(const fs::path& part, const fs::path& out, bool over
   if (input_behind(out, std::span(&part, 1)))
     throw ConfigError("{}: is the input; a recovered trace goes to a file of its own",
                       out.string());
-  check_output(out, overwrite);
+  check_output(out, overwrite, FileKind::trace);
   RecoverReport report;
   const WholeUnits whole = count_whole_units(part, progress, stop);
   report.n_planned_units = whole.n_planned_units;

@@ -38,7 +38,7 @@ std::string pretty_json(const nlohmann::ordered_json& value) {
 class ResultFileWriter final : public ResultWriter {
  public:
   ResultFileWriter(std::filesystem::path out, bool overwrite)
-      : out_(std::move(out)), pending_(out_, overwrite) {}
+      : out_(std::move(out)), pending_(out_, overwrite, FileKind::result) {}
 
   void begin(const ResultInfo& info) override;
   void declare(const ResultArray& array) override;

@@ -119,7 +119,7 @@ std::uint64_t offset_of(const h5::Dataset& dataset) {
 void TraceWriter::begin(const TraceInfo& info) {
   if (file_.is_open()) throw ConfigError("{}: begin was called twice", part_.string());
   check_trace_info(info);
-  check_output(out_, options_.overwrite);
+  check_output(out_, options_.overwrite, FileKind::trace);
   if (std::filesystem::exists(part_) && is_being_recorded(part_))
     throw IoError("{} is being recorded by another process", part_.string());
   if (options_.kept_units.value_or(0) > 0) return go_on(*options_.kept_units);
@@ -128,7 +128,8 @@ void TraceWriter::begin(const TraceInfo& info) {
   info_.status = TraceStatus::recording;
   info_.uuid.clear();
   info_.content_hash.clear();
-  const NewFile draft(out_, options_.overwrite);  // so that OUT.part is never half laid out
+  // so that OUT.part is never half laid out
+  const NewFile draft(out_, options_.overwrite, FileKind::trace);
   TraceLayout layout = create_layout(draft.temporary(), info_);
   take_places(layout);
   layout.file.close();
@@ -511,7 +512,9 @@ bool TraceWriter::make_compressed(TraceStatus status) {
 void TraceWriter::complete(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError("{}: finish before begin", out_.string());
   const std::size_t n_planned = info_.units.size();
-  if (status == TraceStatus::complete && n_committed_ != n_planned) {
+  // A decoded answer may end before the steps that were planned for it.
+  const bool ends_decoding = n_committed_ > 0 && info_.units[n_committed_ - 1].is_decode;
+  if (status == TraceStatus::complete && n_committed_ != n_planned && !ends_decoding) {
     throw ConfigError("{}: it has {} of {} units, so it is not complete", out_.string(),
                       n_committed_, n_planned);
   }
@@ -560,7 +563,7 @@ std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
                                             const WriterOptions& options) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9))
     throw ConfigError("gzip level: expected 1 to 9, found {}", *options.gzip_level);
-  check_output(out, options.overwrite);
+  check_output(out, options.overwrite, FileKind::trace);
   auto writer = std::make_unique<TraceWriter>(out, options);
   if (options.queue_bytes == 0) return writer;
   return queued(std::move(writer), options.queue_bytes);

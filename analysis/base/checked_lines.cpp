@@ -206,7 +206,7 @@ bool has_checked_lines(const std::filesystem::path& file) {
 }
 
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(file) {
-  check_output(file, /*overwrite=*/true);
+  check_output(file, /*overwrite=*/true, FileKind::journal);
 }
 
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
@@ -234,7 +234,7 @@ CheckedLineWriter::~CheckedLineWriter() {
 void CheckedLineWriter::write(const Json& data) {
   const std::string line = checked_line(data);
   if (fd_ < 0) {
-    NewFile file(file_, /*overwrite=*/true);
+    NewFile file(file_, /*overwrite=*/true, FileKind::journal);
     file.write(line);
     file.publish();
     fd_ = file.release();

@@ -119,7 +119,7 @@ UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
 void AnalyzeCommand::check_outputs() const {
   if (job_.json && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite");
+  if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite", FileKind::result);
   if (csv_ && *csv_ != "-") {
     check_new_output(*csv_, job_.overwrite, "--overwrite");
     std::error_code error;

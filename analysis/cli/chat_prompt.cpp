@@ -54,4 +54,19 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
       chat.where(), n_around, *most);
 }
 
+std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,
+                                     const Tokenizer& tokenizer) {
+  std::vector<TokenId> ids(config.eos_ids.begin(), config.eos_ids.end());
+  const ChatMessage answered[] = {{"user", "a"}, {"assistant", "b"}};
+  const std::vector<TokenId> turn =
+      tokenizer.encode(load_chat_template(model, tokenizer).render(answered));
+  const std::vector<TokenId> answer = tokenizer.encode("b");
+  const auto behind = std::find_end(turn.begin(), turn.end(), answer.begin(), answer.end());
+  const auto next = behind == turn.end() ? behind : behind + static_cast<Index>(answer.size());
+  // Words are no end: only what decoding may leave out is.
+  if (next != turn.end() && tokenizer.decode({&*next, 1}, /*skip_special=*/true).empty())
+    ids.push_back(*next);
+  return ids;
+}
+
 }  // namespace kvscope::cli

@@ -5,6 +5,7 @@
 
 #include "core/base/vocabulary.hpp"
 #include "core/model/chat/chat_template.hpp"
+#include "core/model/config.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope::cli {
@@ -23,5 +24,10 @@ std::string chat_words(const ChatTemplate& chat);
 std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokenizer,
                               const std::string& text, const std::vector<TokenId>& leading,
                               std::optional<Index> most);
+
+/// What ends an answer: the ids at which the model's config.json ends a text, and the token that
+/// the template writes behind an answer.
+std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,
+                                     const Tokenizer& tokenizer);
 
 }  // namespace kvscope::cli

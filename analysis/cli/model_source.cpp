@@ -181,7 +181,11 @@ ModelConfig load_config(const fs::path& dir) {
 
 Tokenizer load_tokenizer(const fs::path& dir) {
   check_has_tokenizer(dir);
-  return as_input([&] { return Tokenizer::load(dir); });
+  Tokenizer tokenizer = as_input([&] { return Tokenizer::load(dir); });
+  for (const std::string& key : tokenizer.not_followed())
+    note("kvscope: {}: {} is not followed: a special token in a text is one id", model_name(dir),
+         key);
+  return tokenizer;
 }
 
 }  // namespace kvscope::cli

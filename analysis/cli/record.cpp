@@ -1,11 +1,13 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/capture_options.hpp"
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/shell_word.hpp"
 #include "traces/kept_recording.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/writer.hpp"
@@ -40,7 +42,8 @@ class RecordCommand final : public Command {
         "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
         "written. With --resume nothing is begun anew: after a kill, a full disk or Ctrl-C the "
         "same command goes on behind the last whole chunk, and the trace is what it would have "
-        "been. It needs the keys and values of all layers and heads as the model computes them: "
+        "been; of a whole trace it says that it is complete. It needs the keys and values of all "
+        "layers and heads as the model computes them: "
         "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.",
         {{"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
          {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
@@ -62,7 +65,11 @@ class RecordCommand final : public Command {
     options.exclude({"OUT", "out"}, ": the output is named twice");
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     prompt_.declare(options);
-    options.add("decode", "N", "greedy decode steps after the prompt", n_decode_, at_least(0));
+    options.add("decode", "N",
+                "greedy decode steps after the prompt; with --chat, up to the end of the answer",
+                n_decode_, at_least(0));
+    options.flag("past-end", "with --chat: decode on behind the end of the answer", past_end_);
+    options.need({"past-end"}, {"chat"});
     capture_.declare(options);
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
@@ -97,6 +104,7 @@ class RecordCommand final : public Command {
 
     // The plan, and whether there is room for it
     options.n_decode = n_decode_;
+    if (prompt_.chat && !past_end_) options.end_ids = end_of_turn_ids(dir, config, *tokenizer);
     options.seed = seed_;
     options.model_name = model_name(dir);
     options.model_config_json = config_json_of(dir);
@@ -126,18 +134,25 @@ class RecordCommand final : public Command {
     stopping.stop = run.stop;
     std::optional<KeptRecording> kept;
     if (resume_) {
-      kept.emplace(out, run.progress, run.stop);
+      kept.emplace(out, run.progress, run.stop, /*or_whole=*/!overwrite_);
       options.kept = &*kept;
       stopping.kept_units = kept->n_units();
-      if (kept->n_units() > 0)
+      stopping.overwrite = stopping.overwrite || kept->is_complete();  // nothing is written then
+      if (kept->n_units() > 0 && !kept->is_complete())
         note("going on behind the {} tokens of {}", kept->n_tokens(), part_path(out).string());
     }
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
     const auto receiver = create_trace(out, stopping);
     const RecordReport report = record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids,
                                              options, *receiver, run.pool, run.progress, run.stop);
+    if (kept && kept->is_complete()) {
+      note("{} is complete: nothing was left to record", out.string());
+      return json_ ? tell(report, plan, out, n_threads) : kOk;
+    }
     if (writer_options.gzip_level && run.stop.stop_requested())
       note("stopped: what is kept is not compressed");
+    if (report.has_ended && report.n_kept + report.n_prompt + report.n_decoded < plan.n_tokens)
+      note("the answer ended before {} decode steps; --past-end goes on", n_decode_);
     return tell(report, plan, out, n_threads);
   }
 
@@ -164,7 +179,14 @@ class RecordCommand final : public Command {
       throw IoError("no folder {} to write {} into", folder_of(out).string(),
                     out.filename().string());
     }
-    check_new_output(out, overwrite_, "--overwrite");
+    // With --resume a whole trace may be there; once the model is known it shows whether it is this.
+    check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), "--overwrite",
+                     FileKind::trace);
+    if (out.extension() != ".h5")
+      throw UsageError(
+          "OUT: expected the name of a trace, which ends in .h5, found {}; a model is named by "
+          "--model, a text's file by --text, a text itself by --prompt",
+          shell_word(out.string()));
     return out;
   }
 
@@ -272,6 +294,7 @@ class RecordCommand final : public Command {
   std::int64_t seed_ = 0;
   bool plan_ = false;
   bool overwrite_ = false;
+  bool past_end_ = false;
   bool resume_ = false;
   bool yes_ = false;
   bool json_ = false;

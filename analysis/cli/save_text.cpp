@@ -11,13 +11,16 @@ namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-void check_new_output(const fs::path& out, bool overwrite, std::string_view replace) {
+void check_new_output(const fs::path& out, bool overwrite, std::string_view replace,
+                      std::optional<FileKind> written) {
   std::error_code error;
   if (fs::is_directory(out, error))
     throw IoError("{} is a folder, expected a file to write", out.string());
+  const FileKind kind = written.value_or(kind_of_name(out));
+  refuse_other_kind(out, kind);  // before the advice to overwrite it
   if (!overwrite && fs::is_regular_file(out, error))
     throw IoError("{} exists; {} replaces it", out.string(), replace);
-  kvscope::check_output(out, overwrite);
+  kvscope::check_output(out, overwrite, kind);
   remove_old_temporaries(out);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/file_kind.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope::cli {
@@ -16,7 +17,10 @@ namespace kvscope::cli {
 /// pipe or a link to nothing, or if its folder is missing or may not be written; ConfigError if it
 /// was read (core/base/read_files.hpp). Inputs that are opened later are asked for then
 /// (refuse_read_file), and once more when the file gets its name.
-void check_new_output(const std::filesystem::path& out, bool overwrite, std::string_view replace);
+/// What is there is replaced only if it is of the kind `written`, without which the name's ending
+/// tells (core/base/file_kind.hpp).
+void check_new_output(const std::filesystem::path& out, bool overwrite, std::string_view replace,
+                      std::optional<FileKind> written = {});
 
 /// Writes a text whole or not at all (core/base/new_file.hpp). Throws IoError if the file exists
 /// (unless overwrite) or cannot be written.

@@ -75,9 +75,10 @@ class StudyRunCommand final : public Command {
       json.update(counts);
       print_json(json);
     } else {
-      print("{}: {} items, {} known ({} new in the store), {} failed\n", study.file.name,
-            counts.at("items").get<std::size_t>(), counts.at("known").get<std::size_t>(), n_new,
-            n_failed);
+      const auto n_items = counts.at("items").get<std::size_t>();
+      const auto n_known = counts.at("known").get<std::size_t>();
+      print("{}{}: {} items, {} known ({} new in the store), {} failed\n", study.file.name,
+            n_known == n_items ? " is complete" : "", n_items, n_known, n_new, n_failed);
     }
     std::size_t n_told = 0;
     for (const StudyItem& item : study.plan.items) {

@@ -116,6 +116,7 @@ class SweepCommand final : public Command {
       note("kvscope: warning: {}", sentence);
 
     job_.check_inputs();
+    if (job_.is_complete(plan.config_hash)) return kOk;
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
     ThreadPool pool(job_.work.n_threads());
     SweepJournal journal;

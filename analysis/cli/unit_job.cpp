@@ -2,7 +2,10 @@
 
 #include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
+#include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 
@@ -27,7 +30,21 @@ void UnitJob::declare_work(OptionSet& options) {
 }
 
 void UnitJob::check_table(bool may_exist) const {
-  if (out && !units.is_alone()) check_table_output(*out, may_exist);
+  if (!out || units.is_alone()) return;
+  if (resume) remove_old_temporaries(*out, std::chrono::seconds(0));
+  check_table_output(*out, may_exist || resume);
+}
+
+bool UnitJob::is_complete(std::string_view config_hash) const {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  if (!resume || !out || !std::filesystem::exists(*out)) return false;
+  const OwnFiles own;
+  if (read_regular_file(*out, kMostBytes).find(config_hash) == std::string::npos)
+    throw IoError("{} exists and is of another configuration; --overwrite replaces it",
+                  out->string());
+  remove_quietly(out->string() + ".journal");
+  note("kvscope: {} is complete: nothing was left to do", out->string());
+  return true;
 }
 
 void UnitJob::check_inputs() const {

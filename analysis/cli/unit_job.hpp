@@ -55,6 +55,10 @@ class UnitJob {
                         journal_->string());
     }
   }
+  /// With --resume: whether --out is there already, of this configuration (its checksum stands in
+  /// every form of a table); says so, and removes what is left of the journal. Throws IoError if
+  /// --out is there and of another one.
+  bool is_complete(std::string_view config_hash) const;
   /// After the result is written: the journal, or a folder that nobody named, goes. Returns the
   /// exit code.
   int end() const;

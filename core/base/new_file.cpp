@@ -118,19 +118,18 @@ std::string_view target_of_temporary(std::string_view name) {
 
 /// Nobody has it open who locked it (NewFile, HDF5), and nobody wrote to it lately. Where there are
 /// no locks nothing is known.
-bool is_abandoned(const fs::path& file) {
-  constexpr std::time_t kLongAgo = 3600;  // seconds
+bool is_abandoned(const fs::path& file, std::chrono::seconds age) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return false;
   struct stat status {};
   const bool is_old = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                      status.st_mtime + kLongAgo < std::time(nullptr);
+                      status.st_mtime + age.count() <= std::time(nullptr);
   const bool is_free = is_old && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   ::close(fd);
   return is_free;
 }
 
-void remove_abandoned(const fs::path& folder,
+void remove_abandoned(const fs::path& folder, std::chrono::seconds age,
                       const std::function<bool(std::string_view target)>& is_meant) {
   std::error_code error;
   std::vector<fs::path> old;
@@ -141,7 +140,7 @@ void remove_abandoned(const fs::path& folder,
     if (!target.empty() && is_meant(target)) old.push_back(entry->path());
   }
   for (const fs::path& file : old) {
-    if (is_abandoned(file)) remove_quietly(file);
+    if (is_abandoned(file, age)) remove_quietly(file);
   }
 }
 
@@ -154,15 +153,17 @@ void remove_unfinished_files() {
 }
 
 void remove_old_temporaries(const fs::path& folder, std::string_view stem) {
-  remove_abandoned(folder, [&](std::string_view target) { return target.starts_with(stem); });
+  remove_abandoned(folder, std::chrono::hours(1),
+                   [&](std::string_view target) { return target.starts_with(stem); });
 }
 
-void remove_old_temporaries(const fs::path& target) {
+void remove_old_temporaries(const fs::path& target, std::chrono::seconds age) {
   const std::string name = target.filename().native().substr(0, kMostOfName);
-  remove_abandoned(folder_holding(target), [&](std::string_view found) { return found == name; });
+  remove_abandoned(folder_holding(target), age,
+                   [&](std::string_view found) { return found == name; });
 }
 
-void check_output(const fs::path& out, bool overwrite) {
+void check_output(const fs::path& out, bool overwrite, std::optional<FileKind> written) {
   const auto refuse = [&](const std::string& why) {
     throw IoError("cannot write {}: {}", out.string(), why);
   };
@@ -189,6 +190,7 @@ void check_output(const fs::path& out, bool overwrite) {
   if (is_there && !overwrite)
     throw IoError("{} exists; choose another name or ask to overwrite it", out.string());
   refuse_read_file(out);
+  refuse_other_kind(out, written);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     refuse(fmt::format("folder {}: {}", folder.string(), std::strerror(errno)));
   }
@@ -205,9 +207,9 @@ std::optional<fs::path> input_behind(const fs::path& out, std::span<const fs::pa
   return std::nullopt;
 }
 
-NewFile::NewFile(fs::path target, bool overwrite)
+NewFile::NewFile(fs::path target, bool overwrite, std::optional<FileKind> written)
     : target_(std::move(target)), overwrite_(overwrite) {
-  check_output(target_, overwrite);
+  check_output(target_, overwrite, written);
   temporary_ = temporary_name(target_);
   slot_ = take_slot(temporary_);
 }

@@ -6,16 +6,20 @@
 // and is made, never opened: no link that lies there is followed, no file of the user is lost.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 
+#include "core/base/file_kind.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 
 /// Throws IoError unless a file named `out` can be made: its folder exists and may be
 /// written; `out` is no folder, device, pipe or link to nothing; it does not exist yet or
-/// may be overwritten. Throws ConfigError if it is a file that was read (read_files.hpp).
-void check_output(const std::filesystem::path& out, bool overwrite);
+/// may be overwritten, and then is of the kind that is written (refuse_other_kind). Throws
+/// ConfigError if it is a file that was read (read_files.hpp).
+void check_output(const std::filesystem::path& out, bool overwrite,
+                  std::optional<FileKind> written = {});
 
 /// The input that `out` is, under whatever name (same device and inode); empty if it is none. "-"
 /// and names of nothing are passed over.
@@ -30,7 +34,7 @@ enum class Sync { yes, no };
 class NewFile {
  public:
   /// Checks the target as check_output does; makes nothing yet.
-  NewFile(std::filesystem::path target, bool overwrite);
+  NewFile(std::filesystem::path target, bool overwrite, std::optional<FileKind> written = {});
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
@@ -76,8 +80,10 @@ void sync_folder_of(const std::filesystem::path& file);
 void remove_unfinished_files();
 
 /// Removes temporary files of `target` that nobody works on any more: left by a process that was
-/// killed, more than an hour old, and locked by nobody. Never throws.
-void remove_old_temporaries(const std::filesystem::path& target);
+/// killed, older than `age`, and locked by nobody. Never throws. Who goes on with the dead one's
+/// work need not wait: a living writer holds its lock.
+void remove_old_temporaries(const std::filesystem::path& target,
+                            std::chrono::seconds age = std::chrono::hours(1));
 /// The same of all files of a folder whose names begin with `stem`.
 void remove_old_temporaries(const std::filesystem::path& folder, std::string_view stem);
 

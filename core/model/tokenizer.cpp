@@ -78,6 +78,17 @@ class PieceEncoder {
   std::vector<TokenId> ids_;
 };
 
+TokenizerCompanions companions_of(const std::filesystem::path& folder) {
+  const auto text_of = [&](const char* name) {
+    std::error_code ignored;
+    const std::filesystem::path file = folder / name;
+    return std::filesystem::exists(file, ignored) ? read_regular_file(file, kMaxSettingsBytes)
+                                                  : std::string();
+  };
+  return {text_of("tokenizer_config.json"), text_of("special_tokens_map.json"),
+          text_of("added_tokens.json")};
+}
+
 AddedTokenSet tokens_in_raw_text(const TokenizerParts& parts) {
   std::vector<AddedToken> selected;
   for (const AddedToken& token : parts.added_tokens) {
@@ -113,6 +124,7 @@ struct Tokenizer::Impl {
   std::unordered_map<TokenId, TokenInfo> tokens;
   std::vector<TokenId> prefix, suffix;
   TokenId n_ids;
+  std::vector<std::string> not_followed;
   std::string chat_template;
 
   explicit Impl(TokenizerParts parts)
@@ -127,6 +139,7 @@ struct Tokenizer::Impl {
         prefix(std::move(parts.prefix)),
         suffix(std::move(parts.suffix)),
         n_ids(parts.n_ids),
+        not_followed(std::move(parts.not_followed)),
         chat_template(std::move(parts.chat_template)) {
     for (const AddedToken& token : parts.added_tokens)
       id_from_added.emplace(token.content, token.id);
@@ -194,7 +207,10 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
                       kMaxFileBytes, mapped.size());
   }
   if (path.filename() == kTekkenFile) return parse_tekken(mapped.text(), path.string());
-  if (path.extension() != ".model") return parse(mapped.text(), path.string());
+  if (path.extension() != ".model") {
+    return Tokenizer(std::make_unique<const Impl>(
+        parse_tokenizer_json(mapped.text(), path.string(), companions_of(path.parent_path()))));
+  }
   const std::filesystem::path settings = path.parent_path() / "tokenizer_config.json";
   std::error_code ignored;
   const bool has_settings = std::filesystem::exists(settings, ignored);
@@ -260,6 +276,10 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view content) const {
 
 TokenId Tokenizer::n_ids() const {
   return impl_->n_ids;
+}
+
+const std::vector<std::string>& Tokenizer::not_followed() const {
+  return impl_->not_followed;
 }
 
 const std::string& Tokenizer::chat_template() const {

@@ -23,6 +23,8 @@ class Tokenizer {
   /// Reads the file of `model`'s tokenizer (see tokenizer_file). Throws IoError, FormatError
   /// (broken JSON, merges that name unknown tokens, ids out of range or twice) or ConfigError (a
   /// model or pre-tokenizer kind that is not implemented; the message names it and what is).
+  /// Beside a tokenizer.json, tokenizer_config.json, special_tokens_map.json and added_tokens.json
+  /// add the tokens that they name (tokenizer_json_parts.hpp, add_companions).
   static Tokenizer load(const std::filesystem::path& model);
   /// Same from text; `where` names it in messages.
   static Tokenizer parse(std::string_view json_text, const std::string& where);
@@ -53,6 +55,10 @@ class Tokenizer {
 
   /// One more than the largest id.
   TokenId n_ids() const;
+
+  /// Settings beside tokenizer.json that change ids elsewhere and are not followed here
+  /// (split_special_tokens), for a remark.
+  const std::vector<std::string>& not_followed() const;
 
   /// The template in Jinja that makes text of a conversation, if a GGUF file has one; else empty.
   const std::string& chat_template() const;

@@ -138,13 +138,16 @@ void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::
   parts.added_tokens.push_back(std::move(token));
 }
 
-TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where) {
+TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where,
+                                    const TokenizerCompanions& beside) {
   const Json value = parse_json(json_text, where);
   const JsonObject root(value, where);
   TokenizerParts parts;
   read_normalizer(root, parts);
   read_pre_tokenizer(root, parts);
-  read_added_tokens(root, read_bpe_model(root, parts), parts);
+  const Vocabulary vocabulary = read_bpe_model(root, parts);
+  read_added_tokens(root, vocabulary, parts);
+  add_companions(beside, vocabulary, parts);
   read_decoder(root, parts);
   read_post_processor(root, parts);
   return parts;

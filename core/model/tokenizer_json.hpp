@@ -39,13 +39,22 @@ struct TokenizerParts {
   std::vector<TokenId> suffix;
   Decoding decoding;
   std::unordered_map<TokenId, TokenInfo> tokens;
-  TokenId n_ids = 0;          // largest id + 1
-  std::string chat_template;  // Jinja, as a GGUF file has it; may be empty
+  TokenId n_ids = 0;                      // largest id + 1
+  std::vector<std::string> not_followed;  // keys beside tokenizer.json that would change ids
+  std::string chat_template;              // Jinja, as a GGUF file has it; may be empty
+};
+
+/// Texts of the files that transformers reads beside a tokenizer.json; empty: there is none.
+struct TokenizerCompanions {
+  std::string config;       // tokenizer_config.json
+  std::string special_map;  // special_tokens_map.json, read if config has no added_tokens_decoder
+  std::string added;        // added_tokens.json, the same
 };
 
 /// Reads tokenizer.json text. `where` names the file in messages. Truncation and padding settings
 /// are left aside: they belong to batching, and Hugging Face's own model tokenizers switch them
 /// off. Throws FormatError or ConfigError (see Tokenizer::load).
-TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where);
+TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where,
+                                    const TokenizerCompanions& beside = {});
 
 }  // namespace kvscope

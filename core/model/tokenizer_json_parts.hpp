@@ -76,6 +76,14 @@ void spell_byte(std::string& text);
 void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::string& name,
                      TokenizerParts& parts);
 
+/// Adds what the files beside tokenizer.json name, as transformers does: tokens of
+/// added_tokens_decoder in the order of its ids (with its flags, also where tokenizer.json has
+/// them otherwise), else those of added_tokens.json; then the named and further special tokens that
+/// are not there yet. A token that the vocabulary lacks gets the next id, whatever id the file
+/// gives it. Throws FormatError for files that are not as described.
+void add_companions(const TokenizerCompanions& files, const Vocabulary& vocabulary,
+                    TokenizerParts& parts);
+
 /// Vocabulary and merges. Needs parts.bpe.symbols.
 Vocabulary read_bpe_model(const JsonObject& root, TokenizerParts& parts);
 

@@ -81,8 +81,8 @@ class TraceReceiver {
   /// From here on the unit survives a kill; where there are n_waiting_units(), not yet the last
   /// ones.
   virtual void commit_unit() = 0;
-  /// Makes the trace readable under its final name. `status`: complete or interrupted (fewer units
-  /// than planned).
+  /// Makes the trace readable under its final name. `status`: complete (fewer units than
+  /// planned only where decoding ended by itself) or interrupted.
   virtual void finish(TraceStatus status) = 0;
   /// Bytes of tensor data written, and the hash of the contents once finish() returned (else
   /// empty).

@@ -1,0 +1,183 @@
+#include "core/base/file_kind.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/shell_word.hpp"
+
+namespace kvscope {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMostHead = std::size_t{1} << 20;  // bytes; attributes of the root lie there
+constexpr std::size_t kMostText = 4096;
+
+/// The first bytes of a regular file; nothing if there is none or it cannot be read.
+std::optional<std::string> head_of(const fs::path& file, std::size_t most) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string head(most, '\0');
+  const ssize_t n = ::read(fd, head.data(), head.size());
+  ::close(fd);
+  if (n < 0) return std::nullopt;
+  head.resize(static_cast<std::size_t>(n));
+  return head;
+}
+
+FileKind kind_of_hdf5(const fs::path& file) {
+  const std::string head = head_of(file, kMostHead).value_or("");
+  const std::size_t trace = head.find("kvscope-trace"), result = head.find("kvscope-result");
+  if (trace == result) return FileKind::hdf5;  // neither
+  return trace < result ? FileKind::trace : FileKind::result;
+}
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != text.npos; });
+}
+
+/// Names of columns, not words of a sentence: a comma, and no blank behind one.
+bool is_header_of_csv(std::string_view line) {
+  return line.find(',') != line.npos && line.find(", ") == line.npos && line.back() != '.';
+}
+
+FileKind kind_of_text(std::string_view head) {
+  std::string_view text = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  if (text.starts_with("{\"sum\":\"")) return FileKind::journal;
+  if (text.starts_with('{') || text.starts_with('[')) {
+    if (has_any(text, {"\"nbformat\"", "\"cell_type\""})) return FileKind::notebook;
+    return has_any(text, {"\"kind\":", "\"config_hash\":", "kvscope"}) ? FileKind::own_json
+                                                                       : FileKind::json;
+  }
+  if (text.starts_with("<!DOCTYPE html") || text.starts_with("<html")) return FileKind::html;
+  if (text.starts_with('<') && has_any(text, {"<svg"})) return FileKind::svg;
+  if (text.starts_with('%') || text.starts_with('\\')) return FileKind::tex;
+  if (has_any(text, {"\n|", "\n<table"}) || text.starts_with('|')) return FileKind::markdown;
+  return is_header_of_csv(text.substr(0, text.find('\n'))) ? FileKind::csv : FileKind::text;
+}
+
+bool is_text(FileKind kind) {
+  return kind == FileKind::text || kind == FileKind::csv || kind == FileKind::markdown ||
+         kind == FileKind::tex || kind == FileKind::json || kind == FileKind::own_json;
+}
+
+bool may_replace(FileKind there, std::optional<FileKind> written, const fs::path& out) {
+  if (there == FileKind::none || there == FileKind::empty) return true;
+  if (written) return there == *written || (written == FileKind::text && is_text(there));
+  const FileKind named = kind_of_name(out);
+  if (named == FileKind::own_json) return there == named || there == FileKind::json;
+  if (named != FileKind::text) return there == named;
+  return is_text(there) || there == FileKind::journal;
+}
+
+}  // namespace
+
+FileKind kind_of_file(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return FileKind::none;
+  if (status.st_size == 0) return FileKind::empty;
+  const std::optional<std::string> read = head_of(file, kMostText);
+  if (!read) return FileKind::other;
+  const std::string_view head = *read;
+  if (head.starts_with("\x89HDF\r\n\x1a\n")) return kind_of_hdf5(file);
+  if (head.starts_with("GGUF")) return FileKind::gguf;
+  if (head.starts_with("%PDF-")) return FileKind::pdf;
+  if (head.starts_with("\x89PNG")) return FileKind::png;
+  if (head.size() > 9 && head[8] == '{' && head.substr(2, 6).find('\0') != head.npos)
+    return FileKind::safetensors;  // its header's length in 8 bytes
+  return head.find('\0') == head.npos ? kind_of_text(head) : FileKind::other;
+}
+
+std::string_view words_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::none:
+      return "no file";
+    case FileKind::empty:
+      return "an empty file";
+    case FileKind::trace:
+      return "a trace of kvscope";
+    case FileKind::result:
+      return "a result of kvscope in HDF5";
+    case FileKind::journal:
+      return "a journal of kvscope";
+    case FileKind::own_json:
+      return "a JSON file of kvscope";
+    case FileKind::json:
+      return "a JSON file of another program";
+    case FileKind::notebook:
+      return "a notebook";
+    case FileKind::csv:
+      return "a CSV table";
+    case FileKind::markdown:
+      return "a table in Markdown";
+    case FileKind::tex:
+      return "a TeX file";
+    case FileKind::svg:
+      return "an SVG picture";
+    case FileKind::html:
+      return "an HTML page";
+    case FileKind::pdf:
+      return "a PDF file";
+    case FileKind::png:
+      return "a PNG picture";
+    case FileKind::hdf5:
+      return "an HDF5 file of another program";
+    case FileKind::gguf:
+      return "a GGUF model";
+    case FileKind::safetensors:
+      return "a file of safetensors";
+    case FileKind::text:
+      return "a text";
+    case FileKind::other:
+      return "a file of another kind";
+  }
+  return "";
+}
+
+FileKind kind_of_name(const fs::path& name) {
+  const std::string ending = name.extension().string();
+  const std::pair<std::string_view, FileKind> kinds[] = {{".h5", FileKind::result},
+                                                         {".csv", FileKind::csv},
+                                                         {".json", FileKind::own_json},
+                                                         {".ipynb", FileKind::notebook},
+                                                         {".md", FileKind::markdown},
+                                                         {".tex", FileKind::tex},
+                                                         {".svg", FileKind::svg},
+                                                         {".html", FileKind::html},
+                                                         {".pdf", FileKind::pdf},
+                                                         {".png", FileKind::png},
+                                                         {".safetensors", FileKind::safetensors}};
+  for (const auto& [end, kind] : kinds) {
+    if (ending == end) return kind;
+  }
+  return FileKind::text;
+}
+
+std::string meant_by(const fs::path& file) {
+  const std::string name = shell_word(file.string());
+  switch (kind_of_file(file)) {
+    case FileKind::gguf:
+      return fmt::format("; --model {} reads it as the model", name);
+    case FileKind::text:
+    case FileKind::markdown:
+      return fmt::format("; --text {} reads it as the text", name);
+    default:
+      return {};
+  }
+}
+
+void refuse_other_kind(const fs::path& out, std::optional<FileKind> written) {
+  const FileKind there = kind_of_file(out);
+  if (may_replace(there, written, out)) return;
+  throw IoError("cannot write {}: it is {}, expected {} or a new name; it is not replaced{}",
+                out.string(), words_of(there), words_of(written.value_or(kind_of_name(out))),
+                written == FileKind::trace ? meant_by(out) : "");
+}
+
+}  // namespace kvscope

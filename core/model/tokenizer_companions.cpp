@@ -1,0 +1,162 @@
+// Tokens that the files beside a tokenizer.json name: added as transformers adds them.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/model/tokenizer_json_parts.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 7> kNamed = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+/// A token as a text or an object; named ones are special whatever the object says.
+AddedToken token_of(const Json& value, const std::string& where, std::optional<bool> special) {
+  Json object = value.is_string() ? Json{{"content", value}} : value;
+  if (special && object.is_object()) object["special"] = *special;
+  const nlohmann::json fields = object;
+  return read_added_token(JsonObject(fields, where), /*id=*/0);
+}
+
+bool has_token(const Json& value) {
+  return value.is_string() ? value != "" : value.is_object() && value.contains("content");
+}
+
+struct Companion {
+  AddedToken token;  // its id is not known yet
+  bool overrides;    // the flags of a token that is added already
+};
+
+/// Collects what is to be added, in the order in which ids are given out.
+class Companions {
+ public:
+  explicit Companions(const TokenizerCompanions& files)
+      : config_(object_of(files.config, "tokenizer_config.json")) {
+    take_extra("additional_special_tokens", config_);
+    take_extra("extra_special_tokens", config_);
+    if (config_.contains("added_tokens_decoder")) {
+      read_decoder();
+    } else {
+      const Json map = object_of(files.special_map, "special_tokens_map.json");
+      take_extra("additional_special_tokens", map);
+      take_extra("extra_special_tokens", map);
+      config_.update(map);
+      read_added(object_of(files.added, "added_tokens.json"));
+    }
+    read_named();
+    for (const Json& token : extra_)
+      add(token, "extra_special_tokens", /*special=*/true, /*overrides=*/false);
+  }
+  const std::vector<Companion>& tokens() const { return tokens_; }
+  /// Keys that would change ids and are not followed.
+  std::vector<std::string> not_followed() const {
+    std::vector<std::string> keys;
+    if (config_.value("split_special_tokens", Json(false)) == true)
+      keys.emplace_back("split_special_tokens");
+    return keys;
+  }
+
+ private:
+  static Json object_of(const std::string& text, const std::string& where) {
+    if (text.empty()) return Json::object();
+    Json json = parse_ordered_json(text, where);
+    if (!json.is_object()) throw FormatError("{}: expected an object", where);
+    return json;
+  }
+  /// A list that is not empty takes the place of the earlier one; a dict names its tokens.
+  void take_extra(const char* key, const Json& from) {
+    if (!from.contains(key) || from.at(key).empty()) return;
+    const Json& value = from.at(key);
+    if (value.is_array()) extra_ = value;
+    if (value.is_object()) named_extra_.update(value);
+  }
+  void read_decoder() {
+    std::vector<std::pair<Index, Json>> sorted;
+    for (const auto& [key, token] : config_.at("added_tokens_decoder").items()) {
+      const bool is_id = !key.empty() && key.size() < 10 &&
+                         key.find_first_not_of("0123456789") == std::string::npos;
+      if (!is_id)
+        throw FormatError("tokenizer_config.json: added_tokens_decoder: expected ids, found {}",
+                          quote(key));
+      sorted.emplace_back(std::stol(key), token);
+    }
+    std::ranges::stable_sort(sorted, {}, [](const auto& entry) { return entry.first; });
+    for (const auto& [id, token] : sorted)
+      add(token, "added_tokens_decoder", {}, /*overrides=*/true);
+  }
+  /// {content: id}; the ids only order them.
+  void read_added(const Json& json) {
+    std::vector<std::pair<Index, std::string>> sorted;
+    for (const auto& [content, id] : json.items()) {
+      if (!id.is_number_integer())
+        throw FormatError("added_tokens.json: {}: expected an id", quote(content));
+      sorted.emplace_back(id.get<Index>(), content);
+    }
+    std::ranges::stable_sort(sorted, {}, [](const auto& entry) { return entry.first; });
+    for (const auto& [id, content] : sorted)
+      add(content, "added_tokens.json", is_named(content), /*overrides=*/true);
+  }
+  bool is_named(const std::string& content) const {
+    const auto is_it = [&](const Json& token) {
+      return token == content || (token.is_object() && token.value("content", "") == content);
+    };
+    return std::ranges::any_of(kNamed,
+                               [&](auto name) {
+                                 return config_.contains(name) &&
+                                        is_it(config_.at(std::string(name)));
+                               }) ||
+           std::ranges::any_of(extra_, is_it);
+  }
+  void read_named() {
+    for (const std::string_view name : kNamed) {
+      if (config_.contains(name)) add_named(config_.at(std::string(name)), std::string(name));
+    }
+    for (const auto& [key, value] : config_.items()) {
+      const bool is_own = key.ends_with("_token") && value.is_string() &&
+                          std::ranges::find(kNamed, key) == kNamed.end();
+      if (is_own) add_named(value, key);
+    }
+    for (const auto& [key, value] : named_extra_.items()) add_named(value, key);
+  }
+  void add_named(const Json& value, const std::string& key) {
+    if (has_token(value)) add(value, key, /*special=*/true, /*overrides=*/false);
+  }
+  void add(const Json& value, const std::string& where, std::optional<bool> special,
+           bool overrides) {
+    tokens_.push_back({token_of(value, "tokenizer_config.json: " + where, special), overrides});
+  }
+
+  Json config_;
+  Json extra_ = Json::array();
+  Json named_extra_ = Json::object();
+  std::vector<Companion> tokens_;
+};
+
+}  // namespace
+
+void add_companions(const TokenizerCompanions& files, const Vocabulary& vocabulary,
+                    TokenizerParts& parts) {
+  const Companions companions(files);
+  for (auto [token, overrides] : companions.tokens()) {
+    const auto known = std::ranges::find(parts.added_tokens, token.content, &AddedToken::content);
+    if (known != parts.added_tokens.end()) {
+      if (!overrides) continue;
+      token.id = known->id;
+      parts.tokens[token.id].special = token.special;
+      *known = std::move(token);
+      continue;
+    }
+    const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
+    token.id = static_cast<TokenId>(vocabulary.id_from_content.size());
+    for (const AddedToken& other : parts.added_tokens) token.id = std::max(token.id, other.id + 1);
+    if (in_vocabulary != vocabulary.id_from_content.end()) token.id = in_vocabulary->second;
+    add_added_token(std::move(token), vocabulary, "tokenizer_config.json", parts);
+  }
+  parts.not_followed = companions.not_followed();
+}
+
+}  // namespace kvscope
