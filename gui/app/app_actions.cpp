@@ -234,7 +234,7 @@ void App::draw_bookmark_dialog() {
 // ---- pictures ----
 
 void App::copy_picture() {
-  const Panel* from = focused_panel();
+  const Panel* from = whole_panel();
   if (from == nullptr) return;
   if (!from->figure()) {
     flash("no picture to copy: " + from->info().title + " shows none yet");

@@ -68,6 +68,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
                             question_.parameters.budget);
   }
 
+  std::string unfinished() const override {
+    const bool lacks_some = picture_.get() && !picture_->unfinished.empty();
+    return lacks_some ? picture_->unfinished : TracePanel::unfinished();
+  }
+
   /// "METHOD@BUDGET": the points of the curves.
   Places landmarks() const override {
     Places places;
@@ -125,17 +130,21 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
-    RecallQuestion question{.trace = document->name(),
-                            .layer = session.selection().layer,
-                            .q_head = session.selection().q_head,
-                            .layers = info.layers,
-                            .n_tokens = info.n_tokens,
-                            .phase = switches_.phase == RecallPhase::of_query  ? session.phase()
-                                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
-                                                                               : Phase::decode,
-                            .selector = session.selection().selector,
-                            .parameters = session.parameters(),
-                            .options = switches_};
+    const Phase phase = switches_.phase == RecallPhase::of_query  ? session.phase()
+                        : switches_.phase == RecallPhase::prefill ? Phase::prefill
+                                                                  : Phase::decode;
+    RecallQuestion question{
+        .trace = document->name(),
+        .content_hash = info.content_hash,
+        .layer = session.selection().layer,
+        .q_head = session.selection().q_head,
+        .layers = info.layers,
+        .n_tokens = info.n_tokens,
+        .n_queries = phase == Phase::prefill ? info.n_prompt : info.n_tokens - info.n_prompt,
+        .phase = phase,
+        .selector = session.selection().selector,
+        .parameters = session.parameters(),
+        .options = switches_};
     list_ = method_items(session.ticked(), question.parameters, question.phase,
                          session.second() != nullptr);
     for (const MethodItem& item : list_) {
@@ -171,8 +180,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
             [results](JobContext&) {
               Sweeps sweeps;
               for (const auto& result : results) {
-                sweeps.tables.push_back(
-                    {file_name(result), std::make_shared<const Table>(rows_of(*result))});
+                sweeps.tables.push_back({file_name(result), result->info().trace_hashes,
+                                         std::make_shared<const Table>(rows_of(*result))});
               }
               return sweeps;
             });
@@ -256,13 +265,18 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         });
     busy_ = busy_ || picture_.is_busy();
     if (!has_picture) return;
-    if (!picture_->notes.empty()) {
-      ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-      one_line(fmt::format("{}", fmt::join(picture_->notes, " ")));
-      ImGui::PopStyleColor();
-    }
+    const plot::Colour tone = picture_->notes.empty() && picture_->unfinished.empty()
+                                  ? context.look.muted
+                                  : context.look.warning;
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(tone));
+    one_line(fmt::format("{}{}{} {}", picture_->of, picture_->unfinished.empty() ? "" : "; ",
+                         picture_->unfinished, fmt::join(picture_->notes, " ")));
+    ImGui::PopStyleColor();
     draw_plot(context);
-    if (has_table_) draw_recall_numbers(context, *picture_, switches_, shows_failing_);
+    if (!has_table_) return;
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(is_busy() ? context.look.muted : context.look.ink));
+    draw_recall_numbers(context, *picture_, switches_, shows_failing_);
+    ImGui::PopStyleColor();
   }
 
   void draw_plot(PanelContext& context) {

@@ -152,6 +152,7 @@ void ResultFigures::update(const Session& session, const ResultPtr& result) {
       }
     }
   }
+  if (possible_for_ != result) failed_kinds_.clear();
   possible_for_ = result;
   possible_at_ = session.revision();
 }
@@ -188,7 +189,17 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     }
   });
   ImGui::Dummy({0, context.look.px(4)});
-  if (shown_) show_caption(context, shown_->figure);
+  if (shown_ && figure.missing.empty()) show_caption(context, shown_->figure);
+}
+
+bool ResultFigures::try_next() {
+  failed_kinds_.insert(kind_);
+  const auto next = std::ranges::find_if(possible_, [&](const PossibleFigure& figure) {
+    return figure.missing.empty() && !failed_kinds_.contains(figure.kind.name);
+  });
+  if (next == possible_.end()) return false;
+  kind_ = next->kind.name;
+  return true;
 }
 
 void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {

@@ -66,9 +66,9 @@ class ResultsPanel final : public AskingPanel {
     if (options_.show == ResultShow::figure) {
       figures_.draw(context, result_);
       busy_ |= figures_.is_busy();
-      // A table that lacks the figure's columns opens as its lines.
+      // A table that lacks the columns of every figure opens as its lines.
       if (is_figure_by_itself_ && figures_.has_failed()) {
-        options_.show = ResultShow::table;
+        if (!figures_.try_next()) options_.show = ResultShow::table;
         busy_ = true;
       }
       return;

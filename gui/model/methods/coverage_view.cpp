@@ -154,8 +154,9 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
         chunk_sentence(question.parameters.chunk, display_rows_per_chunk(question.n_tokens)));
   }
   if (n_to_come > 0) {
-    caption.push_back(
-        fmt::format("{} of {} layers are still to come.", n_to_come, question.layers.size()));
+    picture.unfinished =
+        fmt::format("{} of {} layers are still to come", n_to_come, question.layers.size());
+    caption.push_back(picture.unfinished + ".");
   }
   picture.figure.caption = std::move(caption);
   return picture;

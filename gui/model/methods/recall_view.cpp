@@ -34,6 +34,57 @@ bool is_in_scope(const SweepRow& row, const RecallQuestion& question) {
          row.number(SweepNumber::q_head) == static_cast<double>(question.q_head);
 }
 
+/// Which layers the curves are of, and which items they are made of.
+struct Covered {
+  std::vector<Index> layers;
+  std::vector<bool> is_used;  // by item
+  std::string unfinished;     // RecallPicture::unfinished
+};
+
+Covered covered_by(const RecallQuestion& question, const std::vector<RecallItem>& items,
+                   const std::vector<std::shared_ptr<const MethodRows>>& rows) {
+  using Series = std::pair<std::size_t, bool>;  // a method's ladder, or its current budget
+  std::map<Series, std::set<Index>> known;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    auto& layers = known[{items[i].method, items[i].is_ladder}];
+    if (rows[i]) layers.insert(items[i].request.layers.begin(), items[i].request.layers.end());
+  }
+  const std::vector<Index> asked = layers_of(question);
+  const auto has_all = [&](const Series& series) { return known[series].size() == asked.size(); };
+  const bool is_any_whole = std::ranges::any_of(
+      known, [&](const auto& entry) { return entry.first.second && has_all(entry.first); });
+  Covered covered{.layers = asked};
+  for (const auto& [series, layers] : known) {
+    if (is_any_whole || !series.second || layers.empty()) continue;
+    std::erase_if(covered.layers, [&](Index layer) { return !layers.contains(layer); });
+  }
+  const auto is_covering = [&](const Series& series) {
+    return std::ranges::includes(known[series], covered.layers);
+  };
+  for (const RecallItem& item : items) {
+    const bool is_of_layers = std::ranges::all_of(item.request.layers, [&](Index layer) {
+      return std::ranges::find(covered.layers, layer) != covered.layers.end();
+    });
+    covered.is_used.push_back(is_of_layers && is_covering({item.method, true}) &&
+                              is_covering({item.method, item.is_ladder}));
+  }
+  std::vector<std::string> to_come;
+  for (const auto& [series, layers] : known) {
+    const auto& [method, is_ladder] = series;
+    if (has_all(series) || (!is_any_whole && is_covering(series))) continue;
+    to_come.push_back(
+        fmt::format("{}{} ({} of {} layers)", question.methods[method].name,
+                    is_ladder ? "" : fmt::format(" at {}", question.parameters.budget),
+                    layers.size(), asked.size()));
+  }
+  std::vector<std::string> parts;
+  if (!is_any_whole && !known.empty())
+    parts.push_back(fmt::format("{} of {} layers so far", covered.layers.size(), asked.size()));
+  if (!to_come.empty()) parts.push_back(fmt::format("still to come: {}", fmt::join(to_come, ", ")));
+  covered.unfinished = fmt::format("{}", fmt::join(parts, "; "));
+  return covered;
+}
+
 /// Rows of all methods as one table, and which of them lie at the current budget.
 struct Collected {
   std::vector<SweepRow> moved;  // rows of methods that take a share p, at the keys they keep
@@ -57,12 +108,13 @@ void place_at_kept_keys(std::vector<SweepRow>& rows) {
 }
 
 Collected collect(const RecallQuestion& question, const std::vector<RecallItem>& items,
-                  const std::vector<std::shared_ptr<const MethodRows>>& rows) {
+                  const std::vector<std::shared_ptr<const MethodRows>>& rows,
+                  const Covered& covered) {
   Collected out;
   std::vector<std::pair<std::size_t, std::vector<SweepRow>>> shares;  // by method
   const auto current = static_cast<double>(question.parameters.budget);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!rows[i]) continue;
+    if (!rows[i] || !covered.is_used[i]) continue;
     const MethodRowsRequest& request = items[i].request;
     const bool is_share = question.options.along == RecallAlong::budget &&
                           !request.budgets.empty() && !takes_tokens(request.budgets[0]);
@@ -121,7 +173,9 @@ std::vector<RecallNumbers> numbers_at_budget(const RecallQuestion& question, con
     std::vector<std::size_t> rows;
     for (const std::size_t r : selection.rows)
       if (is_current[r] && selectors.at(r) == method.spec) rows.push_back(r);
-    if (rows.empty()) continue;
+    const bool is_shown =
+        std::ranges::find(selection.selectors, method.spec.text()) != selection.selectors.end();
+    if (!is_shown) continue;
     RecallNumbers line;
     line.n_heads = rows.size();
     for (const auto& [name, number] : kColumns) {
@@ -207,14 +261,13 @@ std::string_view along_words(RecallAlong along) {
   return kWords[static_cast<std::size_t>(along)];
 }
 
-std::vector<std::string> caption_of(const RecallQuestion& question) {
+std::vector<std::string> caption_of(const RecallQuestion& question, const RecallPicture& picture) {
   std::vector<std::string> caption;
-  const std::string heads = question.options.scope == RecallScope::head
-                                ? fmt::format("query head {}", question.q_head)
-                                : std::string("all query heads");
-  caption.push_back(
-      fmt::format("{}, {}, {}: {} against {}.", question.trace, layer_words(layers_of(question)),
-                  heads, enum_name(question.options.metric), along_words(question.options.along)));
+  caption.push_back(fmt::format("{}, {}: {} against {}.", question.trace, picture.of,
+                                enum_name(question.options.metric),
+                                along_words(question.options.along)));
+  if (!picture.unfinished.empty())
+    caption.push_back(fmt::format("Not whole: {}.", picture.unfinished));
   std::vector<std::string> specs;
   bool has_share = false;
   for (const MethodItem& method : question.methods) {
@@ -319,7 +372,10 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
     add(std::move(steps), items);
     if (is_between) add({*budget}, at_current);
   }
-  for (RecallItem& item : at_current) items.push_back(std::move(item));
+  for (RecallItem& item : at_current) {
+    item.is_ladder = false;
+    items.push_back(std::move(item));
+  }
   return items;
 }
 
@@ -333,7 +389,9 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   RecallPicture picture;
   picture.along = question.options.along;
   const figures::Along along = sweep_axis(question.options.along);
-  const Collected collected = collect(question, items, rows);
+  Covered covered = covered_by(question, items, rows);
+  const Collected collected = collect(question, items, rows, covered);
+  picture.unfinished = std::move(covered.unfinished);
   if (collected.rows.empty()) {
     picture.sentence = why_nothing(question, collected);
     return picture;
@@ -348,6 +406,8 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
     selection = figures::select_sweep_rows(
         table, options, figures::DenseLayers::leave_out_for_all,
         along == figures::Along::budget ? figures::BudgetKinds::usual : figures::BudgetKinds::all);
+    picture.layers = layers_of_rows(table, selection);
+    picture.of = means_over(question, table, selection);
     picture.numbers = numbers_at_budget(question, table, selection, collected.is_current);
   } catch (const ConfigError&) {  // the selection is empty
     picture.figure = {};
@@ -365,13 +425,13 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
         plot::Rule::Kind::horizontal, question.options.target, "target", {plot::Role::neutral, 0}});
     picture.mark_methods.emplace_back();
   }
-  std::vector<std::string> caption = caption_of(question);
+  std::vector<std::string> caption = caption_of(question, picture);
   for (std::string& sentence : picture.figure.caption) {
     if (!sentence.starts_with("Phase: ")) caption.push_back(std::move(sentence));
   }
   picture.figure.caption = std::move(caption);
   picture.notes = left_out_notes(question);
-  if (question.options.opened) add_opened(picture, question, opened, specs);
+  if (question.options.opened) add_opened(picture, question, opened);
   return picture;
 }
 
