@@ -51,7 +51,8 @@ void FileDialog::choose(const fs::path& file) {
     if (purpose_ == Purpose::open) typed_.clear();
     return;
   }
-  const bool is_known = std::ranges::find(extensions_, whole.extension()) != extensions_.end();
+  const bool is_known =
+      std::ranges::find(extensions_, whole.extension().string()) != extensions_.end();
   if (purpose_ == Purpose::save && !is_known) whole += extensions_.front();  // else none opens it
   const bool exists = fs::exists(whole, error);
   if (purpose_ == Purpose::open && !exists) {
