@@ -265,13 +265,16 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         });
     busy_ = busy_ || picture_.is_busy();
     if (!has_picture) return;
-    const plot::Colour tone = picture_->notes.empty() && picture_->unfinished.empty()
-                                  ? context.look.muted
-                                  : context.look.warning;
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(tone));
-    one_line(fmt::format("{}{}{} {}", picture_->of, picture_->unfinished.empty() ? "" : "; ",
-                         picture_->unfinished, fmt::join(picture_->notes, " ")));
-    ImGui::PopStyleColor();
+    const auto say = [](plot::Colour colour, const std::string& words) {
+      ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+      one_line(words);
+      ImGui::PopStyleColor();
+    };
+    const bool is_whole = picture_->unfinished.empty();
+    say(is_whole ? context.look.muted : context.look.warning,
+        is_whole ? picture_->of : picture_->of + "; " + picture_->unfinished);
+    if (!picture_->notes.empty())
+      say(context.look.warning, fmt::format("{}", fmt::join(picture_->notes, " ")));
     draw_plot(context);
     if (!has_table_) return;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(is_busy() ? context.look.muted : context.look.ink));

@@ -136,8 +136,7 @@ void check_is_of_trace(const OpenedSweep& sweep, const RecallQuestion& question)
   if (question.content_hash.empty())
     throw ConfigError("{} is still being recorded", question.trace);
   if (std::ranges::find(sweep.trace_hashes, question.content_hash) == sweep.trace_hashes.end())
-    throw ConfigError("it is of another trace than {}, whose hash is {}", question.trace,
-                      question.content_hash);
+    throw ConfigError("it is of another trace than {}", question.trace);
   if (sweep.trace_hashes.size() > 1)
     throw ConfigError("it is of {} traces, and means over all of them are of none; sweep {} alone",
                       sweep.trace_hashes.size(), question.trace);
