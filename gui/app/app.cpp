@@ -170,10 +170,6 @@ void App::flash(std::string words) {
 void App::ask_export() {
   Panel* from = whole_panel();
   if (from == nullptr) return;
-  if (!from->figure() && !from->csv()) {
-    flash("nothing to export: " + from->info().title + " shows nothing yet");
-    return;
-  }
   export_dialog_.ask(
       *from,
       [this](const Panel& panel, const fs::path& folder) { return export_of(panel, folder); },
@@ -209,10 +205,12 @@ Panel* App::focused_panel() {
 
 Panel* App::whole_panel() {
   Panel* panel = focused_panel();
-  const std::string lacks = panel == nullptr ? "" : panel->unfinished();
-  if (lacks.empty()) return panel;
-  flash(fmt::format("nothing taken: {} is not whole: {}; wait until it is", panel->info().title,
-                    lacks));
+  if (panel == nullptr) return nullptr;
+  const std::string lacks = panel->unfinished();
+  if (lacks.empty() && (panel->figure() || panel->csv())) return panel;
+  flash(lacks.empty() ? "nothing to take: " + panel->info().title + " shows nothing yet"
+                      : fmt::format("nothing taken: {} is not whole: {}; wait until it is",
+                                    panel->info().title, lacks));
   return nullptr;
 }
 

@@ -79,7 +79,8 @@ class App {
   Panel* find_panel(const std::string& name);
   /// The panel that keys and menus act on.
   Panel* focused_panel();
-  /// The same, to take its picture or numbers away; null if they are not whole, which is said.
+  /// The same, to take its picture or numbers away; null if they are not there or not whole, which
+  /// is said.
   Panel* whole_panel();
 
   /// Where a panel was drawn in the last frame, header included; empty if it is not shown.
@@ -141,6 +142,7 @@ class App {
   void add_method_actions(std::vector<Action>& all, const MethodLine& line);
   void go_to(const Destination& to);
   void bring_up(const std::string& name);
+  bool stands_in_layout(const std::string& panel) const;
   void focus_next_panel(int by);
   bool takes_keyboard(std::string_view bar);
   void ask_bookmark();

@@ -27,8 +27,8 @@ void App::ask_save_session(bool then_quits) {
     if (file == session_file_ && now && now != session_stamp_) {
       session_stamp_ = now;  // who saves again replaces it
       session_->notify(fmt::format(
-          "{} has changed since this window opened or saved it, by another window perhaps, and is "
-          "not replaced: save under another name, or once more to replace it.",
+          "{} has changed since this window opened or saved it, and is not replaced: save under "
+          "another name, or once more to replace it.",
           file.string()));
       return;
     }
@@ -59,21 +59,19 @@ void App::ask_quit() {
 
 void App::draw_quit_dialog() {
   if (!begin_dialog(look_, "Quit", asks_quit_, {480, 0})) return;
-  wrapped_words(fmt::format("{} of the bookmarks here are in no session file, and would be lost.",
+  wrapped_words(fmt::format("Bookmarks that no session file holds, and that would be lost: {}.",
                             n_unsaved_bookmarks()));
-  bool closes = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
-  const auto button = [&](const char* words, const std::function<void()>& press) {
-    if (ImGui::Button(words)) {
-      press();
-      closes = true;
-    }
+  const auto pressed = [](const char* words) {
+    const bool is_pressed = ImGui::Button(words);
     landmark(words);
     ImGui::SameLine();
+    return is_pressed;
   };
-  button("Save the session...", [this] { ask_save_session(/*then_quits=*/true); });
-  button("Quit without them", [this] { wants_quit_ = true; });
-  button("Cancel", [] {});
-  if (closes) ImGui::CloseCurrentPopup();
+  const bool saves = pressed("Save the session...");
+  wants_quit_ = pressed("Quit without them");
+  const bool stays = pressed("Cancel") || ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
+  if (saves) ask_save_session(/*then_quits=*/true);
+  if (saves || wants_quit_ || stays) ImGui::CloseCurrentPopup();
   ImGui::EndPopup();
 }
 

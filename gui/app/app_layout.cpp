@@ -30,14 +30,17 @@ void App::show_layout(const std::string& name) {
     layout_ = name;
     settings_.last_layout = name;
     cells_.maximise("");
-    const auto shown = panels_in(arrangement_);
-    if (std::find(shown.begin(), shown.end(), cells_.focused()) == shown.end())
-      cells_.focus(shown.front());
+    if (!stands_in_layout(cells_.focused())) cells_.focus(panels_in(arrangement_).front());
     return;
   }
   std::vector<std::string> names;
   for (const Layout& layout : layouts_) names.push_back(layout.name);
   throw ConfigError("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", "));
+}
+
+bool App::stands_in_layout(const std::string& panel) const {
+  const auto shown = panels_in(arrangement_);
+  return std::ranges::find(shown, panel) != shown.end();
 }
 
 void App::keep_arrangement() {

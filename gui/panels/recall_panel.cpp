@@ -62,10 +62,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!picture_.get() || picture_->figure.panels.empty()) return std::nullopt;
-    const bool is_drawn = figure_ && shown_ == picture_.get();
-    return with_budget_rule(is_drawn ? figure_->current_figure() : picture_->figure, *picture_,
-                            question_.parameters.budget);
+    const auto shown = shown_ ? figure_.current() : std::nullopt;
+    if (!shown) return shown;
+    return with_budget_rule(*shown, *shown_, question_.parameters.budget);
   }
 
   std::string unfinished() const override {
@@ -253,18 +252,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     help_tooltip("Logarithmic axis.");
   }
 
-  void draw_result(PanelContext& context) {
-    update_sweeps(context);
-    const bool has_picture = picture_.update(
-        context, "Curves", sources_ + question_.key(), sweeps_ ? sweeps_key_ : "",
-        [&](const auto& rows) {
-          return [question = question_, plan = plan_, rows,
-                  opened = sweeps_ ? sweeps_->tables : std::vector<OpenedSweep>()](JobContext&) {
-            return recall_picture(question, plan, rows, opened);
-          };
-        });
-    busy_ = busy_ || picture_.is_busy();
-    if (!has_picture) return;
+  /// What the curves are of, and what is not there, above the box that says what is computed.
+  void draw_notes(const PanelContext& context) const {
+    if (!picture_.get() || picture_->figure.panels.empty()) return;
     const auto say = [](plot::Colour colour, const std::string& words) {
       ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
       one_line(words);
@@ -275,6 +265,21 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         is_whole ? picture_->of : picture_->of + "; " + picture_->unfinished);
     if (!picture_->notes.empty())
       say(context.look.warning, fmt::format("{}", fmt::join(picture_->notes, " ")));
+  }
+
+  void draw_result(PanelContext& context) {
+    update_sweeps(context);
+    draw_notes(context);
+    const bool has_picture = picture_.update(
+        context, "Curves", sources_ + question_.key(), sweeps_ ? sweeps_key_ : "",
+        [&](const auto& rows) {
+          return [question = question_, plan = plan_, rows,
+                  opened = sweeps_ ? sweeps_->tables : std::vector<OpenedSweep>()](JobContext&) {
+            return recall_picture(question, plan, rows, opened);
+          };
+        });
+    busy_ = busy_ || picture_.is_busy();
+    if (!has_picture) return;
     draw_plot(context);
     if (!has_table_) return;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(is_busy() ? context.look.muted : context.look.ink));
@@ -287,7 +292,10 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     has_table_ = !picture_->numbers.empty() &&
                  size.y > recall_numbers_height(*picture_) + context.look.px(160);
     if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
-    if (shown_ != picture_.get()) figure_.renew();
+    if (shown_ != picture_.get()) {
+      figure_.renew();
+      context.requests.redraw = true;  // draw_notes() said it of the one before
+    }
     shown_ = picture_.get();
     figure_.show(context, shown_->figure, size);
     const auto budget = static_cast<double>(context.session.parameters().budget);

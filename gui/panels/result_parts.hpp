@@ -108,8 +108,7 @@ class ResultFigures : public ResultPicture {
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
   void set_options(const nlohmann::ordered_json& json);
-  /// After one that could not be made: goes to the next kind that this result has not failed; false
-  /// if there is none.
+  /// Goes to the first kind that may be drawn and was not left by this before; false: there is none.
   bool try_next();
 
  private:
@@ -117,7 +116,7 @@ class ResultFigures : public ResultPicture {
   void update(const Session& session, const ResultPtr& result);
 
   std::string kind_;
-  std::set<std::string> failed_kinds_;  // by try_next(), for the result
+  std::set<std::string> failed_kinds_;  // that try_next() left, for the result
   FigureOptions options_;
   std::vector<PossibleFigure> possible_;
   std::optional<std::uint64_t> possible_at_;  // revision

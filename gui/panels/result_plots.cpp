@@ -213,11 +213,8 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   }
   std::vector<std::string> names;
   for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
-  if (std::ranges::find(names, kind_) == names.end()) {
-    const auto drawable =
-        std::ranges::find_if(possible_, [](const PossibleFigure& f) { return f.missing.empty(); });
-    kind_ = drawable == possible_.end() ? names.front() : drawable->kind.name;
-  }
+  const bool is_known = std::ranges::find(names, kind_) != names.end();
+  if (!is_known && !try_next()) kind_ = names.front();
   choose("##figure", kind_, names, context.look.px(150));
   PossibleFigure& figure = *std::ranges::find_if(
       possible_, [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });

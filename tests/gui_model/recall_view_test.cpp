@@ -319,12 +319,12 @@ TEST_CASE("recall view: what is there of all layers is compared over the same on
   };
   const Case cases[] = {
       {{{"quoka", {0, 1}}, {"quest", {1}}}, {}, {1}, {"quoka", "quest"}, "1 of 3 layers so far"},
-      {{{"quoka", all}, {"quest", {0, 1}}}, {}, {0, 1, 2}, {"quoka"}, "quest (2 of 3 layers)"},
+      {{{"quoka", all}, {"quest", {0, 1}}}, {}, {0, 1, 2}, {"quoka"}, "quest lacks 1 of 3 layers"},
       {{{"quoka", all}, {"quest", all}, {"streamingllm", all}},
        {{"quoka", all}, {"quest", {2}}, {"streamingllm", all}},
        {0, 1, 2},
        {"quoka", "quest", "streamingllm"},
-       "quest at 20 (1 of 3 layers)"},
+       "quest lacks 2 of 3 layers at 20"},
       {{{"quoka", all}, {"quest", all}, {"streamingllm", all}},
        {{"quoka", all}, {"quest", all}, {"streamingllm", all}},
        {0, 1, 2},
@@ -340,7 +340,6 @@ TEST_CASE("recall view: what is there of all layers is compared over the same on
         some[i] = rows[i];
     }
     const RecallPicture picture = recall_picture(question, items, some);
-    CHECK(picture.layers == one.layers);
     CHECK_THAT(picture.unfinished, ContainsSubstring(one.unfinished));
     CHECK(picture.unfinished.empty() == one.unfinished.empty());
     std::set<std::string> curves(picture.mark_methods.begin(), picture.mark_methods.end());

@@ -48,18 +48,18 @@ bool metric_is_share(RecallMetric metric) {
   return figures::sweep_metric(sweep_column(metric)).is_share;
 }
 
-std::vector<Index> layers_of_rows(const Table& table, const figures::SweepSelection& selection) {
+std::string layers_over(const Table& table, const figures::SweepSelection& selection) {
   std::set<Index> layers;
   for (const std::size_t r : selection.rows)
     layers.insert(static_cast<Index>(table.numbers("layer")[r]));
-  return {layers.begin(), layers.end()};
+  return layer_words({layers.begin(), layers.end()});
 }
 
 std::string means_over(const RecallQuestion& question, const Table& table,
                        const figures::SweepSelection& selection) {
   const auto n_rows = static_cast<Index>(table.numbers("rows")[selection.rows.front()]);
   const bool is_sample = n_rows < question.n_queries;
-  return fmt::format("{}, {}, {}{} queries", layer_words(layers_of_rows(table, selection)),
+  return fmt::format("{}, {}, {}{} queries", layers_over(table, selection),
                      question.options.scope == RecallScope::head
                          ? fmt::format("query head {}", question.q_head)
                          : std::string("all query heads"),
@@ -133,8 +133,6 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
 void check_is_of_trace(const OpenedSweep& sweep, const RecallQuestion& question) {
   if (sweep.trace_hashes.empty())
     throw ConfigError("the file does not say of which trace it is; the sweep's .h5 file does");
-  if (question.content_hash.empty())
-    throw ConfigError("{} is still being recorded", question.trace);
   if (std::ranges::find(sweep.trace_hashes, question.content_hash) == sweep.trace_hashes.end())
     throw ConfigError("it is of another trace than {}", question.trace);
   if (sweep.trace_hashes.size() > 1)
@@ -151,7 +149,7 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
     options.band = BandKind::none;
     plot::Figure figure;
     std::string over;
-    std::string other_layers;  // for the legend: what differs is said where it is seen
+    std::string layers;
     try {
       check_is_of_trace(sweep, question);
       figure = figures::sweep_curves(*sweep.table, options, sweep_axis(question.options.along),
@@ -160,8 +158,7 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
           *sweep.table, options, figures::DenseLayers::leave_out_for_all,
           picture.along == RecallAlong::budget ? figures::BudgetKinds::usual
                                                : figures::BudgetKinds::all);
-      if (layers_of_rows(*sweep.table, selection) != picture.layers)
-        other_layers = ": " + layer_words(layers_of_rows(*sweep.table, selection));
+      layers = layers_over(*sweep.table, selection);
       over = means_over(question, *sweep.table, selection);
       // Shares of the context, or the budget of a table without the column "kept", are no places
       // on an axis of tokens.
@@ -176,7 +173,8 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
     for (plot::Mark& mark : figure.panels.front().marks) {
       auto* line = std::get_if<plot::Line>(&mark);
       if (line == nullptr) continue;
-      line->label += fmt::format(" ({}{})", figures::method_label(sweep.name), other_layers);
+      line->label += fmt::format(" ({}{})", figures::method_label(sweep.name),
+                                 picture.of.starts_with(layers + ",") ? "" : ": " + layers);
       line->markers = line->x.size() == 1;
       panel.marks.push_back(std::move(mark));
       picture.mark_methods.emplace_back();

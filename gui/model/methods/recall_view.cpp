@@ -34,54 +34,44 @@ bool is_in_scope(const SweepRow& row, const RecallQuestion& question) {
          row.number(SweepNumber::q_head) == static_cast<double>(question.q_head);
 }
 
-/// Which layers the curves are of, and which items they are made of.
+/// Which items the curves are made of: all over the same layers.
 struct Covered {
-  std::vector<Index> layers;
   std::vector<bool> is_used;  // by item
   std::string unfinished;     // RecallPicture::unfinished
 };
 
 Covered covered_by(const RecallQuestion& question, const std::vector<RecallItem>& items,
                    const std::vector<std::shared_ptr<const MethodRows>>& rows) {
-  using Series = std::pair<std::size_t, bool>;  // a method's ladder, or its current budget
-  std::map<Series, std::set<Index>> known;
+  std::map<std::pair<std::size_t, bool>, std::set<Index>> known;  // by method and is_ladder
   for (std::size_t i = 0; i < items.size(); ++i) {
-    auto& layers = known[{items[i].method, items[i].is_ladder}];
-    if (rows[i]) layers.insert(items[i].request.layers.begin(), items[i].request.layers.end());
+    auto& there = known[{items[i].method, items[i].is_ladder}];
+    if (rows[i]) there.insert(items[i].request.layers.begin(), items[i].request.layers.end());
   }
-  const std::vector<Index> asked = layers_of(question);
-  const auto has_all = [&](const Series& series) { return known[series].size() == asked.size(); };
-  const bool is_any_whole = std::ranges::any_of(
-      known, [&](const auto& entry) { return entry.first.second && has_all(entry.first); });
-  Covered covered{.layers = asked};
-  for (const auto& [series, layers] : known) {
-    if (is_any_whole || !series.second || layers.empty()) continue;
-    std::erase_if(covered.layers, [&](Index layer) { return !layers.contains(layer); });
+  std::vector<Index> layers = layers_of(question);
+  const std::size_t n_asked = layers.size();
+  const bool is_any_whole = std::ranges::any_of(known, [&](const auto& entry) {
+    return entry.first.second && entry.second.size() == n_asked;
+  });
+  for (const auto& [series, there] : known) {
+    if (!is_any_whole && series.second && !there.empty())
+      std::erase_if(layers, [&](Index layer) { return !there.contains(layer); });
   }
-  const auto is_covering = [&](const Series& series) {
-    return std::ranges::includes(known[series], covered.layers);
-  };
+  Covered covered;
   for (const RecallItem& item : items) {
-    const bool is_of_layers = std::ranges::all_of(item.request.layers, [&](Index layer) {
-      return std::ranges::find(covered.layers, layer) != covered.layers.end();
-    });
-    covered.is_used.push_back(is_of_layers && is_covering({item.method, true}) &&
-                              is_covering({item.method, item.is_ladder}));
+    covered.is_used.push_back(std::ranges::includes(layers, item.request.layers) &&
+                              std::ranges::includes(known[{item.method, true}], layers) &&
+                              std::ranges::includes(known[{item.method, item.is_ladder}], layers));
   }
-  std::vector<std::string> to_come;
-  for (const auto& [series, layers] : known) {
-    const auto& [method, is_ladder] = series;
-    if (has_all(series) || (!is_any_whole && is_covering(series))) continue;
-    to_come.push_back(
-        fmt::format("{}{} ({} of {} layers)", question.methods[method].name,
-                    is_ladder ? "" : fmt::format(" at {}", question.parameters.budget),
-                    layers.size(), asked.size()));
+  if (!is_any_whole && !items.empty())
+    covered.unfinished = fmt::format("{} of {} layers so far", layers.size(), n_asked);
+  for (const auto& [series, there] : known) {
+    if (there.size() == n_asked || (!is_any_whole && std::ranges::includes(there, layers)))
+      continue;
+    covered.unfinished +=
+        fmt::format("{}{} lacks {} of {} layers{}", covered.unfinished.empty() ? "" : ", ",
+                    question.methods[series.first].name, n_asked - there.size(), n_asked,
+                    series.second ? "" : fmt::format(" at {}", question.parameters.budget));
   }
-  std::vector<std::string> parts;
-  if (!is_any_whole && !known.empty())
-    parts.push_back(fmt::format("{} of {} layers so far", covered.layers.size(), asked.size()));
-  if (!to_come.empty()) parts.push_back(fmt::format("still to come: {}", fmt::join(to_come, ", ")));
-  covered.unfinished = fmt::format("{}", fmt::join(parts, "; "));
   return covered;
 }
 
@@ -91,7 +81,6 @@ struct Collected {
   std::vector<const SweepRow*> rows;
   std::vector<bool> is_current;
   std::size_t n_windowed = 0;
-  std::size_t n_dense = 0;
 };
 
 /// A method that takes a share p is drawn as one point: its budget becomes the mean of the keys
@@ -124,7 +113,6 @@ Collected collect(const RecallQuestion& question, const std::vector<RecallItem>&
     for (const SweepRow& row : rows[i]->rows) {
       if (!is_in_scope(row, question)) continue;
       out.n_windowed += row.number(SweepNumber::window) != 0.0;
-      out.n_dense += row.number(SweepNumber::dense) != 0.0;
       if (is_share) {
         shares.back().second.push_back(row);
         continue;
@@ -389,9 +377,9 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   RecallPicture picture;
   picture.along = question.options.along;
   const figures::Along along = sweep_axis(question.options.along);
-  Covered covered = covered_by(question, items, rows);
+  const Covered covered = covered_by(question, items, rows);
   const Collected collected = collect(question, items, rows, covered);
-  picture.unfinished = std::move(covered.unfinished);
+  picture.unfinished = covered.unfinished;
   if (collected.rows.empty()) {
     picture.sentence = why_nothing(question, collected);
     return picture;
@@ -406,7 +394,6 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
     selection = figures::select_sweep_rows(
         table, options, figures::DenseLayers::leave_out_for_all,
         along == figures::Along::budget ? figures::BudgetKinds::usual : figures::BudgetKinds::all);
-    picture.layers = layers_of_rows(table, selection);
     picture.of = means_over(question, table, selection);
     picture.numbers = numbers_at_budget(question, table, selection, collected.is_current);
   } catch (const ConfigError&) {  // the selection is empty

@@ -148,8 +148,7 @@ struct FailingHead {
 struct RecallPicture {
   plot::Figure figure;   // without panels if there is nothing to see
   std::string sentence;  // why there is nothing, with the next step
-  /// Every live curve and number is of these layers alone; a method that lacks one is left out.
-  std::vector<Index> layers;
+  /// What every live curve and number is of, the methods that lack a part left out:
   std::string of;          // "layers 0 to 4, all query heads, 264 of 4096 queries": one trace's
   std::string unfinished;  // "5 of 8 layers so far; ...": what is still to come; empty: nothing
   /// What the figure does not show and why: for who looks at the window, not for its caption.
