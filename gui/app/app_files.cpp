@@ -95,8 +95,7 @@ void App::open(const fs::path& file) {
   if (is_session_file(file)) {
     if (n_unsaved_bookmarks() > 0) {
       session_->notify(fmt::format(
-          "{} is not opened: its bookmarks take the place of those here, {} of which are in no "
-          "session file; save them (Ctrl+S) or remove them first.",
+          "{} is not opened: no session file holds {} of the bookmarks here; save them first.",
           file.string(), n_unsaved_bookmarks()));
       return;
     }

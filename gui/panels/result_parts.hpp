@@ -95,11 +95,11 @@ class ResultPicture {
 
   PanelFigure figure_;
   std::shared_ptr<const MadeFigure> shown_;
+  bool failed_ = false;
 
  private:
   AsyncValue<MadeFigure> slot_;
   bool busy_ = false;
-  bool failed_ = false;
 };
 
 /// Figures that the command line draws of such results.

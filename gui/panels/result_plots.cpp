@@ -206,6 +206,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   begin();
   update(context.session, result);
   if (possible_.empty()) {
+    failed_ = true;
     empty_place(context, "No figure of the command line is about such a result",
                 fmt::format("It is of kind \"{}\". Plot draws any two columns of its tables.",
                             result->info().kind));
@@ -238,6 +239,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   if (choices.open()) draw_choices(context, figure);
   const ImVec2 size = choices.close();
   if (!figure.missing.empty()) {
+    failed_ = true;
     empty_place(context, "Another result is needed", figure.missing);
     return;
   }

@@ -143,7 +143,9 @@ class ResultsPanel final : public AskingPanel {
     }
     if (next == result_) return;
     show_result(next);
-    if (next && std::exchange(opens_as_figure_, true)) show_figure(open);
+    // The figure of a result says more than its lines, where there is one.
+    is_figure_by_itself_ = next && std::exchange(opens_as_figure_, true);
+    if (is_figure_by_itself_) options_.show = ResultShow::figure;
   }
 
   void show_result(const ResultPtr& result) {
@@ -156,15 +158,6 @@ class ResultsPanel final : public AskingPanel {
     const bool has_source = std::ranges::any_of(
         sources_, [&](const TableSource& s) { return s.name == options_.source; });
     if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
-  }
-
-  /// The figure of a result says more than its lines, where there is one.
-  void show_figure(const std::vector<ResultPtr>& open) {
-    const auto figures = possible_figures(open, result_);
-    const bool has_figure =
-        std::ranges::any_of(figures, [](const PossibleFigure& f) { return f.missing.empty(); });
-    options_.show = has_figure ? ResultShow::figure : ResultShow::table;
-    is_figure_by_itself_ = has_figure;
   }
 
   void result_list(PanelContext& context) {
