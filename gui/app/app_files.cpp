@@ -23,8 +23,9 @@ void App::ask_open() {
 
 void App::ask_save_session(bool then_quits) {
   const auto save = [this, then_quits](const fs::path& file) {
+    std::error_code error;
     const auto now = file_stamp(file);
-    if (file == session_file_ && now && now != session_stamp_) {
+    if (now && now != session_stamp_ && fs::equivalent(file, session_file_, error)) {
       session_stamp_ = now;  // who saves again replaces it
       session_->notify(fmt::format(
           "{} has changed since this window opened or saved it, and is not replaced: save under "
@@ -36,7 +37,7 @@ void App::ask_save_session(bool then_quits) {
       save_session(file);
       settings_.add_recent(file);
       flash("saved " + file.string());
-      wants_quit_ = then_quits;
+      wants_quit_ = wants_quit_ || then_quits;
     } catch (const Error& e) {
       session_->notify(e.what());
     }

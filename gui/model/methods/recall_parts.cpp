@@ -131,13 +131,15 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
 
 /// Throws ConfigError unless the sweep is of the question's trace and of no other.
 void check_is_of_trace(const OpenedSweep& sweep, const RecallQuestion& question) {
-  if (sweep.trace_hashes.empty())
+  const auto& hashes = sweep.trace_hashes;  // empty ones are of recordings that were not whole
+  if (hashes.empty())
     throw ConfigError("the file does not say of which trace it is; the sweep's .h5 file does");
-  if (std::ranges::find(sweep.trace_hashes, question.content_hash) == sweep.trace_hashes.end())
+  const bool is_of_trace = std::ranges::find(hashes, question.content_hash) != hashes.end();
+  if (question.content_hash.empty() || !is_of_trace)
     throw ConfigError("it is of another trace than {}", question.trace);
-  if (sweep.trace_hashes.size() > 1)
+  if (hashes.size() > 1)
     throw ConfigError("it is of {} traces, and means over all of them are of none; sweep {} alone",
-                      sweep.trace_hashes.size(), question.trace);
+                      hashes.size(), question.trace);
 }
 
 void add_opened(RecallPicture& picture, const RecallQuestion& question,

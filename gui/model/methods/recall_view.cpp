@@ -381,7 +381,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   const Collected collected = collect(question, items, rows, covered);
   picture.unfinished = covered.unfinished;
   if (collected.rows.empty()) {
-    picture.sentence = why_nothing(question, collected);
+    picture.sentence = items.empty() ? why_nothing(question, collected) : picture.unfinished;
     return picture;
   }
   const Table table = table_of(collected.rows, question.trace);
