@@ -249,6 +249,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.label = fmt::format("Heads by {}{}, the largest first",
                                 difference ? "the difference of " : "", numbers.name);
     if (is_matched) panel.x.label += "; in brackets layer.head of what it is compared with";
+    if (atlas.tiles.size() < atlas.n_all)
+      panel.x.label += fmt::format("; {} of {}", atlas.tiles.size(), atlas.n_all);
     panel.x.ticks = {{-1.0, ""}};  // outside: none
     panel.y.ticks = {{-1.0, ""}};
   } else {

@@ -144,6 +144,7 @@ void App::draw_dialogs() {
   choose_opening();
   draw_tour();
   draw_bookmark_dialog();
+  draw_quit_dialog();
   renew_palette();
   palette_.draw(look_);
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
@@ -167,12 +168,8 @@ void App::flash(std::string words) {
 }
 
 void App::ask_export() {
-  Panel* from = focused_panel();
+  Panel* from = whole_panel();
   if (from == nullptr) return;
-  if (!from->figure() && !from->csv()) {
-    flash("nothing to export: " + from->info().title + " shows nothing yet");
-    return;
-  }
   export_dialog_.ask(
       *from,
       [this](const Panel& panel, const fs::path& folder) { return export_of(panel, folder); },
@@ -180,7 +177,7 @@ void App::ask_export() {
 }
 
 void App::copy_csv() {
-  const Panel* from = focused_panel();
+  const Panel* from = whole_panel();
   if (from == nullptr) return;
   const auto csv = from->csv();
   if (!csv) {
@@ -204,6 +201,17 @@ void App::step_method(int by) {
 
 Panel* App::focused_panel() {
   return find_panel(!cells_.maximised().empty() ? cells_.maximised() : cells_.focused());
+}
+
+Panel* App::whole_panel() {
+  Panel* panel = focused_panel();
+  if (panel == nullptr) return nullptr;
+  const std::string lacks = panel->unfinished();
+  if (lacks.empty() && (panel->figure() || panel->csv())) return panel;
+  flash(lacks.empty() ? "nothing to take: " + panel->info().title + " shows nothing yet"
+                      : fmt::format("nothing taken: {} is not whole: {}; wait until it is",
+                                    panel->info().title, lacks));
+  return nullptr;
 }
 
 bool App::is_empty() const {

@@ -67,7 +67,7 @@ class App {
   void load_session(const std::filesystem::path& file);
   /// The same from what a file held; relative paths are relative to `base`.
   void apply_session(const nlohmann::ordered_json& json, const std::filesystem::path& base);
-  void save_session(const std::filesystem::path& file) const;
+  void save_session(const std::filesystem::path& file);
   /// The first trace opens on the head that is selected, as before any analysis.
   void keep_first_head() { opens_on_interest_ = false; }
   /// Throw ConfigError naming what there is.
@@ -79,10 +79,17 @@ class App {
   Panel* find_panel(const std::string& name);
   /// The panel that keys and menus act on.
   Panel* focused_panel();
+  /// The same, to take its picture or numbers away; null if they are not there or not whole, which
+  /// is said.
+  Panel* whole_panel();
 
   /// Where a panel was drawn in the last frame, header included; empty if it is not shown.
   std::optional<Area> area_of(const std::string& panel) const;
 
+  /// Quits, or asks first if bookmarks would be lost.
+  void ask_quit();
+  /// Bookmarks that no session file holds.
+  std::size_t n_unsaved_bookmarks() const;
   bool wants_quit() const { return wants_quit_; }
   /// A frame soon, though nothing happened: something moves, or a delayed tooltip.
   bool wants_redraw() const { return wants_redraw_; }
@@ -121,7 +128,9 @@ class App {
   float draw_side_handle(ImVec2 at, float height);
   void draw_dialogs();
   void ask_open();
-  void ask_save_session();
+  void ask_save_session(bool then_quits = false);
+  void note_session(const std::filesystem::path& file);
+  void draw_quit_dialog();
   void export_page();
   void ask_export();
   void flash(std::string words);
@@ -134,6 +143,7 @@ class App {
   void add_method_actions(std::vector<Action>& all, const MethodLine& line);
   void go_to(const Destination& to);
   void bring_up(const std::string& name);
+  bool stands_in_layout(const std::string& panel) const;
   void focus_next_panel(int by);
   bool takes_keyboard(std::string_view bar);
   void ask_bookmark();
@@ -189,7 +199,11 @@ class App {
   bool shows_next_result_ = false;    // one that was opened by hand is on its way
   std::size_t n_results_ = 0;         // of the last frame
   std::size_t n_documents_ = 0;       // of the last frame
-  std::vector<std::string> panel_errors_;  // of the last frame
+  std::vector<std::string> panel_errors_;   // of the last frame
+  std::filesystem::path session_file_;      // opened or saved last; empty: none
+  std::optional<FileStamp> session_stamp_;  // as it was then
+  std::vector<Bookmark> saved_bookmarks_;   // that it holds
+  bool asks_quit_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
   HoverLines hover_;                 // of the last frame

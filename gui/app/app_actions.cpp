@@ -158,9 +158,7 @@ void App::go_to(const Destination& to) {
 
 /// Shows a panel where it stands in the layout, else alone.
 void App::bring_up(const std::string& name) {
-  const auto shown = panels_in(arrangement_);
-  const bool stands = std::find(shown.begin(), shown.end(), name) != shown.end();
-  cells_.maximise(stands ? "" : name);
+  cells_.maximise(stands_in_layout(name) ? "" : name);
   cells_.focus(name);
 }
 
@@ -236,7 +234,7 @@ void App::draw_bookmark_dialog() {
 // ---- pictures ----
 
 void App::copy_picture() {
-  const Panel* from = focused_panel();
+  const Panel* from = whole_panel();
   if (from == nullptr) return;
   if (!from->figure()) {
     flash("no picture to copy: " + from->info().title + " shows none yet");
@@ -284,12 +282,10 @@ void App::copy_picture() {
 void App::show_result(const ResultView& result) {
   const std::string name = fs::path(result.name()).filename().string();
   find_panel("results")->set_options({{"result", name}});
-  const auto shown = panels_in(arrangement_);
-  const bool visible = std::find(shown.begin(), shown.end(), "results") != shown.end() &&
+  const bool visible = stands_in_layout("results") &&
                        (cells_.maximised().empty() || cells_.maximised() == "results");
   if (!visible) show_layout("results");
-  const auto now = panels_in(arrangement_);
-  if (std::find(now.begin(), now.end(), "results") == now.end()) cells_.maximise("results");
+  if (!stands_in_layout("results")) cells_.maximise("results");
   cells_.focus("results");
   Index n_rows = 0;
   for (const ResultArray& array : result.arrays()) {

@@ -161,12 +161,7 @@ void App::draw_body() {
   for (const auto& file : requests_.open) open(file);
   if (!requests_.flash.empty()) flash(requests_.flash);
   if (requests_.export_page) export_page();
-  if (!requests_.show_panel.empty()) {
-    const auto shown = panels_in(arrangement_);
-    const bool visible = std::find(shown.begin(), shown.end(), requests_.show_panel) != shown.end();
-    if (!visible || !cells_.maximised().empty()) cells_.maximise(requests_.show_panel);
-    cells_.focus(requests_.show_panel);
-  }
+  if (!requests_.show_panel.empty()) bring_up(requests_.show_panel);
   ImGui::SetCursorScreenPos({at.x, at.y + room.y - status});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(3)});
   ImGui::BeginChild("status", {0, status}, false,

@@ -1,4 +1,7 @@
 // What the App opens: files of every kind, and what commands beside the window made.
+#include <fmt/format.h>
+#include <imgui.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +9,8 @@
 #include "gui/app/app.hpp"
 #include "gui/model/runs/command_form.hpp"
 #include "gui/model/session/session_file.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
 
@@ -17,17 +22,59 @@ void App::ask_open() {
                    [this](const fs::path& file) { open(file); });
 }
 
-void App::ask_save_session() {
-  file_dialog_.ask(FileDialog::Purpose::save, "Save the session", {".json"}, "session.json",
-                   [this](const fs::path& file) {
-                     try {
-                       save_session(file);
-                       settings_.add_recent(file);
-                       flash("saved " + file.string());
-                     } catch (const Error& e) {
-                       session_->notify(e.what());
-                     }
-                   });
+void App::ask_save_session(bool then_quits) {
+  const auto save = [this, then_quits](const fs::path& file) {
+    std::error_code error;
+    const auto now = file_stamp(file);
+    if (now && now != session_stamp_ && fs::equivalent(file, session_file_, error)) {
+      session_stamp_ = now;  // who saves again replaces it
+      session_->notify(fmt::format(
+          "{} has changed since this window opened or saved it, and is not replaced: save under "
+          "another name, or once more to replace it.",
+          file.string()));
+      return;
+    }
+    try {
+      save_session(file);
+      settings_.add_recent(file);
+      flash("saved " + file.string());
+      wants_quit_ = wants_quit_ || then_quits;
+    } catch (const Error& e) {
+      session_->notify(e.what());
+    }
+  };
+  const std::string name = session_file_.empty() ? "session.json" : session_file_.string();
+  file_dialog_.ask(FileDialog::Purpose::save, "Save the session", {".json"}, name, save);
+}
+
+std::size_t App::n_unsaved_bookmarks() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(session_->bookmarks(), [&](const Bookmark& mark) {
+        return std::ranges::find(saved_bookmarks_, mark) == saved_bookmarks_.end();
+      }));
+}
+
+void App::ask_quit() {
+  asks_quit_ = n_unsaved_bookmarks() > 0;
+  wants_quit_ = !asks_quit_;
+}
+
+void App::draw_quit_dialog() {
+  if (!begin_dialog(look_, "Quit", asks_quit_, {480, 0})) return;
+  wrapped_words(fmt::format("Bookmarks that no session file holds, and that would be lost: {}.",
+                            n_unsaved_bookmarks()));
+  const auto pressed = [](const char* words) {
+    const bool is_pressed = ImGui::Button(words);
+    landmark(words);
+    ImGui::SameLine();
+    return is_pressed;
+  };
+  const bool saves = pressed("Save the session...");
+  wants_quit_ = pressed("Quit without them");
+  const bool stays = pressed("Cancel") || ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
+  if (saves) ask_save_session(/*then_quits=*/true);
+  if (saves || wants_quit_ || stays) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
 }
 
 /// Saves the session beside the trace, and has kvscope export make a page of it.
@@ -69,6 +116,12 @@ void App::open(const fs::path& file) {
     return;
   }
   if (is_session_file(file)) {
+    if (n_unsaved_bookmarks() > 0) {
+      session_->notify(fmt::format(
+          "{} is not opened: no session file holds {} of the bookmarks here; save them first.",
+          file.string(), n_unsaved_bookmarks()));
+      return;
+    }
     try {
       load_session(file);
       flash("opened the session " + file.filename().string());

@@ -30,14 +30,17 @@ void App::show_layout(const std::string& name) {
     layout_ = name;
     settings_.last_layout = name;
     cells_.maximise("");
-    const auto shown = panels_in(arrangement_);
-    if (std::find(shown.begin(), shown.end(), cells_.focused()) == shown.end())
-      cells_.focus(shown.front());
+    if (!stands_in_layout(cells_.focused())) cells_.focus(panels_in(arrangement_).front());
     return;
   }
   std::vector<std::string> names;
   for (const Layout& layout : layouts_) names.push_back(layout.name);
   throw ConfigError("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", "));
+}
+
+bool App::stands_in_layout(const std::string& panel) const {
+  const auto shown = panels_in(arrangement_);
+  return std::ranges::find(shown, panel) != shown.end();
 }
 
 void App::keep_arrangement() {
@@ -87,10 +90,19 @@ Json App::session_json(const fs::path& base) const {
   return json;
 }
 
-void App::save_session(const fs::path& file) const {
+void App::save_session(const fs::path& file) {
   std::error_code error;
   const Json json = session_json(fs::absolute(file, error).parent_path());
   write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
+  note_session(file);
+}
+
+/// What is in the window, the file holds.
+void App::note_session(const fs::path& file) {
+  std::error_code error;
+  session_file_ = fs::absolute(file, error);
+  session_stamp_ = file_stamp(session_file_);
+  saved_bookmarks_ = session_->bookmarks();
 }
 
 void App::load_session(const fs::path& file) {
@@ -103,6 +115,7 @@ void App::load_session(const fs::path& file) {
   } catch (const Error& e) {
     throw ConfigError("{}: {}", file.string(), e.what());
   }
+  if (!is_view) note_session(file);  // a view's manifest is no place to save to
 }
 
 void App::apply_session(const Json& json, const fs::path& base) {
@@ -257,6 +270,11 @@ void App::make_shortcuts() {
       cells_.maximise("");
     }
   });
+  add("View", GLFW_KEY_F, kCtrl, false, "search in the text", [this] {
+    if (!session_->document()) return;
+    bring_up("tokens");
+    find_panel("tokens")->begin_search();
+  });
   add("View", GLFW_KEY_TAB, false, false, "next panel", [this] { focus_next_panel(1); });
   add("View", GLFW_KEY_TAB, false, kShift, "previous panel", [this] { focus_next_panel(-1); });
   add("View", GLFW_KEY_F10, false, kShift, "the panel's menu", [this] { cells_.open_menu(); });
@@ -292,7 +310,7 @@ void App::make_shortcuts() {
   add("Files", GLFW_KEY_PAGE_UP, kCtrl, false, "previous bookmark",
       [&session] { session.step_bookmark(-1); });
   add(
-      "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
+      "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { ask_quit(); }, /*in_text=*/true);
   add(
       "Files", GLFW_KEY_F1, false, false, "this page", [this] { shows_help_ = !shows_help_; },
       /*in_text=*/true);

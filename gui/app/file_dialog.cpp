@@ -20,13 +20,16 @@ void FileDialog::ask(Purpose purpose, std::string title, std::vector<std::string
   purpose_ = purpose;
   title_ = std::move(title);
   extensions_ = std::move(extensions);
-  typed_ = std::move(suggested_name);
+  const fs::path suggested = std::move(suggested_name);
+  typed_ = suggested.filename().string();
   chosen_ = std::move(chosen);
   problem_.clear();
   warned_of_.clear();
   should_open_ = true;
   std::error_code error;
-  go_to(listing_.folder.empty() ? fs::current_path(error) : listing_.folder);
+  go_to(suggested.has_parent_path() ? suggested.parent_path()
+        : listing_.folder.empty()   ? fs::current_path(error)
+                                    : listing_.folder);
 }
 
 void FileDialog::go_to(const fs::path& folder) {
@@ -42,12 +45,15 @@ void FileDialog::go_to(const fs::path& folder) {
 
 void FileDialog::choose(const fs::path& file) {
   std::error_code error;
-  const fs::path whole = file.is_absolute() ? file : listing_.folder / file;
+  fs::path whole = file.is_absolute() ? file : listing_.folder / file;
   if (fs::is_directory(whole, error)) {
     go_to(whole);
     if (purpose_ == Purpose::open) typed_.clear();
     return;
   }
+  const bool is_known =
+      std::ranges::find(extensions_, whole.extension().string()) != extensions_.end();
+  if (purpose_ == Purpose::save && !is_known) whole += extensions_.front();  // else none opens it
   const bool exists = fs::exists(whole, error);
   if (purpose_ == Purpose::open && !exists) {
     problem_ = fmt::format("{}: no such file", whole.string());

@@ -13,7 +13,9 @@ namespace kvscope::gui {
 class FileDialog {
  public:
   enum class Purpose { open, save };
-  /// Opens the dialog; `chosen` is called with the file, or with each of several to open.
+  /// Opens the dialog; `chosen` is called with the file, or with each of several to open. The
+  /// suggested name may have a folder; one to save under gets the first of the extensions if it has
+  /// none of them.
   void ask(Purpose purpose, std::string title, std::vector<std::string> extensions,
            std::string suggested_name, std::function<void(const std::filesystem::path&)> chosen);
   /// Draws it while it is open.

@@ -230,7 +230,12 @@ int show_window(const CommandLine& line) {
   // A command that runs is asked to stop as Ctrl-C does, and may need seconds to leave a whole
   // file: the window stays until then, and shows what it waits for.
   const auto leaves = [&] {
-    if (!backend.wants_close() && !app.wants_quit()) return false;
+    if (backend.wants_close()) {
+      backend.set_wants_close(false);
+      backend.request_redraw();  // the question that it may ask
+      app.ask_quit();
+    }
+    if (!app.wants_quit()) return false;
     bool has_programs = false;
     for (const Job& job : app.session().bench().jobs.active()) {
       if (job.status().lane != Lane::programs) continue;

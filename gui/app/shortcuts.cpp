@@ -13,6 +13,10 @@ std::string name_of_key(int key) {
   switch (key) {
     case GLFW_KEY_ESCAPE:
       return "Esc";
+    case GLFW_KEY_PAGE_UP:
+      return "PageUp";
+    case GLFW_KEY_PAGE_DOWN:
+      return "PageDown";
     case GLFW_KEY_TAB:
       return "Tab";
     case GLFW_KEY_EQUAL:

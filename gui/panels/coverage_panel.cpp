@@ -95,6 +95,11 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     return both;
   }
 
+  std::string unfinished() const override {
+    const bool lacks_some = heads_.current() && !picture_->unfinished.empty();
+    return lacks_some ? picture_->unfinished : TracePanel::unfinished();
+  }
+
   /// The middle of cells: "head LAYER/HEAD", and "page QUERY/KEY" (first positions) for some.
   Places landmarks() const override {
     constexpr std::size_t kMost = 256;

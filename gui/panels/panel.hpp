@@ -109,11 +109,17 @@ class Panel {
     return std::nullopt;
   }
 
+  /// The next frame puts the keyboard into its search field, if it has one.
+  virtual void begin_search() {}
+
   /// A right click means something here; elsewhere it opens the panel's menu.
   virtual bool takes_right_click() const { return false; }
 
   /// Something is still computed or in motion: screenshots wait for it.
   virtual bool is_busy() const { return false; }
+  /// What the picture and its numbers lack, or why they are not those of what is selected: they are
+  /// not taken out of the window so. Empty: nothing.
+  virtual std::string unfinished() const { return is_busy() ? "it is still being computed" : ""; }
 };
 
 /// One of each, in alphabetical order of their names.

@@ -63,7 +63,9 @@ void draw_methods(PanelContext& context, const RecallPicture& picture, const Rec
     cells({line.budget.empty() ? std::string("-") : line.budget, cell_text(line.kept),
            cell_text(line.mass), cell_text(line.recall10), cell_text(line.recallk),
            cell_text(line.output_error),
-           plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)});
+           std::isnan(line.bytes)
+               ? std::string("-")
+               : plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)});
     if (has_target) cells({line.for_target ? fmt::format("{}", *line.for_target) : "-"});
   }
   ImGui::EndTable();
@@ -107,9 +109,12 @@ void draw_recall_numbers(PanelContext& context, const RecallPicture& picture,
   const bool has_failing = !picture.failing_method.empty();
   if (has_failing) {
     height -= ImGui::GetFrameHeightWithSpacing();
-    const std::string words =
-        fmt::format("{} head{} of {} below {:g}", picture.failing.size(),
-                    picture.failing.size() == 1 ? "" : "s", picture.failing_method, options.target);
+    const auto line =
+        std::ranges::find(picture.numbers, picture.failing_method, &RecallNumbers::name);
+    const bool is_counted = line != picture.numbers.end() && line->n_heads > 0;
+    const std::string words = fmt::format(
+        "{} head{} of {} below {:g}", is_counted ? fmt::format("{}", picture.failing.size()) : "-",
+        picture.failing.size() == 1 ? "" : "s", picture.failing_method, options.target);
     const std::string_view names[] = {"methods", words};
     int chosen = shows_failing ? 1 : 0;
     if (segmented("tables", chosen, names)) shows_failing = chosen == 1;

@@ -62,10 +62,14 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!picture_.get() || picture_->figure.panels.empty()) return std::nullopt;
-    const bool is_drawn = figure_ && shown_ == picture_.get();
-    return with_budget_rule(is_drawn ? figure_->current_figure() : picture_->figure, *picture_,
-                            question_.parameters.budget);
+    const auto shown = shown_ ? figure_.current() : std::nullopt;
+    if (!shown) return shown;
+    return with_budget_rule(*shown, *shown_, question_.parameters.budget);
+  }
+
+  std::string unfinished() const override {
+    const bool lacks_some = picture_.get() && !picture_->unfinished.empty();
+    return lacks_some ? picture_->unfinished : TracePanel::unfinished();
   }
 
   /// "METHOD@BUDGET": the points of the curves.
@@ -125,17 +129,21 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
-    RecallQuestion question{.trace = document->name(),
-                            .layer = session.selection().layer,
-                            .q_head = session.selection().q_head,
-                            .layers = info.layers,
-                            .n_tokens = info.n_tokens,
-                            .phase = switches_.phase == RecallPhase::of_query  ? session.phase()
-                                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
-                                                                               : Phase::decode,
-                            .selector = session.selection().selector,
-                            .parameters = session.parameters(),
-                            .options = switches_};
+    const Phase phase = switches_.phase == RecallPhase::of_query  ? session.phase()
+                        : switches_.phase == RecallPhase::prefill ? Phase::prefill
+                                                                  : Phase::decode;
+    RecallQuestion question{
+        .trace = document->name(),
+        .content_hash = info.content_hash,
+        .layer = session.selection().layer,
+        .q_head = session.selection().q_head,
+        .layers = info.layers,
+        .n_tokens = info.n_tokens,
+        .n_queries = phase == Phase::prefill ? info.n_prompt : info.n_tokens - info.n_prompt,
+        .phase = phase,
+        .selector = session.selection().selector,
+        .parameters = session.parameters(),
+        .options = switches_};
     list_ = method_items(session.ticked(), question.parameters, question.phase,
                          session.second() != nullptr);
     for (const MethodItem& item : list_) {
@@ -171,8 +179,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
             [results](JobContext&) {
               Sweeps sweeps;
               for (const auto& result : results) {
-                sweeps.tables.push_back(
-                    {file_name(result), std::make_shared<const Table>(rows_of(*result))});
+                sweeps.tables.push_back({file_name(result), result->info().trace_hashes,
+                                         std::make_shared<const Table>(rows_of(*result))});
               }
               return sweeps;
             });
@@ -244,8 +252,24 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     help_tooltip("Logarithmic axis.");
   }
 
+  /// What the curves are of, and what is not there, above the box that says what is computed.
+  void draw_notes(const PanelContext& context) const {
+    if (!picture_.get() || picture_->figure.panels.empty()) return;
+    const auto say = [](plot::Colour colour, const std::string& words) {
+      ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+      one_line(words);
+      ImGui::PopStyleColor();
+    };
+    const bool is_whole = picture_->unfinished.empty();
+    say(is_whole ? context.look.muted : context.look.warning,
+        is_whole ? picture_->of : picture_->of + "; " + picture_->unfinished);
+    if (!picture_->notes.empty())
+      say(context.look.warning, fmt::format("{}", fmt::join(picture_->notes, " ")));
+  }
+
   void draw_result(PanelContext& context) {
     update_sweeps(context);
+    draw_notes(context);
     const bool has_picture = picture_.update(
         context, "Curves", sources_ + question_.key(), sweeps_ ? sweeps_key_ : "",
         [&](const auto& rows) {
@@ -256,13 +280,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         });
     busy_ = busy_ || picture_.is_busy();
     if (!has_picture) return;
-    if (!picture_->notes.empty()) {
-      ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-      one_line(fmt::format("{}", fmt::join(picture_->notes, " ")));
-      ImGui::PopStyleColor();
-    }
     draw_plot(context);
-    if (has_table_) draw_recall_numbers(context, *picture_, switches_, shows_failing_);
+    if (!has_table_) return;
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(is_busy() ? context.look.muted : context.look.ink));
+    draw_recall_numbers(context, *picture_, switches_, shows_failing_);
+    ImGui::PopStyleColor();
   }
 
   void draw_plot(PanelContext& context) {
@@ -270,7 +292,10 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     has_table_ = !picture_->numbers.empty() &&
                  size.y > recall_numbers_height(*picture_) + context.look.px(160);
     if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
-    if (shown_ != picture_.get()) figure_.renew();
+    if (shown_ != picture_.get()) {
+      figure_.renew();
+      context.requests.redraw = true;  // draw_notes() said it of the one before
+    }
     shown_ = picture_.get();
     figure_.show(context, shown_->figure, size);
     const auto budget = static_cast<double>(context.session.parameters().budget);

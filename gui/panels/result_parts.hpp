@@ -2,6 +2,7 @@
 // itself.
 #pragma once
 
+#include <set>
 #include <unordered_set>
 
 #include "core/base/fields_json.hpp"
@@ -80,6 +81,8 @@ class ResultPicture {
     // A failure names the choice that is wrong: an older picture would hide it.
     failed_ = view.failed();
     if (failed_) {
+      if (shown_) context.requests.redraw = true;  // its caption, drawn before, goes
+      shown_.reset();
       if (error_place(context, view.status.error)) slot_.retry();
       return false;
     }
@@ -92,11 +95,11 @@ class ResultPicture {
 
   PanelFigure figure_;
   std::shared_ptr<const MadeFigure> shown_;
+  bool failed_ = false;
 
  private:
   AsyncValue<MadeFigure> slot_;
   bool busy_ = false;
-  bool failed_ = false;
 };
 
 /// Figures that the command line draws of such results.
@@ -105,12 +108,15 @@ class ResultFigures : public ResultPicture {
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
   void set_options(const nlohmann::ordered_json& json);
+  /// Goes to the first kind that may be drawn and was not left by this before; false: there is none.
+  bool try_next();
 
  private:
   void draw_choices(PanelContext& context, PossibleFigure& figure);
   void update(const Session& session, const ResultPtr& result);
 
   std::string kind_;
+  std::set<std::string> failed_kinds_;  // that try_next() left, for the result
   FigureOptions options_;
   std::vector<PossibleFigure> possible_;
   std::optional<std::uint64_t> possible_at_;  // revision

@@ -152,6 +152,7 @@ void ResultFigures::update(const Session& session, const ResultPtr& result) {
       }
     }
   }
+  if (possible_for_ != result) failed_kinds_.clear();
   possible_for_ = result;
   possible_at_ = session.revision();
 }
@@ -188,13 +189,24 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     }
   });
   ImGui::Dummy({0, context.look.px(4)});
-  if (shown_) show_caption(context, shown_->figure);
+  if (shown_ && figure.missing.empty()) show_caption(context, shown_->figure);
+}
+
+bool ResultFigures::try_next() {
+  failed_kinds_.insert(kind_);
+  const auto next = std::ranges::find_if(possible_, [&](const PossibleFigure& figure) {
+    return figure.missing.empty() && !failed_kinds_.contains(figure.kind.name);
+  });
+  if (next == possible_.end()) return false;
+  kind_ = next->kind.name;
+  return true;
 }
 
 void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   begin();
   update(context.session, result);
   if (possible_.empty()) {
+    failed_ = true;
     empty_place(context, "No figure of the command line is about such a result",
                 fmt::format("It is of kind \"{}\". Plot draws any two columns of its tables.",
                             result->info().kind));
@@ -202,10 +214,8 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   }
   std::vector<std::string> names;
   for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
-  if (std::ranges::find(names, kind_) == names.end()) {
-    const PossibleFigure* drawable = first_drawable(possible_);
-    kind_ = drawable == nullptr ? names.front() : drawable->kind.name;
-  }
+  const bool is_known = std::ranges::find(names, kind_) != names.end();
+  if (!is_known && !try_next()) kind_ = names.front();
   choose("##figure", kind_, names, context.look.px(150));
   PossibleFigure& figure = *std::ranges::find_if(
       possible_, [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
@@ -229,6 +239,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   if (choices.open()) draw_choices(context, figure);
   const ImVec2 size = choices.close();
   if (!figure.missing.empty()) {
+    failed_ = true;
     empty_place(context, "Another result is needed", figure.missing);
     return;
   }

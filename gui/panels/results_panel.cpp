@@ -66,9 +66,9 @@ class ResultsPanel final : public AskingPanel {
     if (options_.show == ResultShow::figure) {
       figures_.draw(context, result_);
       busy_ |= figures_.is_busy();
-      // A table that lacks the figure's columns opens as its lines.
+      // A table that lacks the columns of every figure opens as its lines.
       if (is_figure_by_itself_ && figures_.has_failed()) {
-        options_.show = ResultShow::table;
+        if (!figures_.try_next()) options_.show = ResultShow::table;
         busy_ = true;
       }
       return;
@@ -143,7 +143,9 @@ class ResultsPanel final : public AskingPanel {
     }
     if (next == result_) return;
     show_result(next);
-    if (next && std::exchange(opens_as_figure_, true)) show_figure(open);
+    // The figure of a result says more than its lines, where there is one.
+    is_figure_by_itself_ = next && std::exchange(opens_as_figure_, true);
+    if (is_figure_by_itself_) options_.show = ResultShow::figure;
   }
 
   void show_result(const ResultPtr& result) {
@@ -156,13 +158,6 @@ class ResultsPanel final : public AskingPanel {
     const bool has_source = std::ranges::any_of(
         sources_, [&](const TableSource& s) { return s.name == options_.source; });
     if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
-  }
-
-  /// The figure of a result says more than its lines, where there is one.
-  void show_figure(const std::vector<ResultPtr>& open) {
-    const bool has_figure = first_drawable(possible_figures(open, result_)) != nullptr;
-    options_.show = has_figure ? ResultShow::figure : ResultShow::table;
-    is_figure_by_itself_ = has_figure;
   }
 
   void result_list(PanelContext& context) {

@@ -35,8 +35,9 @@ void say_kept(const PanelContext& context, const MethodOfText& kept, plot::Colou
   } else if (!kept.has_keys()) {
     say(context.look.muted, fmt::format("computing what {} keeps...", kept.keys().method));
   } else {
+    const std::string words = kept_words(kept.keys(), context.session.selection().query);
     say(kept.is_busy() ? context.look.muted : context.look.ink,
-        kept_words(kept.keys(), context.session.selection().query));
+        kept.is_busy() ? words + " (of before)" : words);
   }
 }
 

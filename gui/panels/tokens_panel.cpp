@@ -119,6 +119,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   }
 
   bool takes_right_click() const override { return true; }
+  void begin_search() override { wants_search_ = true; }
 
  private:
   void forget() override {
@@ -154,11 +155,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     is_strip_ = room.y < look.px(kStripHeight);
     const bool is_one_line = is_strip_ || room.x > look.px(kWide);
-    const bool has_focus = ImGui::IsWindowFocused(ImGuiFocusedFlags_ChildWindows) ||
-                           ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
-    const bool wants_search =
-        has_focus && ImGui::GetIO().KeyCtrl && ImGui::IsKeyPressed('F', /*repeat=*/false);
-    search_.draw(context, document, feed_.found(), switches_.search_sets_key, wants_search);
+    search_.draw(context, document, feed_.found(), switches_.search_sets_key,
+                 std::exchange(wants_search_, false));
     ImGui::SameLine();
     readers_.draw(context, document_, search_.word(context.session, document, feed_.found()));
     busy_ = busy_ || readers_.is_busy();
@@ -235,6 +233,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   TokenCanvas canvas_;
   ReadersList readers_;
   TokenSearch search_;
+  bool wants_search_ = false;
   bool is_strip_ = false;  // too low for a second line of words
   std::optional<Index> seen_query_;
   std::optional<Index> seen_key_;

@@ -88,6 +88,16 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
   return action;
 }
 
+/// Over the picture, that of before or a part: pale, but for the box that says so. What is clicked
+/// goes through.
+void veil(const PanelContext& context) {
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, vec4(plot::with_alpha(context.look.surface, 0.5)));
+  ImGui::BeginChild("veil", {0, 0}, false,
+                    ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_NoScrollbar);
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+}
+
 /// Over the picture: a small box in the corner that takes no room, beside where figures have their
 /// colour bar.
 SlotAction report_in_corner(const PanelContext& context, const JobStatus& status) {
@@ -99,13 +109,14 @@ SlotAction report_in_corner(const PanelContext& context, const JobStatus& status
   const bool failed = status.state == JobState::failed;
   const std::string words = failed ? status.error
                             : status.state == JobState::cancelled
-                                ? status.title + ": cancelled; an earlier picture is shown"
-                                : status.title;
+                                ? status.title + ": cancelled; what is pale is of before"
+                                : status.title + ": pale until it is done";
   const float inner = width - 2 * ImGui::GetStyle().WindowPadding.x;
   const ImVec2 text = ImGui::CalcTextSize(words.c_str(), nullptr, false, inner);
   const float height = text.y + ImGui::GetFrameHeight() + ImGui::GetTextLineHeight() +
                        2 * ImGui::GetStyle().WindowPadding.y;
   const ImVec2 at = ImGui::GetCursorScreenPos();
+  veil(context);
   ImGui::SetCursorScreenPos({at.x + room - bar - width, at.y});
   ImGui::PushStyleColor(ImGuiCol_ChildBg, vec4(context.look.raised));
   ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));

@@ -168,6 +168,95 @@ TEST_CASE("a saved session is opened as any file is, and so is an exported view'
   CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("bad.json"));
 }
 
+/// The working folder, until the end of a test.
+struct WorkingFolder {
+  TempDir folder;
+  fs::path before = fs::current_path();
+  WorkingFolder() { fs::current_path(folder.path()); }
+  ~WorkingFolder() { fs::current_path(before); }
+};
+
+/// Ctrl+S with a name; the second Enter replaces what has it.
+void save_as(Rig& rig, const std::string& name, int n_enters) {
+  rig.frame(2);
+  if (!name.empty()) rig.backend().type(name);
+  for (int i = 0; i < n_enters; ++i) {
+    rig.frame(2);
+    rig.tap(GLFW_KEY_ENTER);
+  }
+  rig.frame(2);
+}
+
+TEST_CASE("a session is saved under a name that opens it, and offered under it again") {
+  const WorkingFolder here;
+  for (const auto& [typed, file] :
+       {std::pair{"day", "day.json"}, {"night.v2", "night.v2.json"}, {"a.json", "a.json"}}) {
+    INFO(typed);
+    Rig rig;
+    rig.open_pair();
+    rig.session().add_bookmark("noted");
+    rig.tap(GLFW_KEY_S, /*ctrl=*/true);
+    save_as(rig, typed, 1);
+    REQUIRE(fs::exists(here.folder.path() / file));
+    rig.session().add_bookmark("later");
+    rig.tap(GLFW_KEY_S, /*ctrl=*/true);
+    save_as(rig, "", 2);  // the name that stands there
+    Rig again;
+    again.open(here.folder.path() / file);
+    CHECK(again.session().notices().empty());
+    CHECK(again.session().bookmarks().size() == 2);
+  }
+}
+
+TEST_CASE("no bookmark is lost on quit, to another session or to another window") {
+  const WorkingFolder here;
+  Rig rig;
+  rig.tap(GLFW_KEY_Q, /*ctrl=*/true);
+  CHECK(rig.app().wants_quit());  // nothing to lose
+  rig.open_pair();
+  rig.session().add_bookmark("noted");
+  Rig other;
+  rig.app().save_session("s.json");
+  other.open(here.folder.path() / "s.json");
+  for (Rig* one : {&rig, &other}) {
+    one->app().ask_quit();
+    CHECK(one->app().wants_quit());  // saved
+    one->session().add_bookmark(one == &rig ? "mine" : "yours");
+    one->tap(GLFW_KEY_Q, /*ctrl=*/true);
+    one->frame(2);
+    CHECK_FALSE(one->app().wants_quit());
+    click(*one, "Cancel");
+    CHECK_FALSE(one->app().wants_quit());
+  }
+  other.open(here.folder.path() / "s.json");
+  CHECK(other.session().bookmarks().size() == 2);
+  CHECK_THAT(other.session().notices().back().sentence, ContainsSubstring("s.json is not opened"));
+
+  const auto saves_and_quits = [](Rig& one) {
+    one.tap(GLFW_KEY_Q, /*ctrl=*/true);
+    one.frame(2);
+    click(one, "Save the session...");
+    save_as(one, "", 2);
+    return one.app().wants_quit();
+  };
+  CHECK(saves_and_quits(rig));
+  const std::string mine = testing::read_file("s.json");
+  CHECK_THAT(mine, ContainsSubstring("\"mine\""));
+  CHECK_FALSE(saves_and_quits(other));
+  CHECK(testing::read_file("s.json") == mine);
+  CHECK_THAT(other.session().notices().back().sentence, ContainsSubstring("changed since"));
+  CHECK(saves_and_quits(other));  // told so
+  CHECK_THAT(testing::read_file("s.json"), ContainsSubstring("\"yours\""));
+
+  Rig last;
+  last.open_pair();
+  last.session().add_bookmark("in vain");
+  last.tap(GLFW_KEY_Q, /*ctrl=*/true);
+  last.frame(2);
+  click(last, "Quit without them");
+  CHECK(last.app().wants_quit());
+}
+
 TEST_CASE("opening leads to something to see") {
   const TempDir folder;
   Rig rig;
@@ -191,8 +280,12 @@ TEST_CASE("opening leads to something to see") {
   CHECK(open_sweep("sweep.csv", ",recall10,output_error_rel") == "figure");
   const Panel& results = rig.app().panel("results");
   CHECK(results.figure());
-  // What the figure needs is not there: the lines are.
-  CHECK(open_sweep("less.csv", "") == "table");
+  // What the first figure needs is not there: the next one that fits is drawn, or the lines.
+  CHECK(open_sweep("less.csv", "") == "figure");
+  CHECK(results.figure());
+  rig.open(folder.write("few.csv", "length,seconds\n1,2\n2,3\n"));
+  rig.settle();
+  CHECK(results.options()["show"] == "table");
   CHECK(results.csv());
   CHECK(rig.session().notices().size() == 1);
   // who asked for the table gets it

@@ -496,6 +496,13 @@ TEST_CASE("Tab does not leave a panel that stands alone and in no layout for ano
   }
 }
 
+TEST_CASE("keys are named as they are written on keyboards") {
+  const std::pair<int, const char*> keys[] = {{GLFW_KEY_PAGE_DOWN, "Ctrl+PageDown"},
+                                              {GLFW_KEY_PAGE_UP, "Ctrl+PageUp"},
+                                              {GLFW_KEY_F, "Ctrl+F"}};
+  for (const auto& [key, name] : keys) CHECK(keys_of({.key = key, .ctrl = true}) == name);
+}
+
 TEST_CASE("letters say what they have changed") {
   Rig rig;
   rig.open_pair();

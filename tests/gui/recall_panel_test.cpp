@@ -1,4 +1,5 @@
 // The recall panel on a null backend: clicks, hovering, ticks, and every state.
+#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -179,6 +180,33 @@ TEST_CASE("recall and coverage panels say why a trace with some heads only canno
     CHECK_FALSE(rig.app().panel(name).is_busy());
     CHECK(rig.backend().counts().vertices > 0);
   }
+}
+
+TEST_CASE("recall panel: what is not whole is not taken out of the window, which is said") {
+  Rig rig;
+  rig.open(embedded_trace(/*draft=*/false, 1500, 0));
+  Panel& panel = rig.app().panel("recall");
+  rig.app().show_panel_alone("recall");
+  rig.settle();
+  panel.set_options({{"scope", "all layers"}});
+  rig.frame();
+  ImGui::SetClipboardText("before");
+  const auto said = [&] { return rig.app().state()["flash"].get<std::string>(); };
+  const std::pair<int, bool> keys[] = {
+      {GLFW_KEY_C, false}, {GLFW_KEY_C, true}, {GLFW_KEY_E, false}};
+  for (const auto& [key, shift] : keys) {
+    rig.tap(key, /*ctrl=*/true, shift);
+    REQUIRE(panel.is_busy());
+    CHECK_THAT(said(), ContainsSubstring("Recall against cost is not whole"));
+  }
+  rig.frame(2);
+  CHECK_FALSE(rig.app().state()["landmarks"].contains("export folder"));
+  CHECK(std::string(ImGui::GetClipboardText()) == "before");
+  rig.settle();
+  CHECK(panel.unfinished().empty());
+  rig.tap(GLFW_KEY_C, /*ctrl=*/true);
+  CHECK(std::string(ImGui::GetClipboardText()) == panel.csv());
+  CHECK_THAT(panel.figure()->caption.front(), ContainsSubstring("layers 0 to 7"));
 }
 
 TEST_CASE("recall panel: another layer shows the last curves until its own are there") {

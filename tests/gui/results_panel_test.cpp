@@ -167,6 +167,17 @@ TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bri
   panel.set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
   rig.settle();
   CHECK_FALSE(panel.figure());
+  // Nothing of the figure before stands beside the sentence, its caption neither.
+  Rig fresh;
+  fresh.open(folder.path() / "sweep.csv");
+  show(fresh, "figure").set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
+  fresh.app().panel("results").set_options({{"figure", {{"metric", "mass"}}}});
+  fresh.settle();
+  rig.frame(2);
+  fresh.frame(2);
+  constexpr int kCacheWords = 40;  // vertices of the status bar, which may differ
+  CHECK(std::abs(rig.backend().counts().vertices - fresh.backend().counts().vertices) <
+        kCacheWords);
   panel.set_options({{"figure", {{"layers", "1"}}}});
   rig.settle();
   CHECK(panel.figure());

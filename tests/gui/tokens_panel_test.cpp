@@ -143,7 +143,7 @@ TEST_CASE("search goes from match to match") {
   const auto found = find_text(document->token_bytes(), "the");
   REQUIRE(found.size() > 2);
   rig.session().select("test", [](Selection& s) { s.query = 199; });  // the last token
-  rig.hover_panel(kPanel, 0.5f, 0.5f);
+  rig.backend().move_mouse({2, 2});                                   // anywhere
   rig.tap('F', /*ctrl=*/true);
   rig.frame(2);
   REQUIRE(ImGui::GetIO().WantTextInput);  // the search box has the keyboard

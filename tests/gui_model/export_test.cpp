@@ -86,7 +86,7 @@ TEST_CASE("nothing is written over other files unless told, and then all of them
   CHECK(free_stem(folder.path(), "view") == "view-2");
   CHECK(free_stem(folder.path(), "other") == "other");
   CHECK_THROWS_MATCHES(export_view(request, Existing::keep), IoError,
-                       MessageMatches(ContainsSubstring("view.csv is in")));
+                       MessageMatches(ContainsSubstring("view.csv exists")));
   CHECK(read_file(folder.path() / "view.csv") == "mine");
   CHECK_FALSE(fs::exists(folder.path() / "view.svg"));
   export_view(request, Existing::replace);

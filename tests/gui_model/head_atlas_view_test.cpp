@@ -56,6 +56,29 @@ TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where 
   CHECK(csv.starts_with("layer,q_head,distance,"));
 }
 
+TEST_CASE("head atlas: what is sampled or cut says so where the numbers stand") {
+  kvscope::test::PlantOptions plant{.n_layers = 17, .n_tokens = 80};
+  const MemoryTrace trace = kvscope::test::planted_trace(plant);
+  HeadsOptions options;
+  options.rows = 16;
+  options.selector = "streamingllm";
+  options.budget = "16";
+  options.chunk = 32;
+  TestJob job;
+  const HeadAtlas atlas = head_atlas_of(trace, options, job.context);
+  const std::pair<AtlasChoice, const char*> cases[] = {
+      {{}, "(16 of 80 queries)"},
+      {{AtlasNumber::entropy, AtlasSort::largest}, "64 of 68 (16 of 80 queries)"},
+      {{AtlasNumber::lost_mass}, "(8 of each 32 queries)"}};
+  for (const auto& [choice, words] : cases) {
+    const plot::Figure figure = draw_atlas(atlas, choice).figure;
+    CHECK_THAT(figure.panels[0].x.label, Catch::Matchers::EndsWith(words));
+  }
+  const auto lines = head_lines(atlas, 1, 3);
+  CHECK(lines[1].second == "16 of 80 queries");
+  CHECK_THAT(lines.back().second, Catch::Matchers::EndsWith("(8 of each 32 queries)"));
+}
+
 TEST_CASE("head atlas: the difference of two methods, and of two traces") {
   kvscope::test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = kvscope::test::planted_trace(plant);

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "core/base/error.hpp"
@@ -302,6 +303,75 @@ TEST_CASE("recall view: curves come method by method and keep their colours", "[
   }
 }
 
+TEST_CASE("recall view: what is there of all layers is compared over the same ones",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quoka", "quest", "streamingllm"}, 20);
+  question.options.scope = RecallScope::all_layers;
+  const auto items = plan_recall(question);
+  const Rows rows = compute(planted_trace(plant()), items);
+  const std::set<Index> all = {0, 1, 2};
+  struct Case {
+    std::map<std::string, std::set<Index>> known;  // ladders
+    std::map<std::string, std::set<Index>> at_budget;
+    std::vector<Index> layers;
+    std::set<std::string> curves;
+    std::string unfinished;
+  };
+  const Case cases[] = {
+      {{{"quoka", {0, 1}}, {"quest", {1}}}, {}, {1}, {"quoka", "quest"}, "1 of 3 layers so far"},
+      {{{"quoka", all}, {"quest", {0, 1}}}, {}, {0, 1, 2}, {"quoka"}, "quest lacks 1 of 3 layers"},
+      {{{"quoka", all}, {"quest", all}, {"streamingllm", all}},
+       {{"quoka", all}, {"quest", {2}}, {"streamingllm", all}},
+       {0, 1, 2},
+       {"quoka", "quest", "streamingllm"},
+       "quest lacks 2 of 3 layers at 20"},
+      {{{"quoka", all}, {"quest", all}, {"streamingllm", all}},
+       {{"quoka", all}, {"quest", all}, {"streamingllm", all}},
+       {0, 1, 2},
+       {"quoka", "quest", "streamingllm"},
+       ""}};
+  for (const Case& one : cases) {
+    INFO(one.unfinished);
+    Rows some(rows.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto& known = items[i].is_ladder ? one.known : one.at_budget;
+      const auto at = known.find(question.methods[items[i].method].name);
+      if (at != known.end() && at->second.contains(items[i].request.layers.at(0)))
+        some[i] = rows[i];
+    }
+    const RecallPicture picture = recall_picture(question, items, some);
+    CHECK_THAT(picture.unfinished, ContainsSubstring(one.unfinished));
+    CHECK(picture.unfinished.empty() == one.unfinished.empty());
+    std::set<std::string> curves(picture.mark_methods.begin(), picture.mark_methods.end());
+    CHECK(curves == one.curves);
+    for (const std::string& name : curves) {
+      const plot::Line& curve = line_of(picture, name);
+      for (std::size_t p = 0; p < curve.x.size(); ++p) {  // each point by loops over these layers
+        Mean mean;
+        for (std::size_t i = 0; i < items.size(); ++i) {
+          for (const SweepRow& row : rows[i]->rows) {
+            const auto layer = static_cast<Index>(row.number(SweepNumber::layer));
+            if (question.methods[items[i].method].name == name &&
+                row.number(SweepNumber::budget) == curve.x[p] &&
+                !std::isnan(row.number(SweepNumber::q_head)) &&
+                std::ranges::count(one.layers, layer) > 0)
+              mean.add(row.number(SweepNumber::mass_mean));
+          }
+        }
+        CHECK(mean.n() == 4 * static_cast<int>(one.layers.size()));
+        CHECK(curve.y[p] == Approx(mean.value()));
+      }
+    }
+    for (const RecallNumbers& line : picture.numbers) {
+      const auto at = one.at_budget.find(line.name);
+      CHECK(line.n_heads == (at != one.at_budget.end() && at->second == all ? 12u : 0u));
+    }
+    const std::string caption = picture.figure.caption[0] + picture.figure.caption[1];
+    CHECK_THAT(caption, ContainsSubstring(one.unfinished) &&
+                            ContainsSubstring(one.layers.size() > 1 ? "layers 0 to 2" : "layer 1"));
+  }
+}
+
 TEST_CASE("recall view: axes follow the switches, and zero has no place on a logarithmic one",
           "[recall_view]") {
   RecallQuestion question = question_of({"quoka", "oracle-topk"});
@@ -440,19 +510,52 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   const auto table = std::make_shared<const Table>(
       table_of_sweep(sweep_of(question_of({"quoka", "oracle-topk"}))));
   const RecallPicture alone = recall_picture(question, items, rows);
-  const RecallPicture both = recall_picture(question, items, rows, {{"v_1.h5", table}});
+  question.content_hash = "mine";
+  const RecallPicture both = recall_picture(question, items, rows, {{"v_1.h5", {"mine"}, table}});
   REQUIRE(both.figure.panels[0].marks.size() == alone.figure.panels[0].marks.size() + 2);
   CHECK(both.mark_methods.size() == both.figure.panels[0].marks.size());
   const auto& opened = std::get<plot::Line>(both.figure.panels[0].marks.back());
   CHECK_FALSE(opened.markers);
   CHECK_THAT(opened.label, ContainsSubstring("h5"));
   CHECK(both.mark_methods.back().empty());
+  CHECK(opened.label.find("layer") == std::string::npos);
+  CHECK_THAT(both.figure.caption.back(), ContainsSubstring("layer 1, all query heads, 40 queries"));
   plot::check_figure(both.figure);
+  // One colour per method, whatever its settings there.
+  const auto other_settings =
+      std::make_shared<const Table>(table_of_sweep(sweep_of(question_of({"quoka:n-queries=4"}))));
+  const RecallPicture tuned =
+      recall_picture(question, items, rows, {{"v_1.h5", {"mine"}, other_settings}});
+  CHECK(std::get<plot::Line>(tuned.figure.panels[0].marks.back()).tone ==
+        line_of(tuned, "quoka").tone);
+  // What is of another trace, or does not say of which, has no place here.
+  const std::pair<std::vector<std::string>, const char*> strangers[] = {
+      {{"another"}, "another trace than planted.h5"},
+      {{}, "does not say of which trace"},
+      {{"mine", "another"}, "of 2 traces"}};
+  for (const auto& [hashes, why] : strangers) {
+    const RecallPicture picture =
+        recall_picture(question, items, rows, {{"v_1.h5", hashes, table}});
+    CHECK(picture.figure.panels[0].marks.size() == alone.figure.panels[0].marks.size());
+    REQUIRE(picture.notes.size() == 1);
+    CHECK_THAT(picture.notes[0], ContainsSubstring(why));
+  }
+  // Means over other layers say over which.
+  RecallQuestion wide = question;
+  wide.options.scope = RecallScope::all_layers;
+  RecallQuestion dense = wide;
+  dense.parameters.dense_layers = 1;
+  const auto wide_items = plan_recall(wide);
+  const RecallPicture apart_layers = recall_picture(
+      wide, wide_items, compute(planted_trace(plant()), wide_items),
+      {{"v_1.h5", {"mine"}, std::make_shared<const Table>(table_of_sweep(sweep_of(dense)))}});
+  CHECK_THAT(std::get<plot::Line>(apart_layers.figure.panels[0].marks.back()).label,
+             ContainsSubstring("layers 1 to 2"));
   // Shares of the context have no place on an axis of tokens.
   const auto ratios = std::make_shared<const Table>(table_of_sweep(
       sweep_of(question_of({"quoka"}), {{Budget::Kind::ratio, 0.25}, {Budget::Kind::ratio, 0.5}})));
   question.options.along = RecallAlong::budget;
-  const RecallPicture apart = recall_picture(question, items, rows, {{"v_1.h5", ratios}});
+  const RecallPicture apart = recall_picture(question, items, rows, {{"v_1.h5", {"mine"}, ratios}});
   CHECK(apart.figure.panels[0].marks.size() ==
         recall_picture(question, items, rows).figure.panels[0].marks.size());
   // That is for the window: a paper's caption says what is there.
@@ -487,25 +590,6 @@ TEST_CASE("recall view: long traces are sampled more thinly, and say so", "[reca
   CHECK(display_rows_per_chunk(8192) == 8);
   CHECK(display_rows_per_chunk(32768) == 2);
   CHECK(display_rows_per_chunk(1 << 20) == 1);
-}
-
-TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentences",
-          "[method_items]") {
-  Parameters parameters;
-  const auto items =
-      method_items({"quest", "quoka:n-queries=4", "specattn"}, parameters, Phase::prefill, false);
-  CHECK(items.size() == method_names().size() + 1);
-  CHECK(items[0].name == "quest");
-  CHECK(items[0].is_ticked);
-  CHECK(items[1].name == "quoka:n-queries=4");
-  CHECK(items[1].spec == items[1].name);
-  CHECK_FALSE(items[1].idea.empty());
-  CHECK_FALSE(items[2].obstacle.empty());
-  CHECK(items[3].name.starts_with("oracle"));
-  CHECK_FALSE(items[3].is_ticked);
-  for (const MethodItem& item : items) CHECK_FALSE(item.title.empty());
-  // An unknown name of a session file is an obstacle, not an accident.
-  CHECK_FALSE(method_items({"no-such"}, parameters, Phase::prefill, false)[0].obstacle.empty());
 }
 
 }  // namespace kvscope::gui::test::recall_view_test

@@ -146,6 +146,8 @@ TEST_CASE("the program tells its commands, and forms become command lines") {
   const CommandValues values = suggested_values(*find("sweep"), bench.session());
   CHECK(values.at("TRACE") == trace.string());
   CHECK(values.at("out") == (folder / "t-sweep.h5").string());
+  CHECK(values.at("dense-layers") == "0");  // as the window's curves, not as methods' defaults
+  CHECK(values.at("chunk") == "128");
   CHECK(values.at("selector") == "oracle-topk,quoka,quest,streamingllm");
   CHECK(suggested_values(*find("export"), bench.session()).at("out").ends_with("t-export.html"));
   // One method where one is taken; no trace for a folder or an unfinished file; a folder's name.

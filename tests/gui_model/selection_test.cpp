@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/trace/memory_trace.hpp"
+#include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui::test::selection_test {
 
@@ -154,6 +155,25 @@ TEST_CASE("sliders end where the trace ends") {
   visit_fields(parameters, [&](const Field& field, auto&) {
     CHECK(within(field, info).max >= within(field, info).min);
   });
+}
+
+TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentences",
+          "[method_items]") {
+  Parameters parameters;
+  const auto items =
+      method_items({"quest", "quoka:n-queries=4", "specattn"}, parameters, Phase::prefill, false);
+  CHECK(items.size() == method_names().size() + 1);
+  CHECK(items[0].name == "quest");
+  CHECK(items[0].is_ticked);
+  CHECK(items[1].name == "quoka:n-queries=4");
+  CHECK(items[1].spec == items[1].name);
+  CHECK_FALSE(items[1].idea.empty());
+  CHECK_FALSE(items[2].obstacle.empty());
+  CHECK(items[3].name.starts_with("oracle"));
+  CHECK_FALSE(items[3].is_ticked);
+  for (const MethodItem& item : items) CHECK_FALSE(item.title.empty());
+  // An unknown name of a session file is an obstacle, not an accident.
+  CHECK_FALSE(method_items({"no-such"}, parameters, Phase::prefill, false)[0].obstacle.empty());
 }
 
 }  // namespace kvscope::gui::test::selection_test

@@ -34,21 +34,14 @@ std::string chunk_sentence(Index chunk, Index n_rows) {
   return fmt::format("Chunks of {}; {} rows of each are measured.", chunk, std::min(chunk, n_rows));
 }
 
-/// A head of a layer that is still to come: no value, which figures mask.
-SweepRow masked_row(const HeadsQuestion& question, Index layer, Index q_head) {
-  SweepRow row;
+/// A head of a layer that is still to come: `like` a known one, without a value, which figures mask.
+SweepRow masked_row(const SweepRow& like, Index layer, Index q_head) {
+  SweepRow row = like;
   row.numbers.fill(kNan);
-  const auto budget = budget_of(question.method.spec, question.parameters);
-  const std::string budget_text = budget ? budget->to_string() : "none";
-  row.text(SweepText::trace) = question.trace;
-  row.text(SweepText::phase) = name_of(question.phase);
-  row.text(SweepText::selector) = question.method.spec.text();
-  row.text(SweepText::budget_kind) = budget_text.substr(0, budget_text.find('='));
   row.number(SweepNumber::layer) = static_cast<double>(layer);
   row.number(SweepNumber::q_head) = static_cast<double>(q_head);
-  if (budget) row.number(SweepNumber::budget) = budget->value;
-  row.number(SweepNumber::dense) = 0.0;
-  row.number(SweepNumber::window) = 0.0;
+  row.number(SweepNumber::budget) = like.number(SweepNumber::budget);
+  row.number(SweepNumber::dense) = row.number(SweepNumber::window) = 0.0;
   return row;
 }
 
@@ -115,10 +108,12 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
       picture.rows.push_back(row);
     }
   }
+  if (picture.rows.empty()) return picture;  // no layer yet
   std::vector<SweepRow> to_come;
   for (std::size_t l = 0; l < question.layers.size(); ++l) {
     for (Index head : question.q_heads) {
-      if (!has_layer[l]) to_come.push_back(masked_row(question, question.layers[l], head));
+      if (!has_layer[l])
+        to_come.push_back(masked_row(picture.rows.front(), question.layers[l], head));
     }
   }
   std::vector<const SweepRow*> all;
@@ -133,9 +128,9 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   options.metric = sweep_column(question.metric);
   try {
     picture.figure = make_figure(find_figure_kind("coverage-heads"), {{&view}, options});
-  } catch (const ConfigError&) {  // nothing but dense layers, or no layer yet
+  } catch (const ConfigError&) {  // nothing but dense layers
     picture.figure = {};
-    picture.sentence = picture.rows.empty() ? "" : why_no_heads(question);
+    picture.sentence = why_no_heads(question);
     return picture;
   }
   plot::Panel& panel = picture.figure.panels.front();
@@ -154,8 +149,9 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
         chunk_sentence(question.parameters.chunk, display_rows_per_chunk(question.n_tokens)));
   }
   if (n_to_come > 0) {
-    caption.push_back(
-        fmt::format("{} of {} layers are still to come.", n_to_come, question.layers.size()));
+    picture.unfinished =
+        fmt::format("{} of {} layers are still to come", n_to_come, question.layers.size());
+    caption.push_back(picture.unfinished + ".");
   }
   picture.figure.caption = std::move(caption);
   return picture;

@@ -76,8 +76,9 @@ struct HeadsQuestion {
 std::vector<MethodRowsRequest> plan_heads(const HeadsQuestion& question);
 
 struct HeadsPicture {
-  plot::Figure figure;   // without panels if there is nothing to see
-  std::string sentence;  // why there is nothing
+  plot::Figure figure;     // without panels if there is nothing to see
+  std::string sentence;    // why there is nothing
+  std::string unfinished;  // what is still to come; empty: nothing
   std::vector<SweepRow> rows;
   std::size_t bytes() const;
   /// The row of a head; null if it is not computed.

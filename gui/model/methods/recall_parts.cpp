@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
@@ -45,6 +46,24 @@ FigureOptions recall_figure_options(const RecallQuestion& question) {
 
 bool metric_is_share(RecallMetric metric) {
   return figures::sweep_metric(sweep_column(metric)).is_share;
+}
+
+std::string layers_over(const Table& table, const figures::SweepSelection& selection) {
+  std::set<Index> layers;
+  for (const std::size_t r : selection.rows)
+    layers.insert(static_cast<Index>(table.numbers("layer")[r]));
+  return layer_words({layers.begin(), layers.end()});
+}
+
+std::string means_over(const RecallQuestion& question, const Table& table,
+                       const figures::SweepSelection& selection) {
+  const auto n_rows = static_cast<Index>(table.numbers("rows")[selection.rows.front()]);
+  const bool is_sample = n_rows < question.n_queries;
+  return fmt::format("{}, {}, {}{} queries", layers_over(table, selection),
+                     question.options.scope == RecallScope::head
+                         ? fmt::format("query head {}", question.q_head)
+                         : std::string("all query heads"),
+                     n_rows, is_sample ? fmt::format(" of {}", question.n_queries) : "");
 }
 
 void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table) {
@@ -110,37 +129,61 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
   std::ranges::stable_sort(picture.failing, {}, &FailingHead::value);
 }
 
+/// Throws ConfigError unless the sweep is of the question's trace and of no other.
+void check_is_of_trace(const OpenedSweep& sweep, const RecallQuestion& question) {
+  const auto& hashes = sweep.trace_hashes;  // empty ones are of recordings that were not whole
+  if (hashes.empty())
+    throw ConfigError("the file does not say of which trace it is; the sweep's .h5 file does");
+  const bool is_of_trace = std::ranges::find(hashes, question.content_hash) != hashes.end();
+  if (question.content_hash.empty() || !is_of_trace)
+    throw ConfigError("it is of another trace than {}", question.trace);
+  if (hashes.size() > 1)
+    throw ConfigError("it is of {} traces, and means over all of them are of none; sweep {} alone",
+                      hashes.size(), question.trace);
+}
+
 void add_opened(RecallPicture& picture, const RecallQuestion& question,
-                const std::vector<OpenedSweep>& opened, const std::vector<std::string>& specs) {
+                const std::vector<OpenedSweep>& opened) {
   plot::Panel& panel = picture.figure.panels.front();
   for (const OpenedSweep& sweep : opened) {
     FigureOptions options = recall_figure_options(question);
     options.phase = std::string(name_of(question.phase));
     options.band = BandKind::none;
     plot::Figure figure;
+    std::string over;
+    std::string layers;
     try {
+      check_is_of_trace(sweep, question);
       figure = figures::sweep_curves(*sweep.table, options, sweep_axis(question.options.along),
-                                     options.metric, specs);
+                                     options.metric);
+      const auto selection = figures::select_sweep_rows(
+          *sweep.table, options, figures::DenseLayers::leave_out_for_all,
+          picture.along == RecallAlong::budget ? figures::BudgetKinds::usual
+                                               : figures::BudgetKinds::all);
+      layers = layers_over(*sweep.table, selection);
+      over = means_over(question, *sweep.table, selection);
       // Shares of the context, or the budget of a table without the column "kept", are no places
       // on an axis of tokens.
       const std::string& along = figure.panels.front().x.label;
       if (along != panel.x.label)
         throw ConfigError("it runs along \"{}\", the curves here along \"{}\"", along,
                           panel.x.label);
-    } catch (const ConfigError& e) {  // other layers, heads, phases or axes
+    } catch (const ConfigError& e) {  // another trace, other layers, heads, phases or axes
       picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
       continue;
     }
     for (plot::Mark& mark : figure.panels.front().marks) {
       auto* line = std::get_if<plot::Line>(&mark);
       if (line == nullptr) continue;
-      line->label += fmt::format(" ({})", figures::method_label(sweep.name));
+      line->label += fmt::format(" ({}{})", figures::method_label(sweep.name),
+                                 picture.of.starts_with(layers + ",") ? "" : ": " + layers);
       line->markers = line->x.size() == 1;
       panel.marks.push_back(std::move(mark));
       picture.mark_methods.emplace_back();
     }
     picture.figure.caption.push_back(
-        fmt::format("Curves without markers: the opened sweep {}.", sweep.name));
+        fmt::format("Curves without markers: the opened sweep {}, {}. {}", sweep.name, over,
+                    fmt::join(figure.caption, " ")));
   }
 }
 

@@ -15,6 +15,13 @@ figures::Along sweep_axis(RecallAlong along);
 bool takes_tokens(const std::optional<Budget>& budget);
 FigureOptions recall_figure_options(const RecallQuestion& question);
 
+/// "layers 0 to 4": those of the rows.
+std::string layers_over(const Table& table, const figures::SweepSelection& selection);
+
+/// "layers 0 to 4, all query heads, 264 of 4096 queries": what curves of these rows are means over.
+std::string means_over(const RecallQuestion& question, const Table& table,
+                       const figures::SweepSelection& selection);
+
 /// The budgets behind the points of the curves, which are of rows of the table: mark_budgets and
 /// reference.
 void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table);
@@ -23,9 +30,10 @@ void note_budgets(RecallPicture& picture, const RecallQuestion& question, const 
 void note_targets(RecallPicture& picture, const RecallQuestion& question, const Table& table,
                   const figures::SweepSelection& selection, const std::vector<bool>& is_current);
 
-/// Curves of opened sweeps beside the picture's own: without markers, named by their file. `specs`:
-/// methods of the picture, whose colours they share.
+/// Curves of opened sweeps of the question's trace (by its hash) beside the picture's own: without
+/// markers, in their methods' colours, named by their file, with what they are means over. Of
+/// others a note says why they are not there.
 void add_opened(RecallPicture& picture, const RecallQuestion& question,
-                const std::vector<OpenedSweep>& opened, const std::vector<std::string>& specs);
+                const std::vector<OpenedSweep>& opened);
 
 }  // namespace kvscope::gui

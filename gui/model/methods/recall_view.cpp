@@ -34,13 +34,53 @@ bool is_in_scope(const SweepRow& row, const RecallQuestion& question) {
          row.number(SweepNumber::q_head) == static_cast<double>(question.q_head);
 }
 
+/// Which items the curves are made of: all over the same layers.
+struct Covered {
+  std::vector<bool> is_used;  // by item
+  std::string unfinished;     // RecallPicture::unfinished
+};
+
+Covered covered_by(const RecallQuestion& question, const std::vector<RecallItem>& items,
+                   const std::vector<std::shared_ptr<const MethodRows>>& rows) {
+  std::map<std::pair<std::size_t, bool>, std::set<Index>> known;  // by method and is_ladder
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    auto& there = known[{items[i].method, items[i].is_ladder}];
+    if (rows[i]) there.insert(items[i].request.layers.begin(), items[i].request.layers.end());
+  }
+  std::vector<Index> layers = layers_of(question);
+  const std::size_t n_asked = layers.size();
+  const bool is_any_whole = std::ranges::any_of(known, [&](const auto& entry) {
+    return entry.first.second && entry.second.size() == n_asked;
+  });
+  for (const auto& [series, there] : known) {
+    if (!is_any_whole && series.second && !there.empty())
+      std::erase_if(layers, [&](Index layer) { return !there.contains(layer); });
+  }
+  Covered covered;
+  for (const RecallItem& item : items) {
+    covered.is_used.push_back(std::ranges::includes(layers, item.request.layers) &&
+                              std::ranges::includes(known[{item.method, true}], layers) &&
+                              std::ranges::includes(known[{item.method, item.is_ladder}], layers));
+  }
+  if (!is_any_whole && !items.empty())
+    covered.unfinished = fmt::format("{} of {} layers so far", layers.size(), n_asked);
+  for (const auto& [series, there] : known) {
+    if (there.size() == n_asked || (!is_any_whole && std::ranges::includes(there, layers)))
+      continue;
+    covered.unfinished +=
+        fmt::format("{}{} lacks {} of {} layers{}", covered.unfinished.empty() ? "" : ", ",
+                    question.methods[series.first].name, n_asked - there.size(), n_asked,
+                    series.second ? "" : fmt::format(" at {}", question.parameters.budget));
+  }
+  return covered;
+}
+
 /// Rows of all methods as one table, and which of them lie at the current budget.
 struct Collected {
   std::vector<SweepRow> moved;  // rows of methods that take a share p, at the keys they keep
   std::vector<const SweepRow*> rows;
   std::vector<bool> is_current;
   std::size_t n_windowed = 0;
-  std::size_t n_dense = 0;
 };
 
 /// A method that takes a share p is drawn as one point: its budget becomes the mean of the keys
@@ -57,12 +97,13 @@ void place_at_kept_keys(std::vector<SweepRow>& rows) {
 }
 
 Collected collect(const RecallQuestion& question, const std::vector<RecallItem>& items,
-                  const std::vector<std::shared_ptr<const MethodRows>>& rows) {
+                  const std::vector<std::shared_ptr<const MethodRows>>& rows,
+                  const Covered& covered) {
   Collected out;
   std::vector<std::pair<std::size_t, std::vector<SweepRow>>> shares;  // by method
   const auto current = static_cast<double>(question.parameters.budget);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!rows[i]) continue;
+    if (!rows[i] || !covered.is_used[i]) continue;
     const MethodRowsRequest& request = items[i].request;
     const bool is_share = question.options.along == RecallAlong::budget &&
                           !request.budgets.empty() && !takes_tokens(request.budgets[0]);
@@ -72,7 +113,6 @@ Collected collect(const RecallQuestion& question, const std::vector<RecallItem>&
     for (const SweepRow& row : rows[i]->rows) {
       if (!is_in_scope(row, question)) continue;
       out.n_windowed += row.number(SweepNumber::window) != 0.0;
-      out.n_dense += row.number(SweepNumber::dense) != 0.0;
       if (is_share) {
         shares.back().second.push_back(row);
         continue;
@@ -121,7 +161,9 @@ std::vector<RecallNumbers> numbers_at_budget(const RecallQuestion& question, con
     std::vector<std::size_t> rows;
     for (const std::size_t r : selection.rows)
       if (is_current[r] && selectors.at(r) == method.spec) rows.push_back(r);
-    if (rows.empty()) continue;
+    const bool is_shown =
+        std::ranges::find(selection.selectors, method.spec.text()) != selection.selectors.end();
+    if (!is_shown) continue;
     RecallNumbers line;
     line.n_heads = rows.size();
     for (const auto& [name, number] : kColumns) {
@@ -207,14 +249,13 @@ std::string_view along_words(RecallAlong along) {
   return kWords[static_cast<std::size_t>(along)];
 }
 
-std::vector<std::string> caption_of(const RecallQuestion& question) {
+std::vector<std::string> caption_of(const RecallQuestion& question, const RecallPicture& picture) {
   std::vector<std::string> caption;
-  const std::string heads = question.options.scope == RecallScope::head
-                                ? fmt::format("query head {}", question.q_head)
-                                : std::string("all query heads");
-  caption.push_back(
-      fmt::format("{}, {}, {}: {} against {}.", question.trace, layer_words(layers_of(question)),
-                  heads, enum_name(question.options.metric), along_words(question.options.along)));
+  caption.push_back(fmt::format("{}, {}: {} against {}.", question.trace, picture.of,
+                                enum_name(question.options.metric),
+                                along_words(question.options.along)));
+  if (!picture.unfinished.empty())
+    caption.push_back(fmt::format("Not whole: {}.", picture.unfinished));
   std::vector<std::string> specs;
   bool has_share = false;
   for (const MethodItem& method : question.methods) {
@@ -319,7 +360,10 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
     add(std::move(steps), items);
     if (is_between) add({*budget}, at_current);
   }
-  for (RecallItem& item : at_current) items.push_back(std::move(item));
+  for (RecallItem& item : at_current) {
+    item.is_ladder = false;
+    items.push_back(std::move(item));
+  }
   return items;
 }
 
@@ -333,9 +377,11 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   RecallPicture picture;
   picture.along = question.options.along;
   const figures::Along along = sweep_axis(question.options.along);
-  const Collected collected = collect(question, items, rows);
+  const Covered covered = covered_by(question, items, rows);
+  const Collected collected = collect(question, items, rows, covered);
+  picture.unfinished = covered.unfinished;
   if (collected.rows.empty()) {
-    picture.sentence = why_nothing(question, collected);
+    picture.sentence = items.empty() ? why_nothing(question, collected) : picture.unfinished;
     return picture;
   }
   const Table table = table_of(collected.rows, question.trace);
@@ -348,6 +394,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
     selection = figures::select_sweep_rows(
         table, options, figures::DenseLayers::leave_out_for_all,
         along == figures::Along::budget ? figures::BudgetKinds::usual : figures::BudgetKinds::all);
+    picture.of = means_over(question, table, selection);
     picture.numbers = numbers_at_budget(question, table, selection, collected.is_current);
   } catch (const ConfigError&) {  // the selection is empty
     picture.figure = {};
@@ -365,13 +412,13 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
         plot::Rule::Kind::horizontal, question.options.target, "target", {plot::Role::neutral, 0}});
     picture.mark_methods.emplace_back();
   }
-  std::vector<std::string> caption = caption_of(question);
+  std::vector<std::string> caption = caption_of(question, picture);
   for (std::string& sentence : picture.figure.caption) {
     if (!sentence.starts_with("Phase: ")) caption.push_back(std::move(sentence));
   }
   picture.figure.caption = std::move(caption);
   picture.notes = left_out_notes(question);
-  if (question.options.opened) add_opened(picture, question, opened, specs);
+  if (question.options.opened) add_opened(picture, question, opened);
   return picture;
 }
 

@@ -80,11 +80,13 @@ struct RecallOptions {
 
 /// What is looked at: everything but the rows.
 struct RecallQuestion {
-  std::string trace;  // file name, for the caption
+  std::string trace;         // file name, for the caption
+  std::string content_hash;  // of the trace; empty while it is recorded
   Index layer = 0;
   Index q_head = 0;
   std::vector<Index> layers;  // recorded ones
   Index n_tokens = 0;
+  Index n_queries = 0;  // of the phase, of which some are measured; 0: not said
   Phase phase = Phase::prefill;
   MethodSpec selector;  // the selected method
   Parameters parameters;
@@ -98,7 +100,8 @@ bool metric_is_share(RecallMetric metric);
 
 /// The table of an opened sweep.
 struct OpenedSweep {
-  std::string name;  // file name
+  std::string name;                       // file name
+  std::vector<std::string> trace_hashes;  // of which it says it is made; a .csv says nothing
   std::shared_ptr<const Table> table;
 };
 
@@ -109,6 +112,7 @@ std::vector<Index> budget_ladder(Index n_tokens);
 struct RecallItem {
   std::size_t method = 0;  // in RecallQuestion::methods
   MethodRowsRequest request;
+  bool is_ladder = true;  // false: the sliders' budget alone
 };
 
 /// The ladder of every method without an obstacle, and the current budget where it lies between
@@ -116,7 +120,8 @@ struct RecallItem {
 /// which cost most, come last.
 std::vector<RecallItem> plan_recall(const RecallQuestion& question);
 
-/// One line of the table below the curves: means over the heads that the curves show.
+/// One line of the table below the curves: means over the heads that the curves show; NaN while
+/// the budget's are still to come.
 struct RecallNumbers {
   std::string name;
   std::string budget;  // "256", "p = 0.95", or empty: the method takes none
@@ -143,6 +148,9 @@ struct FailingHead {
 struct RecallPicture {
   plot::Figure figure;   // without panels if there is nothing to see
   std::string sentence;  // why there is nothing, with the next step
+  /// What every live curve and number is of, the methods that lack a part left out:
+  std::string of;          // "layers 0 to 4, all query heads, 264 of 4096 queries": one trace's
+  std::string unfinished;  // "5 of 8 layers so far; ...": what is still to come; empty: nothing
   /// What the figure does not show and why: for who looks at the window, not for its caption.
   std::vector<std::string> notes;
   /// Per mark of the figure's panel the method it belongs to.
@@ -160,7 +168,9 @@ struct RecallPicture {
   std::size_t bytes() const;
 };
 
-/// The curves of the rows that are there. rows: by item of plan_recall; null = not computed.
+/// The curves of the rows that are there, all over the same layers: those that were asked for, of
+/// the methods that have them all; until one has, the layers that all methods with a ladder have.
+/// rows: by item of plan_recall; null = not computed.
 RecallPicture recall_picture(const RecallQuestion& question, const std::vector<RecallItem>& items,
                              const std::vector<std::shared_ptr<const MethodRows>>& rows,
                              const std::vector<OpenedSweep>& opened = {});

@@ -111,27 +111,9 @@ std::vector<OutputFile> export_files(const ExportRequest& request) {
   return files;
 }
 
-std::vector<std::string> names_in_use(const fs::path& folder,
-                                      const std::vector<OutputFile>& files) {
-  std::vector<std::string> names;
-  for (const OutputFile& file : files) {
-    std::error_code error;
-    if (fs::exists((folder.empty() ? fs::path(".") : folder) / file.name, error)) {
-      names.push_back(file.name);
-    }
-  }
-  return names;
-}
-
 std::vector<fs::path> export_view(const ExportRequest& request, Existing existing) {
   const std::vector<OutputFile> files = export_files(request);
-  const bool may_replace = existing == Existing::replace;
-  if (const auto in_use = names_in_use(request.folder, files); !may_replace && !in_use.empty()) {
-    throw IoError("{} {} in {} already: choose another name, or let it be replaced",
-                  fmt::join(in_use, ", "), in_use.size() == 1 ? "is" : "are",
-                  request.folder.empty() ? "." : request.folder.string());
-  }
-  write_output_files(request.folder, files, may_replace);
+  write_output_files(request.folder, files, existing == Existing::replace);
   std::vector<fs::path> paths;
   for (const OutputFile& file : files) paths.push_back(request.folder / file.name);
   return paths;

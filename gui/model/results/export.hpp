@@ -42,10 +42,6 @@ struct ExportRequest {
 /// for worker threads.
 std::vector<OutputFile> export_files(const ExportRequest& request);
 
-/// Those of the files that are in the folder already: to ask before they are replaced.
-std::vector<std::string> names_in_use(const std::filesystem::path& folder,
-                                      const std::vector<OutputFile>& files);
-
 /// What becomes of files that are there already.
 enum class Existing { keep, replace };
 

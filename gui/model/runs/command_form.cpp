@@ -150,6 +150,10 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
     }
     if (option.name == "budget" && option.choices.empty())
       values[option.name] = fmt::format("{}", session.parameters().budget);
+    if (option.name == "dense-layers")
+      values[option.name] = fmt::format("{}", session.parameters().dense_layers);
+    if (option.name == "chunk" && command.find("dense-layers") != nullptr)  // of a replay
+      values[option.name] = fmt::format("{}", session.parameters().chunk);
     if (option.name == "html") values[option.name] = "true";
   }
   if (command.name == "explain" && trace) {  // of a trace, it explains one query

@@ -28,6 +28,16 @@ double loss_of(const HeadAtlas& atlas, std::size_t head, std::size_t method = 0)
   return n > 0 ? atlas.result.values<double>("lost_mass")[head * n + method] : std::nan("");
 }
 
+/// "256 of 4160 queries": how many the numbers of each head are means over; losses and lists, of
+/// which a replay measures others, "8 of each 128 queries".
+std::string sample_words(const HeadAtlas& atlas, bool is_replayed) {
+  if (is_replayed)
+    return fmt::format("{} of each {} queries", atlas.options.rows_per_chunk, atlas.options.chunk);
+  const std::size_t n = atlas.result.values<std::int64_t>("row_pos").size();
+  const auto n_all = atlas.result.summary().value("tokens", std::size_t{0});
+  return n < n_all ? fmt::format("{} of {} queries", n, n_all) : fmt::format("{} queries", n);
+}
+
 /// The figure's input, and what it refers to.
 struct AtlasInput {
   AtlasInput(const HeadAtlas& atlas, const AtlasChoice& choice) : view(atlas.result, atlas.trace) {
@@ -109,9 +119,11 @@ AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   AtlasPicture picture{
       .figure = make_figure(find_figure_kind(is_sorted ? "heads-sorted" : "heads"), input),
       .difference = figures::head_difference(input)};
-  picture.figure.caption.push_back(
-      fmt::format("Trace: {}; {} query rows.", atlas.trace,
-                  atlas.result.values<std::int64_t>("row_pos").size()));
+  const bool is_replayed =
+      choice.number == AtlasNumber::lost_mass || choice.difference == AtlasDifference::methods;
+  const std::string sample = sample_words(atlas, is_replayed);
+  picture.figure.caption.push_back(fmt::format("Trace: {}; {}.", atlas.trace, sample));
+  picture.figure.panels.front().x.label += fmt::format(" ({})", sample);
   const auto order = is_sorted ? figures::AtlasOrder::by_number : figures::AtlasOrder::as_in_model;
   for (const figures::HeadTile& tile : figures::head_tiles(input, order)) {
     picture.places.push_back({atlas.layers[tile.layer], atlas.q_heads[tile.head],
@@ -191,7 +203,8 @@ std::vector<std::pair<std::string, std::string>> head_lines(
   const std::size_t head =
       slot_in(atlas.layers, layer) * atlas.q_heads.size() + slot_in(atlas.q_heads, q_head);
   std::vector<std::pair<std::string, std::string>> lines = {
-      {"head", fmt::format("layer {}, query head {}", layer, q_head)}};
+      {"head", fmt::format("layer {}, query head {}", layer, q_head)},
+      {"means over", sample_words(atlas, /*is_replayed=*/false)}};
   for (const HeadMeasure& measure : kHeadMeasures) {
     const double value = atlas.result.values<double>(measure.name)[head];
     lines.emplace_back(measure.label, number_text(value, 4));
@@ -200,7 +213,8 @@ std::vector<std::pair<std::string, std::string>> head_lines(
     const double lost = loss_of(atlas, head, m);
     if (std::isnan(lost)) continue;
     const auto& method = atlas.result.summary()["methods"][m]["pair"];
-    lines.emplace_back("Lost under " + method.get<std::string>(), percent_text(lost));
+    lines.emplace_back("Lost under " + method.get<std::string>(),
+                       fmt::format("{} ({})", percent_text(lost), sample_words(atlas, true)));
   }
   if (atlas.overlap) {
     const std::pair<const char*, std::string> kNumbers[] = {
