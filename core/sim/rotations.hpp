@@ -14,8 +14,8 @@ using Rotations = std::shared_ptr<const std::vector<KeyRotation>>;
 
 /// Of every layer.
 Rotations rotations_of(const ModelConfig& config);
-/// As the recording's config.json says; null where it has none, or one of a family that is not
-/// computed here.
+/// As the recording's numbers say, or, before schema version 1.3, its config.json; null where there
+/// is neither, or a family that is not computed here.
 Rotations rotations_of(const TraceInfo& info);
 
 }  // namespace kvscope
