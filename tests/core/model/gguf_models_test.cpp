@@ -92,33 +92,6 @@ TEST_CASE("the parts of a split file are found from any of them") {
   CHECK_SAYS_AS(FormatError, gguf_file_of(dir.path()), "m-00001-of-00002.gguf, other.gguf");
 }
 
-TEST_CASE("Llama 3's settings follow from the divisors that a file stores") {
-  // As published for Llama 3.1 and 3.2: theta 500000, heads of 128 and 64.
-  for (const auto& [factor, d_head] : {std::pair{8.0, Index{128}}, std::pair{32.0, Index{64}}}) {
-    std::vector<float> factors;
-    for (Index i = 0; i < d_head / 2; ++i) {
-      const double length =
-          2.0 * M_PI *
-          std::pow(500000.0, 2.0 * static_cast<double>(i) / static_cast<double>(d_head));
-      double f = factor;
-      if (length < 8192.0 / 4) {
-        f = 1.0;
-      } else if (length <= 8192.0) {
-        const double smooth = (8192.0 / length - 1.0) / 3.0;
-        f = 1.0 / ((1.0 - smooth) / factor + smooth);
-      }
-      factors.push_back(static_cast<float>(f));
-    }
-    const auto found = llama3_scaling(factors, 500000.0, d_head);
-    REQUIRE(found);
-    CHECK(found->factor == factor);
-    CHECK(found->original_max_positions == 8192);
-    factors[factors.size() / 2] *= 1.01f;
-    CHECK_FALSE(llama3_scaling(factors, 500000.0, d_head));
-  }
-  CHECK(llama3_scaling(std::vector<float>(32, 1.0f), 1e4, 64)->factor == 1.0);
-}
-
 TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
   const TempDir dir;
   const auto refused = [&](const GgufBuilder& builder, const std::string& message) {
