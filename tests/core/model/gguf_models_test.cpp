@@ -102,7 +102,8 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
         .u32("llama.block_count", 1)
         .u32("llama.embedding_length", 32)
         .u32("llama.attention.head_count", 2)
-        .u32("llama.feed_forward_length", 32);
+        .u32("llama.feed_forward_length", 32)
+        .f32("llama.attention.layer_norm_rms_epsilon", 1e-6f);
   };
   const std::vector<float> embedding(32 * 32, 0.5f);
   refused(GgufBuilder().string("general.architecture", "rwkv7"),
@@ -133,6 +134,7 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
               .u32("llama.embedding_length", 256)
               .u32("llama.attention.head_count", 2)
               .u32("llama.feed_forward_length", 32)
+              .f32("llama.attention.layer_norm_rms_epsilon", 1e-6f)
               .raw_tensor("token_embd.weight", 16, {32, 256}, std::string(32 * 66, '\1')),
           "tensor \"model.embed_tokens.weight\": expected a type of F32, F16, BF16, Q4_0, Q4_1, "
           "Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4, found "

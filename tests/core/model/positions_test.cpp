@@ -5,8 +5,10 @@
 #include "core/base/whole_file.hpp"
 #include "core/model/config.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
+#include "core/model/layer_weights.hpp"
 #include "tests/support/gguf_builder.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/safetensors_builder.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::positions_test {
@@ -16,7 +18,7 @@ using testing::GgufBuilder;
 
 TEST_CASE("hub settings: the frequencies and amplitudes of transformers, or a refusal") {
   const json golden =
-      json::parse(read_whole_file(testing::source_dir() / "tests/golden/positions.json"));
+      json::parse(read_whole_file(testing::source_dir() / "tests/golden/positions.json", 1 << 20));
   for (const json& row : golden["cases"]) {
     CAPTURE(row["config"].dump());
     const std::string text = row["config"].dump();
@@ -166,6 +168,55 @@ TEST_CASE("settings that nothing reads are told by name, harmless ones are not")
   CHECK(parse_model_config(config.dump(), "config.json").unread ==
         std::vector<std::string>{"attn_logit_softcapping", "residual_multiplier", "rope_parameters",
                                  "rope_scaling.beta_fast"});
+}
+
+TEST_CASE("head and embedding: a stored head of a tied model counts where it differs") {
+  // as transformers 5 decides it
+  struct Row {
+    bool has_embedding, has_head, is_other, is_tied;
+    bool has_own_head;  // expected
+  };
+  for (const Row& row : {Row{true, true, false, true, false}, Row{true, true, true, true, true},
+                         Row{true, false, false, true, false}, Row{false, true, true, true, false},
+                         Row{true, true, false, false, true}, Row{true, true, true, false, true}}) {
+    for (const std::string prefix : {"model.", ""}) {  // and of a bare model
+      CAPTURE(row.has_embedding, row.has_head, row.is_other, row.is_tied, prefix);
+      const json text = {{"model_type", "llama"},
+                         {"hidden_size", 8},
+                         {"num_hidden_layers", 1},
+                         {"num_attention_heads", 2},
+                         {"vocab_size", 4},
+                         {"intermediate_size", 4},
+                         {"tie_word_embeddings", row.is_tied}};
+      testing::SafetensorsBuilder builder;
+      const auto add = [&](const std::string& name, std::vector<Index> shape, float value) {
+        const Index n = shape[0] * (shape.size() == 2 ? shape[1] : 1);
+        builder.add(name, DType::f32, shape,
+                    std::vector<float>(static_cast<std::size_t>(n), value));
+      };
+      if (row.has_embedding) add(prefix + "embed_tokens.weight", {4, 8}, 1.0f);
+      if (row.has_head) add("lm_head.weight", {4, 8}, row.is_other ? 2.0f : 1.0f);
+      add(prefix + "norm.weight", {8}, 1.0f);
+      for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+        add(prefix + "layers.0." + norm + ".weight", {8}, 1.0f);
+      for (const char* part : {"q", "k", "v", "o"})
+        add(prefix + "layers.0.self_attn." + part + "_proj.weight", {8, 8}, 1.0f);
+      for (const char* part : {"gate", "up"})
+        add(prefix + "layers.0.mlp." + part + "_proj.weight", {4, 8}, 1.0f);
+      add(prefix + "layers.0.mlp.down_proj.weight", {8, 4}, 1.0f);
+      const TempDir dir;
+      dir.write("model.safetensors", builder.bytes());
+      const WeightFiles files = WeightFiles::open(dir.path());
+      const ModelWeights weights =
+          collect_weights(parse_model_config(text.dump(), "config.json"), files);
+      CHECK((weights.lm_head.n_rows() > 0) == row.has_own_head);
+      Index stride = 0;
+      std::vector<float> scratch(24);
+      CHECK(weights.embedding.rows(0, 1, scratch.data(), stride)[0] ==
+            (row.has_embedding ? 1.0f : 2.0f));
+      CHECK(files.unread().empty());
+    }
+  }
 }
 
 }  // namespace kvscope::test::positions_test
