@@ -377,8 +377,8 @@ std::string rotation_problem(const TraceFile& trace, const VerifyOptions& option
   }
   if (least <= kMostRotationError) return {};
   return fmt::format(
-      "{}: KV head {} differs by up to {:.2g} of a key's largest channel from k_pre_rope rotated by "
-      "{} and {}, expected at most {}: the keys have another rotation than the trace says",
+      "{}: KV head {} differs by up to {:.2g} of a key's largest channel from k_pre_rope rotated "
+      "by {} and {}, expected at most {}: the keys have another rotation than the trace says",
       fmt::format("/layers/{}/k", layer), kv_head, least, schema::kRopeFrequencies,
       schema::kRopeAmplitudes, kMostRotationError);
 } catch (const Error& error) {

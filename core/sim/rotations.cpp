@@ -17,18 +17,19 @@ Rotations rotations_of(const ModelConfig& config) {
 }
 
 Rotations rotations_of(const TraceInfo& info) {
-  if (!info.rope_frequencies.empty()) {
-    auto rotations = std::make_shared<std::vector<KeyRotation>>();
-    for (Index layer = 0; layer < info.n_layers; ++layer) {
-      const auto frequencies = info.frequencies_of(layer);
-      rotations->push_back({.amplitude = info.rope_amplitudes[static_cast<std::size_t>(layer)],
-                            .frequencies = {frequencies.begin(), frequencies.end()}});
-    }
-    return rotations;
-  }
   if (info.model_config.empty()) return nullptr;
   try {
-    return rotations_of(parse_model_config(info.model_config, "the recording's config.json"));
+    const Rotations said =
+        rotations_of(parse_model_config(info.model_config, "the recording's config.json"));
+    if (info.rope_frequencies.empty() || std::ssize(*said) != info.n_layers) return said;
+    auto recorded = std::make_shared<std::vector<KeyRotation>>(*said);
+    for (Index layer = 0; layer < info.n_layers; ++layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      const auto frequencies = info.frequencies_of(layer);
+      (*recorded)[at].frequencies.assign(frequencies.begin(), frequencies.end());
+      (*recorded)[at].amplitude = info.rope_amplitudes[at];
+    }
+    return recorded;
   } catch (const Error&) {
     return nullptr;
   }

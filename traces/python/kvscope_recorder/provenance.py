@@ -124,7 +124,7 @@ def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[i
     config = text_config(model)
     found = [module for name, module in model.named_modules()
              if name.rpartition(".")[2] == "rotary_emb" and getattr(module, "config", None) is config]
-    if len(found) != 1:
+    if len(found) != 1 or getattr(config, "kv_lora_rank", None):  # MLA rotates the last channels, not the first
         return None
     types = list(getattr(config, "layer_types", None) or ["full_attention"] * len(windows))
     rows, amplitudes = [], []
