@@ -158,7 +158,11 @@ void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfi
   }
   const bool use_window = !traits.window_needs_flag || json.boolean_or("use_sliding_window", false);
   const std::optional<Index> window = use_window ? read_window(json, traits) : std::nullopt;
-  json.has("sliding_window");  // without the flag it says nothing
+  // Without the flag, or beside layer_types, these say nothing.
+  for (const auto field : {std::string_view("sliding_window"),
+                           std::string_view("max_window_layers"), traits.sliding_period_field}) {
+    json.has(std::string(field));
+  }
   if (!window && any_slides) {
     refuse_sliding(json, use_window ? "sliding_window is null" : "use_sliding_window is false");
   }
@@ -255,6 +259,7 @@ void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits
       {{"silu", "SwiGLU"}, {"gelu_pytorch_tanh", "GeGLU"}, {"gelu", "GELU"}}};
   const auto [expected, kind] = kNames[static_cast<std::size_t>(traits.plan.activation)];
   const std::string field(traits.activation_field);
+  json.has("hidden_act");  // which says nothing where another field counts
   const std::string act = json.string_if(field).value_or(std::string(expected));
   if (act != expected) {
     throw ConfigError("{}: expected \"{}\" ({}), found {}", json.name_of(field), expected, kind,
@@ -312,47 +317,19 @@ namespace {
 
 // Of a config.json's fields that nothing here reads, those that change no number of a model that
 // runs; so do names of token ids and of the towers of pictures beside the text.
-constexpr std::array<std::string_view, 36> kWithoutNumbers = {"architectures",
-                                                              "auto_map",
-                                                              "dtype",
-                                                              "torch_dtype",
-                                                              "id2label",
-                                                              "label2id",
-                                                              "problem_type",
-                                                              "task_specific_params",
-                                                              "quantization",
-                                                              "quantization_config",
-                                                              "initializer_range",
-                                                              "pretraining_tp",
-                                                              "use_cache",
-                                                              "cache_implementation",
-                                                              "is_decoder",
-                                                              "is_encoder_decoder",
-                                                              "return_dict",
-                                                              "chunk_size_feed_forward",
-                                                              "attention_dropout",
-                                                              "classifier_dropout",
-                                                              "embd_pdrop",
-                                                              "resid_pdrop",
-                                                              "hidden_dropout",
-                                                              "expert_dropout",
-                                                              "spatial_merge_size",
-                                                              "initial_context_length",
-                                                              "experts_per_token",
-                                                              "router_aux_loss_coef",
-                                                              "output_attentions",
-                                                              "output_hidden_states",
-                                                              "router_jitter_noise",
-                                                              "input_jitter_noise",
-                                                              "output_router_logits",
-                                                              "tokenizer_class",
-                                                              "kvscope_draft",
-                                                              "max_window_layers"};
+constexpr std::string_view kWithoutNumbers =
+    " architectures auto_map dtype torch_dtype id2label label2id problem_type "
+    "task_specific_params quantization quantization_config initializer_range pretraining_tp "
+    "use_cache cache_implementation is_decoder is_encoder_decoder return_dict "
+    "chunk_size_feed_forward attention_dropout classifier_dropout embd_pdrop resid_pdrop "
+    "hidden_dropout expert_dropout spatial_merge_size initial_context_length experts_per_token "
+    "router_aux_loss_coef output_attentions output_hidden_states router_jitter_noise "
+    "input_jitter_noise output_router_logits tokenizer_class kvscope_draft unsloth_fixed ";
 
 bool has_no_numbers(std::string_view name) {
   return name.starts_with("_") || name.starts_with("vision_") || name.starts_with("image_") ||
          name.starts_with("video_") || name.ends_with("_token_id") || name.ends_with("_version") ||
-         std::ranges::find(kWithoutNumbers, name) != kWithoutNumbers.end();
+         kWithoutNumbers.find(fmt::format(" {} ", name)) != std::string_view::npos;
 }
 
 // Gemma 3 has settings for each type of layers: as in transformers, rope_scaling lies over those

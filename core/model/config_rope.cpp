@@ -250,6 +250,7 @@ Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits,
 void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   const double theta = json.number_or(std::string(traits.rope_theta_field), kLeastTheta, kMostTheta,
                                       traits.rope.theta);
+  json.has("original_max_position_embeddings");  // which says nothing of kinds that do not ask
   const auto group = group_of_model(json, traits);
   config.rotary_dim = read_rotary_dim(json, traits, group, config.d_head);
   if (group) {

@@ -280,6 +280,7 @@ class ConfigWriter {
 
   void write_experts() {
     const Index n_experts = count("expert_count").value_or(0);
+    count("expert_used_count");  // which says nothing without experts
     const bool takes_experts = traits_of(family_).experts != FamilyTraits::Experts::none;
     if (n_experts > 0 && !takes_experts) {
       throw ConfigError(
@@ -315,7 +316,8 @@ class ConfigWriter {
   // reader of the config tells them as it tells its own (ModelConfig::unread).
   void write_unread() {
     for (const std::string& name : meta_.unread(arch_ + ".")) {
-      const bool is_harmless = name == key("vocab_size") || name == key("rope.scaling.finetuned");
+      const bool is_harmless = name == key("vocab_size") || name == key("rope.scaling.finetuned") ||
+                               name.starts_with(key("vision.")) || name.starts_with(key("mm."));
       if (!is_harmless) json_[name] = std::visit(FieldToJson{}, *meta_.value(name));
     }
   }
