@@ -328,7 +328,8 @@ constexpr std::string_view kWithoutNumbers =
 
 bool has_no_numbers(std::string_view name) {
   return name.starts_with("_") || name.starts_with("vision_") || name.starts_with("image_") ||
-         name.starts_with("video_") || name.ends_with("_token_id") || name.ends_with("_version") ||
+         name.starts_with("video_") || name.starts_with("quantization_config.") ||
+         name.ends_with("_token_id") || name.ends_with("_version") ||
          kWithoutNumbers.find(fmt::format(" {} ", name)) != std::string_view::npos;
 }
 

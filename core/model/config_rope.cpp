@@ -273,6 +273,7 @@ void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelC
   const auto n_layers = static_cast<std::size_t>(config.n_layers);
   config.has_rope.assign(n_layers, true);
   if (!traits.reads_layers_without_rope) return;
+  json.has("no_rope_layer_interval");  // which says nothing beside a list
   if (json.find("no_rope_layers") == nullptr) {
     const Index interval = read_count_or(json, "no_rope_layer_interval", kMaxLayers, /*absent=*/4,
                                          /*null_value=*/4);

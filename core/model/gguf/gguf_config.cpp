@@ -258,12 +258,14 @@ class ConfigWriter {
 
   // Soft caps, and what queries are divided by.
   void write_scales() {
-    for (const auto& [name, hub] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"attn_logit_softcapping", "attn_logit_softcapping"},
-             {"final_logit_softcapping", "final_logit_softcapping"}}) {
-      if (const auto cap = meta_.number(key(name))) json_[hub] = *cap;
+    const FamilyTraits& traits = traits_of(family_);
+    for (const auto& [name, is_read] :
+         {std::pair{"attn_logit_softcapping", traits.score_softcap.has_value()},
+          std::pair{"final_logit_softcapping", traits.logit_softcap.has_value()}}) {
+      const auto cap = is_read ? meta_.number(key(name)) : std::nullopt;
+      if (cap) json_[name] = *cap;
     }
-    if (!traits_of(family_).query_scale) return;
+    if (!traits.query_scale) return;
     // Gemma's largest models divide by the width per head, the others by the head's own. The files
     // do not say which, so that all readers go by the number of layers.
     constexpr Index kGemma2Layers = 46;
