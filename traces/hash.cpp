@@ -117,6 +117,8 @@ std::uint64_t model_checksum(const TraceInfo& info) {
     const std::int64_t pair[2] = {kind.has_rope ? 1 : 0, kind.n_experts};
     checksum.add(pair, sizeof pair);
   }
+  for (const auto* numbers : {&info.rope_frequencies, &info.rope_amplitudes})
+    checksum.add(numbers->data(), numbers->size() * sizeof(float));
   return checksum.value();
 }
 

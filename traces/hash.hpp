@@ -52,7 +52,7 @@ std::string derive_uuid(const TraceInfo& info);
 std::string timestamp();
 
 /// XXH3-64 of what a trace keeps of its model beside the header's numbers: config.json, then
-/// layer_kinds as they are stored (pairs of i64).
+/// layer_kinds as they are stored (pairs of i64), then rope_frequencies and rope_amplitudes (f32).
 std::uint64_t model_checksum(const TraceInfo& info);
 
 }  // namespace kvscope

@@ -147,6 +147,16 @@ void write_model(h5::File& file, const TraceInfo& info) {
     dataset.write({0, 0}, dims, info.sink_logits.data());
     schema::describe(file, dataset, "layer,q_head", "nat");
   }
+  if (!info.rope_frequencies.empty()) {
+    const h5::Dims dims = {info.n_layers, static_cast<Index>(info.frequencies_of(0).size())};
+    h5::Dataset frequencies = file.create_dataset(schema::kRopeFrequencies, h5::Type::f32, dims);
+    frequencies.write({0, 0}, dims, info.rope_frequencies.data());
+    schema::describe(file, frequencies, "layer,pair", "radian/token");
+    h5::Dataset amplitudes =
+        file.create_dataset(schema::kRopeAmplitudes, h5::Type::f32, {info.n_layers});
+    amplitudes.write({0}, {info.n_layers}, info.rope_amplitudes.data());
+    schema::describe(file, amplitudes, "layer", "1");
+  }
   if (!info.layer_kinds.empty()) {
     std::vector<Index> rows;
     for (const LayerKind& kind : info.layer_kinds) {
@@ -173,6 +183,17 @@ void read_layer_properties(const h5::File& file, bool must_have_sinks, TraceInfo
     const h5::Dataset dataset = file.open_dataset(schema::kSinks);
     require_dims(dataset, {info.n_layers, info.n_q});
     info.sink_logits = dataset.read_all<float>();
+  }
+  if (file.has(schema::kRopeFrequencies)) {
+    const h5::Dataset dataset = file.open_dataset(schema::kRopeFrequencies);
+    if (dataset.dims().size() != 2 || dataset.dims()[0] != info.n_layers) {
+      throw FormatError("{}: shape {}, expected [n_layers, pairs]", dataset.where(),
+                        h5::to_string(dataset.dims()));
+    }
+    info.rope_frequencies = dataset.read_all<float>();
+    const h5::Dataset amplitudes = file.open_dataset(schema::kRopeAmplitudes);
+    require_dims(amplitudes, {info.n_layers});
+    info.rope_amplitudes = amplitudes.read_all<float>();
   }
   if (file.has(schema::kLayerKinds)) {
     const h5::Dataset dataset = file.open_dataset(schema::kLayerKinds);

@@ -6,19 +6,12 @@
 
 namespace kvscope {
 
-PreRotary::PreRotary(const ModelConfig& config)
-    : config_(config), frequencies_(rope_frequencies(config.rope, config.rotary_dim)) {
-  if (config.local_rope)
-    local_frequencies_ = rope_frequencies(*config.local_rope, config.rotary_dim);
-}
-
 Tensor<float> PreRotary::before(Index layer, Index pos_begin, TensorView<const float> k) const {
   auto out = Tensor<float>::uninitialized(k.shape());
   const auto at = static_cast<std::size_t>(layer);
   const bool is_rotated = config_.has_rope[at];
-  const bool is_local = config_.local_rope && config_.window[at];
-  const RopeConfig& rope = is_local ? *config_.local_rope : config_.rope;
-  const std::vector<float>& frequencies = is_local ? local_frequencies_ : frequencies_;
+  const RopeConfig& rope = config_.rope_of(layer);
+  const std::vector<float>& frequencies = rope.frequencies;
   const std::size_t n_pairs = frequencies.size();
   std::vector<float> cosine(n_pairs);
   std::vector<float> sine(n_pairs);

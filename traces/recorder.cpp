@@ -225,7 +225,15 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
     throw ConfigError("routing cannot be captured: {} models have no experts",
                       name_of(config.family));
   }
-  info.rope_kind = name_of(config.rope.kind);
+  const std::size_t n_pairs = config.rope.frequencies.size();
+  for (Index layer = 0; layer < config.n_layers && n_pairs > 0; ++layer) {
+    const bool turns = config.has_rope[static_cast<std::size_t>(layer)];
+    const RopeConfig& rope = config.rope_of(layer);
+    info.rope_amplitudes.push_back(turns ? static_cast<float>(rope.amplitude) : 1.0f);
+    for (std::size_t i = 0; i < n_pairs; ++i)
+      info.rope_frequencies.push_back(turns ? rope.frequencies[i] : 0.0f);
+  }
+  info.rope_kind = config.rope.kind;
   info.rope_theta = config.rope.theta;
   info.rope_factor = config.rope.factor;
   info.qk_norm = config.qk_norm;

@@ -108,6 +108,7 @@ Index ArraySpec::row_size() const {
 }
 
 int minor_version_of(const TraceInfo& info) {
+  if (!info.rope_frequencies.empty()) return 3;
   return !info.index.empty() || info.capture.k_pre_rope || info.score_cap > 0.0f ? 2 : 1;
 }
 

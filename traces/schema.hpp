@@ -10,7 +10,7 @@ namespace kvscope::schema {
 
 inline constexpr const char* kFormat = "kvscope-trace";
 inline constexpr int kMajor = 1;
-inline constexpr int kMinor = 2;
+inline constexpr int kMinor = 3;
 
 // datasets that hold no tensor
 inline constexpr const char* kUnits = "/units";                // i64 [n_units, 3]
@@ -20,12 +20,14 @@ inline constexpr const char* kQHeads = "/recorded/q_heads";    // i64 [n]
 inline constexpr const char* kKvHeads = "/recorded/kv_heads";  // i64 [n]
 inline constexpr const char* kWindows = "/model/windows";      // i64 [n_layers], 0 = full attention
 inline constexpr const char* kSinks = "/model/sinks";          // f32 [n_layers, n_q]
-inline constexpr const char* kLayerKinds = "/model/layer_kinds";        // i64 [n_layers, 2]
-inline constexpr const char* kConfigJson = "/model/config_json";        // u8 [n]
-inline constexpr const char* kIndexLayers = "/recorded/index_layers";   // i64 [n]
-inline constexpr const char* kTokenBytes = "/token_bytes";              // u8 [capacity]
-inline constexpr const char* kTokenOffsets = "/token_offsets";          // i64 [n_tokens + 1]
-inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [n_units]
+inline constexpr const char* kLayerKinds = "/model/layer_kinds";            // i64 [n_layers, 2]
+inline constexpr const char* kRopeFrequencies = "/model/rope_frequencies";  // f32 [n_layers, pairs]
+inline constexpr const char* kRopeAmplitudes = "/model/rope_amplitudes";    // f32 [n_layers]
+inline constexpr const char* kConfigJson = "/model/config_json";            // u8 [n]
+inline constexpr const char* kIndexLayers = "/recorded/index_layers";       // i64 [n]
+inline constexpr const char* kTokenBytes = "/token_bytes";                  // u8 [capacity]
+inline constexpr const char* kTokenOffsets = "/token_offsets";              // i64 [n_tokens + 1]
+inline constexpr const char* kTextChecksums = "/checksums/token_text";      // u64 [n_units]
 
 inline constexpr const char* kModelChecksum = "/checksums/model";  // u64 [1]
 

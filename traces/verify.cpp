@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/base/error.hpp"
@@ -333,6 +334,78 @@ void check_all_stats(const TraceFile& trace, const VerifyOptions& options, Threa
   report.n_heads_checked = std::min(report.n_heads_checked, n_visited);
 }
 
+// By how much a key differs from the one before rotation, turned by the trace's own numbers, as a
+// share of the latter's largest channel. The angle is rounded to f32, as models do.
+double rotation_error(std::span<const float> before, std::span<const float> after, Index pos,
+                      std::span<const float> frequencies, double amplitude, bool is_interleaved) {
+  const std::size_t n_pairs = frequencies.size();
+  double largest = 1e-30, error = 0.0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    largest = std::max<double>(largest, std::abs(before[i]));
+    if (i >= 2 * n_pairs) error = std::max<double>(error, std::abs(after[i] - before[i]));
+  }
+  for (std::size_t i = 0; i < n_pairs; ++i) {
+    const std::size_t a = is_interleaved ? 2 * i : i;
+    const std::size_t b = is_interleaved ? 2 * i + 1 : i + n_pairs;
+    const auto angle = static_cast<double>(static_cast<float>(pos) * frequencies[i]);
+    const double c = amplitude * std::cos(angle), s = amplitude * std::sin(angle);
+    error = std::max({error, std::abs(before[a] * c - before[b] * s - after[a]),
+                      std::abs(before[b] * c + before[a] * s - after[b])});
+  }
+  return error / largest;
+}
+
+// Loose enough for models that rotate in bf16; another frequency differs by about 1.
+constexpr double kMostRotationError = 0.05;
+
+std::string rotation_problem(const TraceFile& trace, const VerifyOptions& options, Index layer,
+                             Index kv_head) try {
+  const TraceInfo& info = trace.info();
+  const TokenRange all = {0, info.n_tokens};
+  const Tensor<float> after = trace.read_k(layer, kv_head, all);
+  const Tensor<float> before = trace.read_side(SideTensor::k_pre_rope, layer, kv_head, all);
+  const double amplitude = info.rope_amplitudes[static_cast<std::size_t>(layer)];
+  double least = std::numeric_limits<double>::infinity();
+  for (const bool is_interleaved : {false, true}) {  // the files do not say how pairs lie
+    double worst = 0.0;
+    for (const Index pos : sample_rows(all, options.n_rows, options.seed)) {
+      worst =
+          std::max(worst, rotation_error(before.view().row(pos), after.view().row(pos), pos,
+                                         info.frequencies_of(layer), amplitude, is_interleaved));
+    }
+    least = std::min(least, worst);
+  }
+  if (least <= kMostRotationError) return {};
+  return fmt::format(
+      "{}: KV head {} differs by up to {:.2g} of a key's largest channel from k_pre_rope rotated "
+      "by {} and {}, expected at most {}: the keys have another rotation than the trace says",
+      fmt::format("/layers/{}/k", layer), kv_head, least, schema::kRopeFrequencies,
+      schema::kRopeAmplitudes, kMostRotationError);
+} catch (const Error& error) {
+  return error.what();
+}
+
+void check_rotation(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,
+                    Problems& problems, VerifyReport& report, const ProgressFn& progress) {
+  const TraceInfo& info = trace.info();
+  if (!info.capture.k_pre_rope || !info.capture.qkv) return;
+  if (info.rope_frequencies.empty()) {
+    report.notes.emplace_back(
+        "keys were not compared with the keys before rotation: the trace does not say by what they "
+        "were rotated (it is older than 1.3, or the recorder could not tell)");
+    return;
+  }
+  const std::size_t n_pairs = info.layers.size() * info.kv_heads.size();
+  std::vector<std::string> found(n_pairs);
+  visit_heads(info, options, pool, "rotation", progress,
+              [&](std::size_t pair, Index layer, Index kv_head) {
+                found[pair] = rotation_problem(trace, options, layer, kv_head);
+              });
+  for (auto& sentence : found) {
+    if (!sentence.empty()) problems.add("rotation", std::move(sentence));
+  }
+}
+
 }  // namespace
 
 VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options,
@@ -364,6 +437,7 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     }
     check_attention(trace, options, pool, problems, report, progress);
     check_all_stats(trace, options, pool, problems, report, progress);
+    check_rotation(trace, options, pool, problems, report, progress);
   } catch (const FormatError& error) {
     problems.add("structure", error.what());
   }

@@ -76,7 +76,7 @@ Json describe_shapes(const ModelConfig& config) {
       {"d_ff", config.d_ff},
       {"n_vocab", config.n_vocab},
       {"max_positions", config.max_positions},
-      {"rope_kind", name_of(config.rope.kind)},
+      {"rope_kind", config.rope.kind},
       {"rope_theta", config.rope.theta},
       {"tied_embeddings", config.tied_embeddings},
       {"qkv_bias", config.qkv_bias},
@@ -148,6 +148,9 @@ Json describe_model(const fs::path& path) {
     json.update(describe_shapes(config));
     if (gguf) json["hash"] = model_hash(path, weights);
     check_runs(path, config, weights);
+    collect_weights(config, weights, Kept::as_stored);  // asks for all that it reads
+    if (const std::string unread = unread_words(config, weights); !unread.empty())
+      json["unread"] = unread;
     json["runs_here"] = "yes";
   } catch (const Error& error) {
     if (json.empty()) throw;

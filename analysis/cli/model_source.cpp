@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <cctype>
+#include <set>
+
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
@@ -153,18 +156,48 @@ Kept EngineOptions::copies() const {
   return has_halves ? Kept::as_bf16 : Kept::as_f32;
 }
 
-Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
+namespace {
+
+// Buffers that old tools stored beside the weights; they follow from the configuration.
+bool has_no_meaning(std::string_view tensor) {
+  return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".attention.bias") ||
+         tensor.ends_with(".masked_bias");
+}
+
+}  // namespace
+
+std::string unread_words(const ModelConfig& config, const WeightFiles& files) {
+  std::set<std::string> names(config.unread.begin(), config.unread.end());
+  for (const std::string& name : files.unread()) {
+    const std::string own(files.contains(name) ? files.name_in_file(name) : name);
+    if (has_no_meaning(own)) continue;
+    std::string folded;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const bool is_number = std::isdigit(static_cast<unsigned char>(own[i])) != 0 &&
+                             (folded.ends_with('.') || folded.ends_with('*'));
+      if (!is_number) folded += own[i];
+      if (is_number && !folded.ends_with('*')) folded += '*';
+    }
+    names.insert(folded);
+  }
+  constexpr std::size_t kMostNamed = 24;
+  if (names.size() <= kMostNamed) return fmt::format("{}", fmt::join(names, ", "));
+  const auto last = std::next(names.begin(), kMostNamed);
+  return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), last, ", "), names.size());
+}
+
+Transformer load_transformer(const fs::path& dir, const EngineOptions& engine, bool is_strict) {
   const BackendFactory backend = engine.backend();
   load_config(dir);  // what a folder is comes before what it lacks
   Transformer model = as_input([&] { return Transformer::load(dir, backend, engine.copies()); });
-  const std::vector<std::string> unread = model.weights().unread();
-  if (!unread.empty()) {
-    const std::size_t n_named = std::min<std::size_t>(unread.size(), 3);
-    note("{}: tensors that no layer of a {} model reads: {}{} ({} in all)", model_name(dir),
-         name_of(model.config().family),
-         fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(n_named), ", "),
-         unread.size() > n_named ? ", ..." : "", unread.size());
-  }
+  const std::string unread = unread_words(model.config(), model.weights());
+  if (unread.empty()) return model;
+  const std::string remark = fmt::format(
+      "{}: settings or tensors that a {} model does not read here, so that its numbers "
+      "may be others elsewhere: {}",
+      model_name(dir), name_of(model.config().family), unread);
+  if (is_strict) throw FormatError("{}; without --strict this is a remark", remark);
+  note("{}", remark);
   return model;
 }
 

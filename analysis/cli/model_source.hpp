@@ -74,8 +74,12 @@ std::string config_json_of(const std::filesystem::path& dir);
 
 /// As Transformer::load and Tokenizer::load, but a model that kvscope does not compute is bad input
 /// (FormatError), not a wrong option; and of what is no model at all the message says what it is.
-/// A remark names tensors that no layer reads.
-Transformer load_transformer(const std::filesystem::path& dir, const EngineOptions& engine);
+/// What unread_words() says is a remark, or, if `is_strict`, bad input.
+Transformer load_transformer(const std::filesystem::path& dir, const EngineOptions& engine,
+                             bool is_strict = false);
+/// The settings and tensors that nothing read while the weights were collected, layers' numbers as
+/// *; empty if there are none.
+std::string unread_words(const ModelConfig& config, const WeightFiles& files);
 ModelConfig load_config(const std::filesystem::path& dir);
 Tokenizer load_tokenizer(const std::filesystem::path& dir);
 

@@ -74,6 +74,10 @@ class RecordCommand final : public Command {
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
     options.flag("overwrite", "replace an existing file", overwrite_);
+    options.flag("strict",
+                 "refuse a model with settings or tensors that nothing here reads, instead of "
+                 "naming them",
+                 strict_);
     options.flag("resume",
                  "go on with the OUT.part of an earlier run of the same command, if there is one; "
                  "Ctrl-C then leaves it for the next run",
@@ -125,7 +129,7 @@ class RecordCommand final : public Command {
     check_size(plan, estimate, out);
 
     // The run
-    const Transformer model = load_transformer(dir, engine_);
+    const Transformer model = load_transformer(dir, engine_, strict_);
     // On a GPU the keys may not fit: that is found before a file is begun.
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     options.model_hash = hash_of_model(dir, model);
@@ -296,6 +300,7 @@ class RecordCommand final : public Command {
   bool overwrite_ = false;
   bool past_end_ = false;
   bool resume_ = false;
+  bool strict_ = false;
   bool yes_ = false;
   bool json_ = false;
   EngineOptions engine_;

@@ -37,7 +37,6 @@ class StateModel {
     }
     shape_ = config;
     shape_.n_vocab = config.d_model;
-    shape_.tied_embeddings = false;
     shape_.plan.logit_softcap = 0.0;
     model_ = std::make_unique<Transformer>(config, WeightFiles::open(model),
                                            [this](const ModelConfig&, const ModelWeights&) {
@@ -191,7 +190,7 @@ DraftFit fit_draft(const std::filesystem::path& model, std::span<const TokenId> 
     }
   }
   for (const auto& [u, x] : held_out) sums.add(u, x);
-  const Matrix& head = config.tied_embeddings ? weights.embedding : weights.lm_head;
+  const Matrix& head = weights.lm_head.n_rows() == 0 ? weights.embedding : weights.lm_head;
   fit.head = mapped_head(head, solved(sums, norm_weight, fit.ridge), pool);
   return fit;
 }

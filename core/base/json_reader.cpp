@@ -183,8 +183,8 @@ std::string describe(const Json& value) {
   }
 }
 
-JsonObject::JsonObject(const Json& value, std::string where, std::string path)
-    : value_(&value), where_(std::move(where)), path_(std::move(path)) {
+JsonObject::JsonObject(const Json& value, std::string where, std::string path, FieldsRead* read)
+    : value_(&value), where_(std::move(where)), path_(std::move(path)), read_(read) {
   if (value.is_object()) return;
   const std::string name = path_.empty() ? where_ : fmt::format("{} ({})", path_, where_);
   throw FormatError("{}: expected a JSON object, found {}", name, describe(value));
@@ -201,12 +201,27 @@ void JsonObject::refuse(const std::string& field, std::string_view expected) con
 }
 
 const Json* JsonObject::find(const std::string& field) const {
+  if (read_ != nullptr) read_->insert(path_ + field);
   const auto it = value_->find(field);
   return it == value_->end() || it->is_null() ? nullptr : &*it;
 }
 
 bool JsonObject::has(const std::string& field) const {
+  if (read_ != nullptr) read_->insert(path_ + field);
   return value_->contains(field);
+}
+
+std::vector<std::string> JsonObject::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [field, value] : value_->items()) {
+    if (value.is_null() || value == false || (value.is_structured() && value.empty())) continue;
+    if (!read_->contains(path_ + field)) {
+      names.push_back(path_ + field);
+    } else if (value.is_object() && read_->contains(path_ + field + ".")) {
+      for (std::string& name : object(field).unread()) names.push_back(std::move(name));
+    }
+  }
+  return names;
 }
 
 const Json& JsonObject::require(const std::string& field) const {
@@ -275,7 +290,8 @@ std::optional<std::string> JsonObject::string_if(const std::string& field) const
 JsonObject JsonObject::object(const std::string& field) const {
   const Json* value = find(field);
   if (value == nullptr || !value->is_object()) refuse(field, "an object");
-  return JsonObject(*value, where_, path_ + field + ".");
+  if (read_ != nullptr) read_->insert(path_ + field + ".");
+  return JsonObject(*value, where_, path_ + field + ".", read_);
 }
 
 const Json& JsonObject::list(const std::string& field) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 
 #include "core/base/vocabulary.hpp"
 
@@ -28,12 +29,17 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 /// "a string", "the number 7", "a list of 3": what a value is, in a message's words.
 std::string describe(const nlohmann::json& value);
 
+/// The fields that somebody looked at, by their full names ("rope_scaling.factor").
+using FieldsRead = std::set<std::string, std::less<>>;
+
 /// A typed look at one JSON object; the object must outlive it.
 class JsonObject {
  public:
   /// `where` names the file; `path` is the object's place in it ("" for the top, "rope_scaling.",
   /// ...) and goes in front of field names. Throws FormatError if `value` is not an object.
-  JsonObject(const nlohmann::json& value, std::string where, std::string path = "");
+  /// `read` keeps what is looked at, here and in the objects that object() returns, for unread().
+  JsonObject(const nlohmann::json& value, std::string where, std::string path = "",
+             FieldsRead* read = nullptr);
 
   /// The field's value, or null if the field is absent or JSON null.
   const nlohmann::json* find(const std::string& field) const;
@@ -58,6 +64,10 @@ class JsonObject {
   /// The field as a list.
   const nlohmann::json& list(const std::string& field) const;
 
+  /// Full names of the fields that nobody looked at, down to the fields of objects that object()
+  /// returned, without those that ask for nothing: null, false, empty ones.
+  std::vector<std::string> unread() const;
+
   const nlohmann::json& value() const { return *value_; }
   const std::string& where() const { return where_; }
   /// "rope_scaling.factor (config.json)": a field's full name for messages.
@@ -69,6 +79,7 @@ class JsonObject {
   const nlohmann::json* value_;
   std::string where_;
   std::string path_;
+  FieldsRead* read_;
 };
 
 }  // namespace kvscope

@@ -33,7 +33,7 @@ class CudaBackend final : public Backend {
         workspaces_(options.device, options.has_bf16_products),
         model_{config, DeviceWeights(config, weights, options.has_bf16_products)} {
     const auto uploaded = [&](DeviceBuffer& to, const RopeConfig& rope) -> const float* {
-      const std::vector<float> values = rope_frequencies(rope, config.rotary_dim);
+      const std::vector<float>& values = rope.frequencies;
       to = DeviceBuffer(values.size() * sizeof(float), "RoPE's frequencies");
       to.upload(values.data(), values.size() * sizeof(float));
       return reinterpret_cast<const float*>(to.data());

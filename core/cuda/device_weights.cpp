@@ -146,7 +146,7 @@ void DeviceWeights::collect(const ModelConfig& config, const ModelWeights& weigh
     layers_.push_back(std::move(layer));
   }
   embedding_ = uploader.matrix({&weights.embedding}, /*is_exact=*/true);
-  if (!config.tied_embeddings) {
+  if (weights.lm_head.n_rows() > 0) {
     lm_head_ = uploader.matrix({&weights.lm_head});
   } else if (weights.embedding.stored_bf16(0) != nullptr || !uploader.rounds()) {
     lm_head_ = embedding_;

@@ -158,6 +158,11 @@ void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfi
   }
   const bool use_window = !traits.window_needs_flag || json.boolean_or("use_sliding_window", false);
   const std::optional<Index> window = use_window ? read_window(json, traits) : std::nullopt;
+  // Without the flag, or beside layer_types, these say nothing.
+  for (const auto field : {std::string_view("sliding_window"),
+                           std::string_view("max_window_layers"), traits.sliding_period_field}) {
+    json.has(std::string(field));
+  }
   if (!window && any_slides) {
     refuse_sliding(json, use_window ? "sliding_window is null" : "use_sliding_window is false");
   }
@@ -195,8 +200,9 @@ void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig
 }
 
 // A soft cap; null = none.
-double read_cap(const JsonObject& json, const std::string& field, double absent) {
-  return json.number_or(field, 0.0, 1e9, json.has(field) ? 0.0 : absent);
+double read_cap(const JsonObject& json, const std::string& field, std::optional<double> absent) {
+  if (!absent) return 0.0;
+  return json.number_or(field, 0.0, 1e9, json.has(field) ? 0.0 : *absent);
 }
 
 // What layers are made of, and the scales around them. Needs d_model.
@@ -253,6 +259,7 @@ void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits
       {{"silu", "SwiGLU"}, {"gelu_pytorch_tanh", "GeGLU"}, {"gelu", "GELU"}}};
   const auto [expected, kind] = kNames[static_cast<std::size_t>(traits.plan.activation)];
   const std::string field(traits.activation_field);
+  json.has("hidden_act");  // which says nothing where another field counts
   const std::string act = json.string_if(field).value_or(std::string(expected));
   if (act != expected) {
     throw ConfigError("{}: expected \"{}\" ({}), found {}", json.name_of(field), expected, kind,
@@ -306,9 +313,48 @@ std::int64_t ModelConfig::n_active_parameters() const {
   return count_parameters(*this, moe.n_picked);
 }
 
+namespace {
+
+// Of a config.json's fields that nothing here reads, those that change no number of a model that
+// runs; so do names of token ids and of the towers of pictures beside the text.
+constexpr std::string_view kWithoutNumbers =
+    " architectures auto_map dtype torch_dtype id2label label2id problem_type "
+    "task_specific_params quantization quantization_config initializer_range pretraining_tp "
+    "use_cache cache_implementation is_decoder is_encoder_decoder return_dict "
+    "chunk_size_feed_forward attention_dropout classifier_dropout embd_pdrop resid_pdrop "
+    "hidden_dropout expert_dropout spatial_merge_size initial_context_length experts_per_token "
+    "router_aux_loss_coef output_attentions output_hidden_states router_jitter_noise "
+    "input_jitter_noise output_router_logits tokenizer_class kvscope_draft unsloth_fixed ";
+
+bool has_no_numbers(std::string_view name) {
+  return name.starts_with("_") || name.starts_with("vision_") || name.starts_with("image_") ||
+         name.starts_with("video_") || name.starts_with("quantization_config.") ||
+         name.ends_with("_token_id") || name.ends_with("_version") ||
+         kWithoutNumbers.find(fmt::format(" {} ", name)) != std::string_view::npos;
+}
+
+// Gemma 3 has settings for each type of layers: as in transformers, rope_scaling lies over those
+// of full attention.
+void lay_scaling_over(nlohmann::json& root) {
+  if (!root.is_object() || root.value("model_type", nlohmann::json()) != "gemma3_text") return;
+  const auto scaling = root.find("rope_scaling");
+  const auto groups = root.find("rope_parameters");
+  if (scaling == root.end() || !scaling->is_object() || groups == root.end()) return;
+  if (!groups->is_object()) return;
+  nlohmann::json& full = (*groups)["full_attention"];
+  if (full.is_null()) full = nlohmann::json::object();
+  if (!full.is_object()) return;
+  full.update(*scaling);
+  root.erase(scaling);
+}
+
+}  // namespace
+
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
-  const nlohmann::json root = text_part(parse_json(json_text, where));
-  const JsonObject json(root, where);
+  nlohmann::json root = text_part(parse_json(json_text, where));
+  lay_scaling_over(root);
+  FieldsRead read;
+  const JsonObject json(root, where, "", &read);
   ModelConfig config;
   const FamilyTraits& traits = read_family(json);
   config.family = traits.family;
@@ -317,15 +363,16 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   read_sizes(json, traits, config);
   read_plan(json, traits, config);
   config.rms_eps = json.number_or(std::string(traits.norm_eps_field), 0.0, 1.0, traits.rms_eps);
-  config.rotary_dim = read_rotary_dim(json, traits, config.d_head);
-  config.rope = read_rope(json, traits, config.max_positions);
-  config.local_rope = read_local_rope(json, traits, config.max_positions);
+  read_rope(json, traits, config);
   config.tied_embeddings = json.boolean_or("tie_word_embeddings", traits.tied_embeddings);
   read_biases(json, traits, config);
   read_moe(json, traits, config);
   read_rope_layers(json, traits, config);
   read_windows(json, traits, config);
   read_special_tokens(json, traits, config);
+  for (std::string& name : json.unread()) {
+    if (!has_no_numbers(name)) config.unread.push_back(std::move(name));
+  }
   return config;
 }
 

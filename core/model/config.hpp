@@ -27,23 +27,15 @@ enum class ModelFamily {
 /// "llama", "mistral", ...: the `model_type` of config.json.
 std::string_view name_of(ModelFamily family);
 
-/// How rotary position embedding turns a position into angles.
+/// How rotary position embedding turns a position into angles: numbers, whatever rule gave them
+/// (core/model/config_rope.cpp).
 struct RopeConfig {
-  enum class Kind { plain, linear, llama3, yarn };
-  Kind kind = Kind::plain;
-  double theta = 10000.0;
-  double factor = 1.0;               // linear, llama3, yarn
-  double low_freq_factor = 1.0;      // llama3
-  double high_freq_factor = 4.0;     // llama3
-  Index original_max_positions = 0;  // llama3, yarn: context length before scaling
-  double beta_fast = 32.0;           // yarn: pairs that turn more often than this are kept
-  double beta_slow = 1.0;            // yarn: pairs that turn less often than this are stretched
-  bool truncate = true;              // yarn: the ramp between them begins and ends at whole pairs
-  double amplitude = 1.0;            // yarn: factor of the cosines and sines, hence of q and k
+  std::vector<float> frequencies;  // [rotary_dim / 2] radians per position, one per pair
+  double amplitude = 1.0;          // factor of the cosines and sines, hence of q and k
+  std::string kind = "default";    // for display: the rule as the file names it
+  double theta = 10000.0;          // likewise
+  double factor = 1.0;             // likewise
 };
-
-/// "default", "linear", "llama3" or "yarn", as config.json spells it.
-std::string_view name_of(RopeConfig::Kind kind);
 
 /// The mixture-of-experts sublayers. n_experts = 0: the model has none.
 struct MoeConfig {
@@ -143,7 +135,14 @@ struct ModelConfig {
   QuantizationConfig quantization;
   std::vector<std::int32_t> eos_ids;  // may be empty
   std::optional<std::int32_t> bos_id;
+  /// Settings that nothing here reads and that may change numbers; empty = none. Names as the file
+  /// has them.
+  std::vector<std::string> unread;
 
+  /// What rotates the layer's q and k, if has_rope.
+  const RopeConfig& rope_of(Index layer) const {
+    return local_rope && window[static_cast<std::size_t>(layer)] ? *local_rope : rope;
+  }
   Index group() const { return n_q / n_kv; }
   /// The factor in front of q.k: 1 / sqrt(d_head), or of query_scale where there is one.
   float score_scale() const;

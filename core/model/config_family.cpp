@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -92,12 +91,12 @@ FamilyTraits gpt_oss() {
   t.sliding = FamilyTraits::Sliding::all_but_every;
   t.sliding_period = 2;
   t.max_positions = 131072;
-  t.rope.kind = RopeConfig::Kind::yarn;
+  t.rope.kind = "yarn";
   t.rope.theta = 150000.0;
   t.rope.factor = 32.0;
-  t.rope.original_max_positions = 4096;
+  t.rope.original_positions = 4096;
   t.rope.truncate = false;
-  t.rope.amplitude = 0.1 * std::log(t.rope.factor) + 1.0;  // see config_rope.cpp
+  t.rope.amplitude = yarn_amplitude(t.rope.factor);
   t.rms_eps = 1e-5;
   t.attention_bias = FamilyTraits::Bias::unless_said;
   t.has_sink_logits = true;
@@ -141,7 +140,7 @@ FamilyTraits gemma3_text() {
   t.max_positions = 131072;
   t.rope.theta = 1000000.0;
   t.local_rope_theta = 10000.0;
-  t.score_softcap = 0.0;
+  t.score_softcap.reset();  // transformers keeps the setting and does not apply it
   t.logit_softcap = 0.0;
   t.qk_norm = true;
   return t;

@@ -9,6 +9,31 @@
 
 namespace kvscope {
 
+/// The rule by which a file says RopeConfig's numbers.
+struct RopeSettings {
+  std::string kind = "default";  // or linear, llama3, yarn
+  double theta = 10000.0;
+  double factor = 1.0;            // linear, llama3, yarn
+  double low_freq_factor = 1.0;   // llama3
+  double high_freq_factor = 4.0;  // llama3
+  double original_positions = 0;  // llama3, yarn: context length before scaling
+  double beta_fast = 32.0;        // yarn: pairs that turn more often than this are kept
+  double beta_slow = 1.0;         // yarn: pairs that turn less often than this are stretched
+  bool truncate = true;           // yarn: the ramp between them begins and ends at whole pairs
+  double amplitude = 1.0;
+  std::vector<float> divisors;  // of the unscaled frequencies [rotary_dim / 2]; empty = 1
+};
+
+/// YaRN's factor of cosines and sines, 0.1 m ln(factor) + 1 (arXiv 2309.00071, section 3.4).
+double yarn_amplitude(double factor, double m = 1.0);
+
+/// Their numbers for rotary_dim rotated channels. In float, as Hugging Face transformers computes
+/// them, so that long contexts rotate by the same rounded angles: default theta^(-2i/d); linear
+/// divides by the factor; llama3 divides long wavelengths (more than original_positions /
+/// low_freq_factor), keeps short ones and blends between; yarn does so by the number of turns
+/// within the original context.
+RopeConfig rope_from(const RopeSettings& settings, Index rotary_dim);
+
 /// One family: how its layers are built, which fields of config.json it reads, and what its config
 /// class in Hugging Face transformers assumes for those left out (a config.json leaves out what its
 /// writer's version took for granted).
@@ -50,7 +75,7 @@ struct FamilyTraits {
   Index sliding_period = 0;               // all_but_every
   std::string_view sliding_period_field;  // a field that overrides it, if there is one
 
-  RopeConfig rope;                         // where config.json has no settings
+  RopeSettings rope;                       // where config.json has no settings
   std::optional<double> local_rope_theta;  // layers with a window have settings of their own
   bool partial_rotary = false;             // partial_rotary_factor is read
   double rotary_factor = 1.0;              // where it is not said
@@ -67,8 +92,9 @@ struct FamilyTraits {
   bool has_sink_logits = false;
   std::optional<double> query_scale;  // query_pre_attn_scalar is read
   bool scales_embeddings = false;     // by sqrt(d_model)
-  double score_softcap = 0.0;         // attn_logit_softcapping, where it is not said
-  double logit_softcap = 0.0;         // final_logit_softcapping, likewise
+  /// attn_logit_softcapping, where it is not said; empty = the family does not read it.
+  std::optional<double> score_softcap;
+  std::optional<double> logit_softcap;  // final_logit_softcapping, likewise
   Experts experts = Experts::none;
   std::string_view activation_field = "hidden_act";
   LayerPlan plan;
@@ -104,15 +130,9 @@ Index read_count(const JsonObject& json, const std::string& field, Index most);
 Index read_count_or(const JsonObject& json, const std::string& field, Index most, Index absent,
                     Index null_value);
 
-/// Rotary embedding in both styles (rope_theta + rope_scaling; rope_parameters).
-RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index max_positions);
-
-/// The settings of layers with a window, for families that have such.
-std::optional<RopeConfig> read_local_rope(const JsonObject& json, const FamilyTraits& traits,
-                                          Index max_positions);
-
-/// How many channels of a head are rotated (partial_rotary_factor).
-Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index d_head);
+/// Fills config.rotary_dim, rope and local_rope from both styles (rope_theta + rope_scaling;
+/// rope_parameters). Needs d_head and max_positions.
+void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);
 
 /// Fills config.has_rope: which layers rotate q and k (SmolLM3 leaves some out). Needs n_layers.
 void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);

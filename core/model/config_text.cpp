@@ -50,6 +50,7 @@ const std::array<PictureModel, 5>& picture_models() {
 void use_one_position(json& text) {
   for (const char* group : {"rope_scaling", "rope_parameters"}) {
     if (!text.contains(group) || !text[group].is_object()) continue;
+    for (const char* field : {"mrope_section", "mrope_interleaved"}) text[group].erase(field);
     for (const char* field : {"type", "rope_type"}) {
       const auto it = text[group].find(field);
       if (it != text[group].end() && *it == "mrope") *it = "default";

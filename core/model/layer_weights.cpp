@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -327,6 +328,18 @@ void refuse_untied(const ModelConfig& config, const WeightFiles& files) {
   }
 }
 
+// A head that is stored beside a tied embedding counts where it differs, as in transformers 5.
+bool has_own_head(const ModelConfig& config, const WeightFiles& files, const std::string& embedding,
+                  const std::string& head) {
+  if (!config.tied_embeddings) return true;
+  if (!files.contains(head + ".weight")) return false;
+  const Shape shape{config.n_vocab, config.d_model};
+  const StoredTensor one = files.get(embedding + ".weight", shape);
+  const StoredTensor other = files.get(head + ".weight", shape);
+  const auto n_bytes = static_cast<std::size_t>(stored_bytes(one.type, shape.count()));
+  return one.type != other.type || std::memcmp(one.data, other.data, n_bytes) != 0;
+}
+
 }  // namespace
 
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files, Kept copies) {
@@ -335,17 +348,22 @@ ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files
   const Collector collector(config, files, copies);
   ModelWeights weights;
   const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
-  weights.embedding = collector.matrix(is_neox ? "gpt_neox.embed_in" : "model.embed_tokens",
-                                       config.n_vocab, config.d_model);
+  const std::string head = is_neox ? "embed_out" : "lm_head";
+  std::string embedding = is_neox ? "gpt_neox.embed_in" : "model.embed_tokens";
+  // Tied, and stored under the head's name alone.
+  if (config.tied_embeddings && !files.contains(embedding + ".weight") &&
+      files.contains(head + ".weight")) {
+    embedding = head;
+  }
+  weights.embedding = collector.matrix(embedding, config.n_vocab, config.d_model);
   for (Index i = 0; i < config.n_layers; ++i) weights.layers.push_back(collector.layer(i));
   const std::string final_norm = is_neox ? "gpt_neox.final_layer_norm" : "model.norm";
   weights.final_norm = collector.norm(final_norm, config.d_model);
   if (config.plan.layer_norm) {
     weights.final_norm_bias = collector.vector(final_norm + ".bias", config.d_model);
   }
-  if (!config.tied_embeddings) {
-    weights.lm_head =
-        collector.matrix(is_neox ? "embed_out" : "lm_head", config.n_vocab, config.d_model);
+  if (has_own_head(config, files, embedding, head)) {
+    weights.lm_head = collector.matrix(head, config.n_vocab, config.d_model);
   }
   refuse_unread(config, files);
   return weights;

@@ -56,7 +56,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Tensor<float> final_norm;       // [d_model]
   Tensor<float> final_norm_bias;  // [d_model] or empty
-  Matrix lm_head;                 // [n_vocab, d_model]; empty if tied to the embedding
+  Matrix lm_head;                 // [n_vocab, d_model]; empty if it is the embedding
 };
 
 /// Throws ConfigError, naming the method, if the weights are quantised in a way that the runtime

@@ -113,10 +113,14 @@ struct WeightFiles::Impl {
 
   // Models of texts and pictures have the layers of text under another name.
   void name_text_part() {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPrefixes = {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kPrefixes = {
         {{"language_model.model.", "model."},
          {"language_model.lm_head.", "lm_head."},
-         {"model.language_model.", "model."}}};
+         {"model.language_model.", "model."},
+         // a model that was saved without its head
+         {"embed_tokens.", "model.embed_tokens."},
+         {"layers.", "model.layers."},
+         {"norm.", "model.norm."}}};
     rename_all([&](const std::string& name) {
       for (const auto& [from, to] : kPrefixes) {
         if (name.starts_with(from)) return std::string(to) + name.substr(from.size());

@@ -1,7 +1,6 @@
 #include "core/sim/rotations.hpp"
 
 #include "core/base/error.hpp"
-#include "core/model/rope.hpp"
 
 namespace kvscope {
 
@@ -10,11 +9,9 @@ Rotations rotations_of(const ModelConfig& config) {
   for (std::size_t layer = 0; layer < config.has_rope.size(); ++layer) {
     KeyRotation& rotation = rotations->emplace_back();
     if (!config.has_rope[layer]) continue;
-    const bool is_local = config.local_rope && config.window[layer];
-    const RopeConfig& rope = is_local ? *config.local_rope : config.rope;
-    const std::vector<float> frequencies = rope_frequencies(rope, config.rotary_dim);
+    const RopeConfig& rope = config.rope_of(static_cast<Index>(layer));
     rotation.amplitude = rope.amplitude;
-    rotation.frequencies.assign(frequencies.begin(), frequencies.end());
+    rotation.frequencies.assign(rope.frequencies.begin(), rope.frequencies.end());
   }
   return rotations;
 }
@@ -22,7 +19,17 @@ Rotations rotations_of(const ModelConfig& config) {
 Rotations rotations_of(const TraceInfo& info) {
   if (info.model_config.empty()) return nullptr;
   try {
-    return rotations_of(parse_model_config(info.model_config, "the recording's config.json"));
+    const Rotations said =
+        rotations_of(parse_model_config(info.model_config, "the recording's config.json"));
+    if (info.rope_frequencies.empty() || std::ssize(*said) != info.n_layers) return said;
+    auto recorded = std::make_shared<std::vector<KeyRotation>>(*said);
+    for (Index layer = 0; layer < info.n_layers; ++layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      const auto frequencies = info.frequencies_of(layer);
+      (*recorded)[at].frequencies.assign(frequencies.begin(), frequencies.end());
+      (*recorded)[at].amplitude = info.rope_amplitudes[at];
+    }
+    return recorded;
   } catch (const Error&) {
     return nullptr;
   }

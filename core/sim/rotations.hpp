@@ -14,8 +14,8 @@ using Rotations = std::shared_ptr<const std::vector<KeyRotation>>;
 
 /// Of every layer.
 Rotations rotations_of(const ModelConfig& config);
-/// As the recording's config.json says; null where it has none, or one of a family that is not
-/// computed here.
+/// By the recording's numbers, or, before schema version 1.3, as its config.json says; null where
+/// there is none, or one of a family that is not computed here (its pairs may lie otherwise).
 Rotations rotations_of(const TraceInfo& info);
 
 }  // namespace kvscope

@@ -85,6 +85,11 @@ std::optional<double> TraceInfo::sink_logit(Index layer, Index q_head) const {
   return static_cast<double>(layer_sink_logits(layer)[static_cast<std::size_t>(q_head)]);
 }
 
+std::span<const float> TraceInfo::frequencies_of(Index layer) const {
+  const std::size_t n_pairs = rope_frequencies.size() / static_cast<std::size_t>(n_layers);
+  return std::span(rope_frequencies).subspan(static_cast<std::size_t>(layer) * n_pairs, n_pairs);
+}
+
 bool TraceInfo::has_experts(Index layer) const {
   const auto at = static_cast<std::size_t>(layer);
   return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
@@ -105,6 +110,18 @@ namespace {
 // One entry per layer, or none; experts where there is something to pick.
 void check_layers(const TraceInfo& info) {
   const auto n_layers = static_cast<std::size_t>(info.n_layers);
+  const std::size_t n_frequencies = info.rope_frequencies.size();
+  require(info.rope_amplitudes.size() == (n_frequencies == 0 ? 0 : n_layers) &&
+              n_frequencies % n_layers == 0 &&
+              2 * n_frequencies <= n_layers * static_cast<std::size_t>(info.d_head),
+          "number of RoPE frequencies", "n_layers times at most d_head / 2",
+          static_cast<Index>(n_frequencies));
+  for (const auto* numbers : {&info.rope_frequencies, &info.rope_amplitudes}) {
+    for (const float x : *numbers) {
+      if (!std::isfinite(x))
+        throw ConfigError("RoPE frequencies and amplitudes: expected finite numbers, found {}", x);
+    }
+  }
   require(info.layer_kinds.empty() || info.layer_kinds.size() == n_layers, "number of layer kinds",
           fmt::format("one per layer ({})", info.n_layers),
           static_cast<Index>(info.layer_kinds.size()));

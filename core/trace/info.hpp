@@ -66,9 +66,15 @@ struct TraceInfo {
   std::vector<float> sink_logits;
   std::vector<LayerKind> layer_kinds;  // per layer of the model; empty = not known
   Index n_experts_per_token = 0;       // 0 = no layer has experts
-  std::string rope_kind;               // "default", "linear", "llama3", "yarn"
+  // What the model's settings call its rotation; the numbers are in rope_frequencies.
+  std::string rope_kind;  // "default", "linear", "llama3", "yarn", ...
   double rope_theta = 0.0;
-  double rope_factor = 1.0;  // 1 unless rope_kind stretches positions
+  double rope_factor = 1.0;
+  /// Radians per position of the pairs of channels [n_layers, n_pairs]; 0: the pair stays, as do
+  /// channels beyond the pairs. What q and k were rotated by, whatever the settings above say;
+  /// empty = not known.
+  std::vector<float> rope_frequencies;
+  std::vector<float> rope_amplitudes;  // [n_layers] factor of the cosines and sines; likewise
   bool qk_norm = false;
 
   // what was captured
@@ -101,6 +107,8 @@ struct TraceInfo {
   std::string kv_dtype;  // keys and values while the model ran; empty: f32, or not known
 
   Index group() const { return n_q / n_kv; }
+  /// The row of rope_frequencies of a layer of the model; empty if they are not known.
+  std::span<const float> frequencies_of(Index layer) const;
   /// How scores follow from q.k.
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
   /// The sink of a query head in a layer of the model; empty if the model has none.

@@ -63,9 +63,14 @@ void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceReceive
 TEST_CASE("keys before rotation: turned back pair by pair, where the layer turns them") {
   ModelConfig config = model();
   config.rotary_dim = 6;
-  config.rope.theta = 100.0;
-  config.rope.amplitude = 1.5;
-  config.local_rope = RopeConfig{.theta = 7.0};
+  const auto powers = [](double theta) {
+    std::vector<float> frequencies;
+    for (const double i : {0.0, 1.0, 2.0})
+      frequencies.push_back(static_cast<float>(std::pow(theta, -2.0 * i / 6.0)));
+    return frequencies;
+  };
+  config.rope = {powers(100.0), 1.5};
+  config.local_rope = RopeConfig{powers(7.0)};
   config.has_rope = {true, true, false};
   const PreRotary pre_rotary(config);
   Tensor<float> before({2, 5, 8});

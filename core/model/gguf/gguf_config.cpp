@@ -11,7 +11,6 @@
 #include "core/base/json_reader.hpp"
 #include "core/model/config_fields.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
-#include "core/model/gguf/rope_freqs.hpp"
 
 namespace kvscope {
 
@@ -54,6 +53,7 @@ class ConfigWriter {
     write_scales();
     write_experts();
     write_tokens();
+    write_unread();
     return json_;
   }
 
@@ -63,9 +63,9 @@ class ConfigWriter {
   // A count of the model. Some converters write one per layer; all of them must be equal then.
   std::optional<Index> count(std::string_view name) const {
     const std::string full = key(name);
-    const auto it = meta_.values().find(full);
-    if (it == meta_.values().end()) return std::nullopt;
-    const auto* list = std::get_if<GgufArray>(&it->second);
+    const GgufValue* value = meta_.value(full);
+    if (value == nullptr) return std::nullopt;
+    const auto* list = std::get_if<GgufArray>(value);
     if (list == nullptr) return meta_.integer(full, 0, kMaxPositions);
     const std::vector<double>& values = *meta_.numbers(full);
     const bool all_equal = !values.empty() && values[0] >= 0 && values[0] <= kMaxPositions &&
@@ -107,9 +107,14 @@ class ConfigWriter {
     json_["vocab_size"] = embedding->shape[0];
     json_["tie_word_embeddings"] = !has_tensor("output.weight");
     const bool is_neox = family_ == ModelFamily::gpt_neox;
-    const auto eps = meta_.number(
-        key(is_neox ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
-    if (eps) json_[is_neox ? "layer_norm_eps" : "rms_norm_eps"] = *eps;
+    const std::string eps_key =
+        key(is_neox ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon");
+    const auto eps = meta_.number(eps_key);
+    if (!eps) meta_.refuse(eps_key, "a number (no reader of GGUF assumes one)");
+    json_[is_neox ? "layer_norm_eps" : "rms_norm_eps"] = *eps;
+    if (!meta_.boolean(key("attention.causal")).value_or(true)) {
+      meta_.refuse(key("attention.causal"), "true (only causal attention is computed)");
+    }
   }
 
   void write_biases() {
@@ -123,68 +128,100 @@ class ConfigWriter {
   }
 
   void write_rope() {
-    const bool is_neox = family_ == ModelFamily::gpt_neox;
-    const double theta = meta_.number(key("rope.freq_base")).value_or(10000.0);
-    json_[is_neox ? "rotary_emb_base" : "rope_theta"] = theta;
+    RopeSettings rope;
+    // Ollama's converter has names of its own for Gemma 3.
+    rope.theta = first_number({"rope.freq_base", "rope.global.freq_base"}).value_or(10000.0);
     const Index n_rotated = count("rope.dimension_count").value_or(d_head_);
     // Gemma's and Qwen's converters leave it out or write the width of a whole head.
     if (n_rotated != d_head_) {
-      json_[is_neox ? "rotary_pct" : "partial_rotary_factor"] =
+      json_[family_ == ModelFamily::gpt_neox ? "rotary_pct" : "partial_rotary_factor"] =
           static_cast<double>(n_rotated) / static_cast<double>(d_head_);
     }
-    if (const auto local = meta_.number(key("rope.freq_base_swa"))) {
-      json_["rope_local_base_freq"] = *local;
+    const double amplitude = meta_.number(key("rope.scaling.attn_factor")).value_or(1.0);
+    read_scaling(rope, n_rotated);
+    rope.amplitude *= amplitude;
+    if (!traits_of(family_).local_rope_theta) {
+      json_["rope_parameters"] = numbers_of(rope, n_rotated);
+      return;
     }
-    write_scaling(theta);
+    RopeSettings local;  // of layers with a window, which nothing scales
+    local.theta = first_number({"rope.freq_base_swa", "rope.local.freq_base"})
+                      .value_or(*traits_of(family_).local_rope_theta);
+    local.amplitude = amplitude;
+    json_["rope_parameters"] = {{"full_attention", numbers_of(rope, n_rotated)},
+                                {"sliding_attention", numbers_of(local, n_rotated)}};
   }
 
-  void write_scaling(double theta) {
+  std::optional<double> first_number(std::initializer_list<std::string_view> names) const {
+    std::optional<double> first;
+    for (const std::string_view name : names) {
+      const auto value = meta_.number(key(name));
+      if (!first) first = value;
+    }
+    return first;
+  }
+
+  static HubJson numbers_of(const RopeSettings& settings, Index n_rotated) {
+    const RopeConfig rope = rope_from(settings, n_rotated);
+    return {{"rope_type", rope.kind},
+            {"rope_theta", rope.theta},
+            {"factor", rope.factor},
+            {"amplitude", rope.amplitude},
+            {"frequencies", rope.frequencies}};
+  }
+
+  // llama.cpp's rule: the divisors of rope_freqs.weight first, then what the type of scaling says.
+  void read_scaling(RopeSettings& rope, Index n_rotated) {
+    for (const char* tensor : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+      if (!has_tensor(tensor)) continue;
+      throw ConfigError("tensor {} ({}): expected none (longrope is not computed), found one",
+                        quote(tensor), checkpoint_.file());
+    }
+    const std::string type(meta_.string(key("rope.scaling.type")).value_or("linear"));
+    if (type != "none" && type != "linear" && type != "yarn") {
+      throw ConfigError("{} ({}): expected one of none, linear, yarn, found {}",
+                        key("rope.scaling.type"), meta_.file(), quote(type));
+    }
+    const double unset = 0.0;
+    double factor = meta_.number(key("rope.scaling.factor")).value_or(unset);
+    const double old_factor = meta_.number(key("rope.scale_linear")).value_or(unset);
+    if (factor == unset) factor = old_factor == unset ? 1.0 : old_factor;
+    if (!(factor >= 1e-6 && factor <= 1e9)) meta_.refuse(key("rope.scaling.factor"), "1e-6 to 1e9");
+    rope.original_positions =
+        static_cast<double>(count("rope.scaling.original_context_length")
+                                .value_or(count("context_length").value_or(0)));
+    rope.beta_fast = meta_.number(key("rope.scaling.yarn_beta_fast")).value_or(rope.beta_fast);
+    rope.beta_slow = meta_.number(key("rope.scaling.yarn_beta_slow")).value_or(rope.beta_slow);
+    rope.truncate = family_ != ModelFamily::gpt_oss;  // no field says it; OpenAI's config does
     if (const GgufTensor* freqs = checkpoint_.find("rope_freqs.weight")) {
-      write_llama3(*freqs, theta);
-      return;
+      rope.divisors = divisors_in(*freqs, n_rotated);
+      rope.kind = "rope_freqs";
     }
-    if (has_tensor("rope_factors_long.weight")) {
-      json_["rope_scaling"] = {{"rope_type", "longrope"}};  // refused by name
-      return;
+    if (type == "none" || (type == "linear" && factor == 1.0)) return;
+    rope.kind = type;
+    rope.factor = factor;
+    if (type != "yarn") return;
+    rope.amplitude = yarn_amplitude(factor);
+    if (rope.original_positions < 1.0 || rope.theta <= 1.0) {
+      throw ConfigError("{} ({}): expected a context length and a base above 1 with yarn",
+                        key("rope.scaling.original_context_length"), meta_.file());
     }
-    const auto type = meta_.string(key("rope.scaling.type"));
-    if (!type || *type == "none") return;
-    HubJson scaling = {{"rope_type", *type}};
-    scaling["factor"] = meta_.number(key("rope.scaling.factor")).value_or(1.0);
-    if (const auto n = count("rope.scaling.original_context_length")) {
-      scaling["original_max_position_embeddings"] = *n;
-    }
-    for (const auto& [name, hub] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"rope.scaling.attn_factor", "attention_factor"},
-             {"rope.scaling.yarn_beta_fast", "beta_fast"},
-             {"rope.scaling.yarn_beta_slow", "beta_slow"}}) {
-      if (const auto value = meta_.number(key(name))) scaling[hub] = *value;
-    }
-    // The metadata cannot say it; OpenAI's config does.
-    if (family_ == ModelFamily::gpt_oss) scaling["truncate"] = false;
-    json_["rope_scaling"] = scaling;
   }
 
-  void write_llama3(const GgufTensor& freqs, double theta) {
-    if (freqs.type != StoredType::f32 || freqs.count != d_head_ / 2) {
+  std::vector<float> divisors_in(const GgufTensor& freqs, Index n_rotated) const {
+    if (freqs.type != StoredType::f32 || freqs.count != n_rotated / 2) {
       throw FormatError("tensor \"rope_freqs.weight\" ({}): expected {} of F32, found {} of {}",
-                        checkpoint_.file(), d_head_ / 2, freqs.count, freqs.type_name);
+                        checkpoint_.file(), n_rotated / 2, freqs.count, freqs.type_name);
     }
-    std::vector<float> factors(static_cast<std::size_t>(freqs.count));
-    widen(StoredType::f32, freqs.bytes.data(), factors.data(), freqs.count);
-    const auto found = llama3_scaling(factors, theta, d_head_);
-    if (!found) {
-      throw ConfigError(
-          "tensor \"rope_freqs.weight\" ({}): expected the factors of "
-          "Llama 3's RoPE scaling, found others",
-          checkpoint_.file());
+    std::vector<float> divisors(static_cast<std::size_t>(freqs.count));
+    widen(StoredType::f32, freqs.bytes.data(), divisors.data(), freqs.count);
+    for (const float divisor : divisors) {
+      if (!(divisor > 0.0f && divisor <= 1e9f)) {
+        throw FormatError("tensor \"rope_freqs.weight\" ({}): expected positive numbers, found {}",
+                          checkpoint_.file(), divisor);
+      }
     }
-    if (found->factor == 1.0) return;
-    json_["rope_scaling"] = {{"rope_type", "llama3"},
-                             {"factor", found->factor},
-                             {"low_freq_factor", found->low_freq_factor},
-                             {"high_freq_factor", found->high_freq_factor},
-                             {"original_max_position_embeddings", found->original_max_positions}};
+    return divisors;
   }
 
   std::optional<Index> window() const {
@@ -201,10 +238,12 @@ class ConfigWriter {
                               !traits_of(family_).window_needs_flag;
     if (!takes_window && family_ != ModelFamily::llama) return;
     if (const auto n = window()) json_["sliding_window"] = *n;
+    // llama.cpp slides nothing then, while the hub's config class has a default.
+    if (family_ == ModelFamily::gemma3_text && !window()) json_["sliding_window"] = nullptr;
     const std::string pattern = key("attention.sliding_window_pattern");
-    const auto it = meta_.values().find(pattern);
-    if (it == meta_.values().end()) return;
-    if (!std::holds_alternative<GgufArray>(it->second)) {
+    const GgufValue* value = meta_.value(pattern);
+    if (value == nullptr) return;
+    if (!std::holds_alternative<GgufArray>(*value)) {
       json_["sliding_window_pattern"] = *meta_.integer(pattern, 1, kMaxLayers);
       return;
     }
@@ -219,12 +258,14 @@ class ConfigWriter {
 
   // Soft caps, and what queries are divided by.
   void write_scales() {
-    for (const auto& [name, hub] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"attn_logit_softcapping", "attn_logit_softcapping"},
-             {"final_logit_softcapping", "final_logit_softcapping"}}) {
-      if (const auto cap = meta_.number(key(name))) json_[hub] = *cap;
+    const FamilyTraits& traits = traits_of(family_);
+    for (const auto& [name, is_read] :
+         {std::pair{"attn_logit_softcapping", traits.score_softcap.has_value()},
+          std::pair{"final_logit_softcapping", traits.logit_softcap.has_value()}}) {
+      const auto cap = is_read ? meta_.number(key(name)) : std::nullopt;
+      if (cap) json_[name] = *cap;
     }
-    if (!traits_of(family_).query_scale) return;
+    if (!traits.query_scale) return;
     // Gemma's largest models divide by the width per head, the others by the head's own. The files
     // do not say which, so that all readers go by the number of layers.
     constexpr Index kGemma2Layers = 46;
@@ -241,6 +282,7 @@ class ConfigWriter {
 
   void write_experts() {
     const Index n_experts = count("expert_count").value_or(0);
+    count("expert_used_count");  // which says nothing without experts
     const bool takes_experts = traits_of(family_).experts != FamilyTraits::Experts::none;
     if (n_experts > 0 && !takes_experts) {
       throw ConfigError(
@@ -271,6 +313,22 @@ class ConfigWriter {
       json_[fmt::format("{}_token_id", name)] = id ? HubJson(*id) : HubJson(nullptr);
     }
   }
+
+  // Fields of the architecture that nothing above asked for: under their own names, so that the
+  // reader of the config tells them as it tells its own (ModelConfig::unread).
+  void write_unread() {
+    for (const std::string& name : meta_.unread(arch_ + ".")) {
+      const bool is_harmless = name == key("vocab_size") || name == key("rope.scaling.finetuned") ||
+                               name.starts_with(key("vision.")) || name.starts_with(key("mm."));
+      if (!is_harmless) json_[name] = std::visit(FieldToJson{}, *meta_.value(name));
+    }
+  }
+
+  struct FieldToJson {
+    HubJson operator()(std::string_view text) const { return std::string(text); }
+    HubJson operator()(const GgufArray& list) const { return describe(list); }
+    HubJson operator()(auto scalar) const { return scalar; }
+  };
 
   const GgufCheckpoint& checkpoint_;
   const GgufMetadata& meta_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <variant>
 
 #include "core/base/vocabulary.hpp"
@@ -48,7 +49,11 @@ class GgufMetadata {
 
   const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }
   const std::string& file() const { return file_; }
-  bool has(std::string_view name) const { return values_.contains(name); }
+  bool has(std::string_view name) const { return value(name) != nullptr; }
+  /// The field as it stands, or null.
+  const GgufValue* value(std::string_view name) const;
+  /// Fields whose names begin with `prefix` and that nobody asked for.
+  std::vector<std::string> unread(std::string_view prefix) const;
 
   /// The field, or empty if it is absent; throws FormatError if it is of another kind or outside of
   /// the range.
@@ -69,6 +74,7 @@ class GgufMetadata {
 
   std::string file_;
   std::map<std::string, GgufValue, std::less<>> values_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 /// A value in a message's or a table's words: numbers, "a string", "a list of 3".

@@ -33,35 +33,50 @@ void GgufMetadata::refuse(std::string_view name, std::string_view expected) cons
                     it == values_.end() ? "nothing" : describe(it->second));
 }
 
-template <class T>
-const T* GgufMetadata::find(std::string_view name, std::string_view expected) const {
+const GgufValue* GgufMetadata::value(std::string_view name) const {
   const auto it = values_.find(name);
   if (it == values_.end()) return nullptr;
-  const T* value = std::get_if<T>(&it->second);
-  if (value == nullptr) refuse(name, expected);
-  return value;
+  asked_.emplace(name);
+  return &it->second;
+}
+
+std::vector<std::string> GgufMetadata::unread(std::string_view prefix) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values_) {
+    if (name.starts_with(prefix) && !asked_.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+template <class T>
+const T* GgufMetadata::find(std::string_view name, std::string_view expected) const {
+  const GgufValue* any = value(name);
+  if (any == nullptr) return nullptr;
+  const T* found = std::get_if<T>(any);
+  if (found == nullptr) refuse(name, expected);
+  return found;
 }
 
 std::optional<std::int64_t> GgufMetadata::integer(std::string_view name, std::int64_t low,
                                                   std::int64_t high) const {
-  const auto it = values_.find(name);
-  if (it == values_.end()) return std::nullopt;
+  const GgufValue* any = value(name);
+  if (any == nullptr) return std::nullopt;
   const auto expected = [&] { return fmt::format("a whole number from {} to {}", low, high); };
-  if (const auto* u = std::get_if<std::uint64_t>(&it->second)) {
+  if (const auto* u = std::get_if<std::uint64_t>(any)) {
     if (std::cmp_less(*u, low) || std::cmp_greater(*u, high)) refuse(name, expected());
     return static_cast<std::int64_t>(*u);
   }
-  const auto* i = std::get_if<std::int64_t>(&it->second);
+  const auto* i = std::get_if<std::int64_t>(any);
   if (i == nullptr || *i < low || *i > high) refuse(name, expected());
   return *i;
 }
 
 std::optional<double> GgufMetadata::number(std::string_view name) const {
-  const auto it = values_.find(name);
-  if (it == values_.end()) return std::nullopt;
-  if (const auto* u = std::get_if<std::uint64_t>(&it->second)) return static_cast<double>(*u);
-  if (const auto* i = std::get_if<std::int64_t>(&it->second)) return static_cast<double>(*i);
-  const auto* x = std::get_if<double>(&it->second);
+  const GgufValue* any = value(name);
+  if (any == nullptr) return std::nullopt;
+  if (const auto* u = std::get_if<std::uint64_t>(any)) return static_cast<double>(*u);
+  if (const auto* i = std::get_if<std::int64_t>(any)) return static_cast<double>(*i);
+  const auto* x = std::get_if<double>(any);
   if (x == nullptr || !std::isfinite(*x)) refuse(name, "a finite number");
   return *x;
 }

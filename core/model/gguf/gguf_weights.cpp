@@ -86,7 +86,8 @@ class Renamer {
   void add(const GgufTensor& tensor, const std::string& file) {
     const TensorName name = take_name_apart(tensor.name);
     WeightEntry entry{tensor.type_name, tensor.type, tensor.shape, tensor.count,
-                      tensor.bytes,     file,        {},           0.0f};
+                      tensor.bytes,     file,        {},           0.0f,
+                      tensor.name};
     if (name.layer && !hub_part(kHubExperts, name.part).empty() && config_.moe.n_experts > 0) {
       return add_experts(tensor, name, entry);
     }

@@ -43,12 +43,10 @@ struct LaneModel {
   const ModelWeights& weights;
   LaneOptions options;
   Matmul half_matmul = Matmul::bf16_portable;  // of attention to keys in bf16
-  std::vector<float> frequencies;              // of RoPE, see rope.hpp
-  std::vector<float> local_frequencies;        // of layers with a window, where they differ
 
   const LayerWeights& layer(Index i) const { return weights.layers[static_cast<std::size_t>(i)]; }
   const Matrix& lm_head() const {
-    return config.tied_embeddings ? weights.embedding : weights.lm_head;
+    return weights.lm_head.n_rows() == 0 ? weights.embedding : weights.lm_head;
   }
 };
 
@@ -71,8 +69,8 @@ class LaneCall final : public BackendCall {
     shape_.n_blocks = (n_tok + shape_.lanes - 1) / shape_.lanes;
     shape_.n_tok = n_tok;
     lse_ = Tensor<float>::uninitialized({config_.n_q, n_tok});
-    rope_ = make_tables(model.frequencies, config_.rope);
-    if (config_.local_rope) local_rope_ = make_tables(model.local_frequencies, *config_.local_rope);
+    rope_ = make_tables(config_.rope);
+    if (config_.local_rope) local_rope_ = make_tables(*config_.local_rope);
   }
 
   std::unique_ptr<Block> make_block(Index n_features) override {
@@ -264,13 +262,13 @@ class LaneCall final : public BackendCall {
     pool_.parallel_for(shape_.n_blocks, [&](Index block, int) { body(block); });
   }
 
-  RopeTables make_tables(std::span<const float> frequencies, const RopeConfig& rope) {
+  RopeTables make_tables(const RopeConfig& rope) {
     const Shape shape{shape_.n_blocks, config_.rotary_dim / 2, shape_.lanes};
     RopeTables tables{Tensor<float>::uninitialized(shape), Tensor<float>::uninitialized(shape)};
     for_each_block([&](Index block) {
-      rope_tables(frequencies, static_cast<float>(rope.amplitude), pos_begin_ + first_token(block),
-                  tokens_in(block), shape_.lanes, tables.cos.sub(block).data(),
-                  tables.sin.sub(block).data());
+      rope_tables(rope.frequencies, static_cast<float>(rope.amplitude),
+                  pos_begin_ + first_token(block), tokens_in(block), shape_.lanes,
+                  tables.cos.sub(block).data(), tables.sin.sub(block).data());
     });
     return tables;
   }
@@ -396,16 +394,8 @@ class LaneCall final : public BackendCall {
 class LaneBackend final : public Backend {
  public:
   LaneBackend(const ModelConfig& config, const ModelWeights& weights, const LaneOptions& options)
-      : model_{config,
-               weights,
-               options,
-               options.matmul,
-               rope_frequencies(config.rope, config.rotary_dim),
-               {}} {
+      : model_{config, weights, options, options.matmul} {
     if (options.matmul == Matmul::f32) model_.half_matmul = matmul_from_name("bf16");
-    if (config.local_rope) {
-      model_.local_frequencies = rope_frequencies(*config.local_rope, config.rotary_dim);
-    }
   }
 
   std::string_view name() const override { return "lanes"; }

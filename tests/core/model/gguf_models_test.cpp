@@ -1,7 +1,6 @@
 // Every family from a GGUF file, against Hugging Face transformers and against the same model in
 // the hub's format.
 #include "core/model/gguf/gguf_checkpoint.hpp"
-#include "core/model/gguf/rope_freqs.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/support/gguf_from_hub.hpp"
@@ -93,33 +92,6 @@ TEST_CASE("the parts of a split file are found from any of them") {
   CHECK_SAYS_AS(FormatError, gguf_file_of(dir.path()), "m-00001-of-00002.gguf, other.gguf");
 }
 
-TEST_CASE("Llama 3's settings follow from the divisors that a file stores") {
-  // As published for Llama 3.1 and 3.2: theta 500000, heads of 128 and 64.
-  for (const auto& [factor, d_head] : {std::pair{8.0, Index{128}}, std::pair{32.0, Index{64}}}) {
-    std::vector<float> factors;
-    for (Index i = 0; i < d_head / 2; ++i) {
-      const double length =
-          2.0 * M_PI *
-          std::pow(500000.0, 2.0 * static_cast<double>(i) / static_cast<double>(d_head));
-      double f = factor;
-      if (length < 8192.0 / 4) {
-        f = 1.0;
-      } else if (length <= 8192.0) {
-        const double smooth = (8192.0 / length - 1.0) / 3.0;
-        f = 1.0 / ((1.0 - smooth) / factor + smooth);
-      }
-      factors.push_back(static_cast<float>(f));
-    }
-    const auto found = llama3_scaling(factors, 500000.0, d_head);
-    REQUIRE(found);
-    CHECK(found->factor == factor);
-    CHECK(found->original_max_positions == 8192);
-    factors[factors.size() / 2] *= 1.01f;
-    CHECK_FALSE(llama3_scaling(factors, 500000.0, d_head));
-  }
-  CHECK(llama3_scaling(std::vector<float>(32, 1.0f), 1e4, 64)->factor == 1.0);
-}
-
 TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
   const TempDir dir;
   const auto refused = [&](const GgufBuilder& builder, const std::string& message) {
@@ -130,7 +102,8 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
         .u32("llama.block_count", 1)
         .u32("llama.embedding_length", 32)
         .u32("llama.attention.head_count", 2)
-        .u32("llama.feed_forward_length", 32);
+        .u32("llama.feed_forward_length", 32)
+        .f32("llama.attention.layer_norm_rms_epsilon", 1e-6f);
   };
   const std::vector<float> embedding(32 * 32, 0.5f);
   refused(GgufBuilder().string("general.architecture", "rwkv7"),
@@ -147,9 +120,9 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
           "expected no experts in a llama model, found 8");
   refused(base()
               .string("general.architecture", "llama")
-              .tensor("rope_freqs.weight", {8}, std::vector<float>{1, 2, 3, 1, 2, 3, 1, 2})
+              .tensor("rope_freqs.weight", {8}, std::vector<float>{1, 2, 3, 0, 2, 3, 1, 2})
               .tensor("token_embd.weight", {32, 32}, embedding),
-          "expected the factors of Llama 3's RoPE scaling");
+          "expected positive numbers, found 0");
   // IQ2_XXS in the place of the embedding: 256 values in 66 bytes.
   refused(base()
               .string("general.architecture", "llama")
@@ -161,6 +134,7 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
               .u32("llama.embedding_length", 256)
               .u32("llama.attention.head_count", 2)
               .u32("llama.feed_forward_length", 32)
+              .f32("llama.attention.layer_norm_rms_epsilon", 1e-6f)
               .raw_tensor("token_embd.weight", 16, {32, 256}, std::string(32 * 66, '\1')),
           "tensor \"model.embed_tokens.weight\": expected a type of F32, F16, BF16, Q4_0, Q4_1, "
           "Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4, found "

@@ -179,7 +179,7 @@ class RowCall final : public BackendCall {
       normalize(of(x).row(t), w_.final_norm, of(*normed).row(t));
       add_bias(w_.final_norm_bias, of(*normed).row(t));
     }
-    product(c_.tied_embeddings ? w_.embedding : w_.lm_head, {}, of(*normed), of(*all));
+    product(w_.lm_head.n_rows() == 0 ? w_.embedding : w_.lm_head, {}, of(*normed), of(*all));
     Tensor<float> out({n_rows, c_.n_vocab});
     const double cap = c_.plan.logit_softcap;
     for (Index t = 0; t < n_rows; ++t) {
@@ -234,8 +234,8 @@ class RowCall final : public BackendCall {
   }
   void position(Index layer, Index t, Index n_heads, const Tensor<float>& norm, double* x) const {
     const auto at = static_cast<std::size_t>(layer);
-    const RopeConfig& rope = c_.local_rope && c_.window[at] ? *c_.local_rope : c_.rope;
-    const auto frequency = rope_frequencies(rope, c_.rotary_dim);
+    const RopeConfig& rope = c_.rope_of(static_cast<Index>(at));
+    const auto& frequency = rope.frequencies;
     if (norm.count() == n_heads * c_.d_head) normalize(x, norm, x);
     for (Index h = 0; h < n_heads; ++h) {
       double* head = x + h * c_.d_head;

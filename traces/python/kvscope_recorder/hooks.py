@@ -85,6 +85,21 @@ class Recorder:
         path = Path(str(self.path).replace(_ROW, str(index)))
         return Sequence(path, self._options, self._facts, self._layers, self._texts, self._created, self._submit, self._index)
 
+    def _look_at_rotation(self) -> None:
+        """What the keys of this pass were rotated by. One table goes into a trace."""
+        first = not any(row.ends for row in self._rows)
+        if not first and self._facts.rope_kind in ("none", "default", "linear", "llama3", "yarn"):
+            return  # these do not depend on the length
+        rotation = provenance.rotation_of(self._model, self._facts.windows, self._facts.layer_kinds)
+        for row in self._rows:
+            if not first and row.rotation is not None and row.rotation != rotation:
+                self._warn(
+                    f"the model's rotary embedding changed while it was recorded (rope type {self._facts.rope_kind!r}, at token "
+                    f"{row.n_tokens}): keys of several tables are in one trace, which therefore does not say any"
+                )
+                rotation = None
+            row.rotation = rotation if first or row.rotation is not None else None
+
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warned:
             self._warned.add(sentence)
@@ -333,6 +348,8 @@ class Recorder:
         if self._pre_rotary is not None:
             kinds = self._facts.layer_kinds
             k_pre_rope = self._pre_rotary.take(layer, key, self._n, not kinds or kinds[layer][0] == 1)
+        if len(self._seen) == 1:  # the first attention call of the pass: the model has rotated
+            self._look_at_rotation()
         for at, row in enumerate(self._rows):
             if not row.is_growing:
                 continue

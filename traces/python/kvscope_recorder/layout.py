@@ -156,6 +156,9 @@ def _write_small_arrays(named: Dimensions, info: TraceInfo) -> None:
         put("/model/config_json", "u8", np.frombuffer(info.model_config, dtype="u1"), "byte", "1")
     if info.windows:
         indices("/model/windows", info.windows, "layer", "token")
+    if info.rotation is not None:
+        put("/model/rope_frequencies", "f32", info.rotation.frequencies, "layer,pair", "radian/token")
+        put("/model/rope_amplitudes", "f32", info.rotation.amplitudes, "layer", "1")
     if info.sinks is not None:
         put("/model/sinks", "f32", info.sinks, "layer,q_head", "nat")
     if info.layer_kinds:

@@ -18,6 +18,7 @@ import xxhash
 
 from .errors import ConfigError, UnsupportedModelError
 from .layers import experts_per_token, kinds_of, sinks_of
+from .schema import Rotation
 
 #: What transformers calls the layers that a trace can hold (hybrid: attention beside a state space), and those without any
 #: softmax; words of transformers 4 are translated.
@@ -126,6 +127,28 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
         layer_kinds=kinds_of(model, config, len(kinds), kind != "none"),
         n_experts_per_token=experts_per_token(config),
     )
+
+
+def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[int, int], ...]) -> Rotation | None:
+    """By what the model's rotary_emb rotates q and k of every layer now; None where that is not to be seen."""
+    config = text_config(model)
+    found = [module for name, module in model.named_modules()
+             if name.rpartition(".")[2] == "rotary_emb" and getattr(module, "config", None) is config]
+    if len(found) != 1 or getattr(config, "kv_lora_rank", None):  # MLA rotates the last channels, not the first
+        return None
+    types = list(getattr(config, "layer_types", None) or ["full_attention"] * len(windows))
+    rows, amplitudes = [], []
+    for layer, kind in enumerate(types):
+        prefix = f"{kind}_" if hasattr(found[0], f"{kind}_inv_freq") else ""
+        frequencies = getattr(found[0], f"{prefix}inv_freq", None)
+        if frequencies is None:
+            return None
+        turns = not layer_kinds or bool(layer_kinds[layer][0])
+        rows.append(frequencies.detach().float().cpu().numpy() * turns)
+        amplitudes.append(float(getattr(found[0], f"{prefix}attention_scaling", 1.0)) if turns else 1.0)
+    if len({row.shape for row in rows}) != 1 or rows[0].ndim != 1:
+        return None
+    return Rotation(np.stack(rows).astype("<f4"), np.array(amplitudes, dtype="<f4"))
 
 
 def _required(config: Any, name: str) -> int:

@@ -61,6 +61,18 @@ class IndexShape(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Rotation:
+    """The numbers of rotary embedding, whatever settings gave them."""
+
+    frequencies: np.ndarray  # [n_layers, pairs] f32, radians per token; 0 = the pair stays
+    amplitudes: np.ndarray  # [n_layers] f32, factor of the cosines and sines
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rotation) and all(
+            np.array_equal(a, b) for a, b in ((self.frequencies, other.frequencies), (self.amplitudes, other.amplitudes)))
+
+
+@dataclass(frozen=True)
 class TraceInfo:
     """Shapes and provenance of a trace; the fields carry the names of the root attributes."""
 
@@ -81,6 +93,7 @@ class TraceInfo:
     rope_theta: float
     rope_factor: float
     qk_norm: bool
+    rotation: Rotation | None  # what q and k were rotated by; None = not known
     sinks: np.ndarray | None  # [n_layers, n_q] f32: a logit per query head in every softmax; None = the model has none
     layer_kinds: tuple[tuple[int, int], ...]  # per layer has_rope, n_experts; empty = ordinary layers
     n_experts_per_token: int
@@ -111,6 +124,8 @@ class TraceInfo:
     @property
     def schema_version(self) -> str:
         """The oldest version that knows everything in the file."""
+        if self.rotation is not None:
+            return "1.3"
         if self.score_cap or self.index is not None or self.capture.k_pre_rope:
             return "1.2"
         return "1.1" if self.sinks is not None or self.layer_kinds else "1.0"

@@ -13,7 +13,7 @@ import torch
 from . import filters, indexers, lse, provenance
 from .errors import UnsupportedModelError
 from .plan import classify, predict
-from .schema import CaptureSet, IndexShape, TraceInfo
+from .schema import CaptureSet, IndexShape, Rotation, TraceInfo
 from .worker import HostCopy, require_finite
 from .writer import TraceWriter
 
@@ -72,6 +72,7 @@ class Sequence:
         self.is_over = False  # its end token came, and what generate() feeds from then on is not part of it
         self.first = 0  # position of the running pass's first query, below 0 where that is padding
         self.begin = self.end = 0  # what the running pass adds
+        self.rotation: Rotation | None = None  # of the passes so far
         self._options = options
         self._facts = facts
         self._layers = layers
@@ -256,7 +257,7 @@ class Sequence:
             n_layers=facts.n_layers, n_q=shape.n_q, n_kv=shape.n_kv, d_head=shape.d_head,
             d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=shape.scale, score_cap=shape.cap,
             windows=facts.windows, rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
-            rope_factor=facts.rope_factor, qk_norm=facts.qk_norm,
+            rope_factor=facts.rope_factor, qk_norm=facts.qk_norm, rotation=self.rotation,
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=shape.q_heads, kv_heads=shape.kv_heads,

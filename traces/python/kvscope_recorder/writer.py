@@ -298,7 +298,7 @@ class TraceWriter:
         info = info.replace(status=status, content_hash=content)
         info = info.replace(uuid=derive_uuid(info))
         source = self.part
-        same_shape = info.units == self.info.units and info.n_prompt == self.info.n_prompt
+        same_shape = (info.units, info.n_prompt, info.rotation) == (self.info.units, self.info.n_prompt, self.info.rotation)
         if not (same_shape and self._seal(info)):  # write a second file with the true shapes
             source = self.out.with_name(self.out.name + ".rewrite.part")
             self._copy(source, info)

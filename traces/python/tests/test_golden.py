@@ -85,6 +85,8 @@ def test_equals_the_native_recorder(recorded, kvscope, tmp_path, write_ids):
             for optional in ("/model/sinks", "/model/layer_kinds"):
                 if optional in trace and optional in native:
                     np.testing.assert_array_equal(trace[optional], native[optional])
+            for numbers in ("/model/rope_frequencies", "/model/rope_amplitudes"):
+                np.testing.assert_allclose(trace[numbers], native[numbers], rtol=1e-6)
             np.testing.assert_array_equal(trace["/model/windows"], native["/model/windows"])
             np.testing.assert_array_equal(trace["/model/config_json"], native["/model/config_json"])
             scales = [{name: node.shape for name, node in file.items() if node.attrs.get("CLASS") == b"DIMENSION_SCALE"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -137,7 +139,7 @@ def test_keys_before_their_rotation(tmp_path, kvscope):
         model.generate(ids, max_new_tokens=4, min_new_tokens=4, do_sample=False)
     kvscope("verify", tmp_path / "trace.h5")
     with h5py.File(tmp_path / "trace.h5") as trace:
-        assert trace.attrs["schema_version"] == b"1.2" and trace.attrs["features"].endswith(b"k-pre-rope")
+        assert trace.attrs["schema_version"] == b"1.3" and trace.attrs["features"].endswith(b"k-pre-rope")
         for layer in (0, 1):
             keys = torch.cat(seen[layer], dim=1)[0].reshape(28, 2, 8)[:, 1]
             np.testing.assert_allclose(trace[f"/layers/{layer}/k_pre_rope"][0], keys, atol=1e-6)
@@ -145,6 +147,58 @@ def test_keys_before_their_rotation(tmp_path, kvscope):
     import transformers.models.llama.modeling_llama as source
 
     assert not hasattr(source.apply_rotary_pos_emb, "__wrapped__") or "pre_rotary" not in source.apply_rotary_pos_emb.__code__.co_filename
+
+
+def rotated(trace, layer, head=0):
+    """k_pre_rope turned by the trace's own numbers."""
+    before = trace[f"/layers/{layer}/k_pre_rope"][head].astype("f8")
+    frequencies, amplitude = trace["/model/rope_frequencies"][layer], trace["/model/rope_amplitudes"][layer]
+    angles = (np.arange(len(before), dtype="f4")[:, None] * frequencies).astype("f8")
+    c, s, half = amplitude * np.cos(angles), amplitude * np.sin(angles), len(frequencies)
+    x, y = before[:, :half], before[:, half:]
+    return np.concatenate([x * c - y * s, y * c + x * s], axis=1)
+
+
+def settings_after_load(model):
+    model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+
+
+def frequencies_by_hand(model):
+    model.model.rotary_emb.inv_freq *= 0.25
+
+
+@torch.no_grad()
+@pytest.mark.skipif(not IS_FIVE, reason="rope_parameters are transformers 5's")
+@pytest.mark.parametrize("change", [settings_after_load, frequencies_by_hand])
+def test_the_trace_says_what_the_keys_were_rotated_by(tmp_path, kvscope, change):
+    model, ids = small_llama(), token_ids(25)
+    change(model)
+    with record(model, tmp_path / "trace.h5", capture="k-pre-rope"):
+        model(ids)
+    kvscope("verify", tmp_path / "trace.h5")
+    with h5py.File(tmp_path / "trace.h5", "r+") as trace:
+        np.testing.assert_allclose(rotated(trace, 1), trace["/layers/1/k"][0], atol=1e-5)
+        trace["/model/rope_frequencies"][:, 0] *= 0.5
+    result = kvscope("verify", tmp_path / "trace.h5", ok=False)
+    assert result.returncode != 0 and "rope_frequencies" in result.stdout + result.stderr
+
+
+@torch.no_grad()
+@pytest.mark.skipif(not IS_FIVE, reason="rope_parameters are transformers 5's")
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_no_one_table_where_the_rotation_changes_with_the_length(tmp_path, kind):
+    factors = {"long_factor": [2.0] * 4, "short_factor": [1.0] * 4, "original_max_position_embeddings": 32}
+    config = small_llama().config
+    config.max_position_embeddings = 32
+    config.rope_parameters = {"rope_type": kind, "factor": 4.0, "rope_theta": 1e4} | (factors if kind == "longrope" else {})
+    model, ids = AutoModelForCausalLM.from_config(config), token_ids(25)
+    for n_new in (4, 16):
+        with warnings.catch_warnings(record=True) as said, record(model, tmp_path / f"{n_new}.h5", capture="k-pre-rope"):
+            model.generate(ids, max_new_tokens=n_new, min_new_tokens=n_new, do_sample=False)
+        changed = any("rotary embedding changed" in str(one.message) for one in said)
+        with h5py.File(tmp_path / f"{n_new}.h5") as trace:
+            assert ("/model/rope_frequencies" in trace) is not changed
+        assert changed is (n_new == 16)
 
 
 @torch.no_grad()
