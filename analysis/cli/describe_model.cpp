@@ -9,7 +9,6 @@
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "core/base/vocabulary.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/model_hash.hpp"
@@ -93,22 +92,18 @@ std::int64_t memory_of_machine() {
   return static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
 }
 
-/// What most of the weights are stored as: "Q4_K", "BF16", "gptq", "BF16 + LoRA".
+/// What most of the weights are stored as: "Q4_K", "BF16", "fp8".
 std::string weights_name(const ModelConfig& config, const WeightFiles& weights) {
   const auto types = weights.bytes_by_type();
   const auto most = std::ranges::max_element(
       types, [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string name = config.quantization.method;
   if (name.empty() && most != types.end()) name = most->first;
-  return weights.adapter() == nullptr ? name : name + " + LoRA";
+  return name;
 }
 
 Json describe_checkpoint(const fs::path& path, const WeightFiles& weights) {
   Json json = {{"what", "checkpoint"}, {"folder", path.string()}};
-  if (is_adapter(path))
-    json = {{"what", "adapter (LoRA)"},
-            {"folder", path.string()},
-            {"base", base_of(path).lexically_normal().string()}};
   json["hash"] = model_hash(path, weights);
   json["stored_parameters"] = weights.n_parameters();
   json["stored_bytes"] = weights.n_bytes();
@@ -119,7 +114,7 @@ Json describe_checkpoint(const fs::path& path, const WeightFiles& weights) {
 /// Throws what keeps these weights from being computed, as far as headers tell.
 void check_runs(const fs::path& path, const ModelConfig& config, const WeightFiles& weights) {
   refuse_quantization(config);
-  if (gguf_file_of(base_of(path))) {
+  if (gguf_file_of(path)) {
     std::vector<std::string> read;
     for (int i = 0; i < kNumStoredTypes; ++i)
       read.emplace_back(name_of(static_cast<StoredType>(i)));

@@ -7,7 +7,6 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/unit_status.hpp"
 #include "analysis/units/unit_folder.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 
 namespace kvscope::cli {
@@ -124,7 +123,7 @@ class InfoCommand final : public Command {
     if (!fs::exists(what_) && names_model(what_)) return describe_model(model_dir(what_));
     if (is_unit_folder(what_)) return unit_status(what_);
     if (fs::is_directory(what_) && !fs::exists(fs::path(what_) / "config.json") &&
-        !is_adapter(what_) && !gguf_file_of(what_)) {
+        !gguf_file_of(what_)) {
       const std::vector<fs::path> files = recordings_in(what_);
       if (!files.empty()) return describe_folder(what_, files);
     }

@@ -6,7 +6,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/tokenizer.hpp"
 
@@ -52,8 +51,9 @@ struct ForeignFile {
 };
 
 constexpr std::array<ForeignFile, 7> kForeign = {{
-    {"adapter_model.bin", "an adapter in PyTorch files",
-     "in Python: AutoPeftModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT)"},
+    {"adapter_config.json", "an adapter (LoRA) without its model",
+     "in Python: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
+     ".save_pretrained(OUT) writes the whole model"},
     {"pytorch_model.bin", "PyTorch files",
      "in Python: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT)"},
     {"pytorch_model.bin.index.json", "PyTorch files",
@@ -75,8 +75,6 @@ void check_has_weights(const fs::path& path) {
   if (!fs::is_directory(path, ignored) || gguf_file_of(path)) return;
   if (is_there(path / "model.safetensors") || is_there(path / "model.safetensors.index.json"))
     return;
-  if (is_adapter(path) && is_there(path / "adapter_model.safetensors"))
-    return check_has_weights(base_of(path));
   for (const ForeignFile& foreign : kForeign) {
     if (!is_there(path / foreign.name)) continue;
     throw FormatError("{}: expected safetensors or GGUF, found {} ({}); {}", path.string(),

@@ -50,7 +50,7 @@ struct EngineOptions {
 
 /// What the option --model takes, for helps.
 inline constexpr const char* kModelHelp =
-    "folder of a checkpoint or adapter, GGUF file, ORG/NAME in the hub's cache, ollama:NAME[:TAG], "
+    "checkpoint folder, GGUF file, ORG/NAME in the hub's cache, ollama:NAME[:TAG], "
     "or verifier or draft (embedded)";
 
 /// "verifier" and "draft" name the embedded models (write ./draft for a folder of that name);

@@ -4,7 +4,6 @@
 #include "analysis/cli/describe_model.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
@@ -15,7 +14,7 @@ constexpr std::size_t kMostModels = 10'000;
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / "config.json", ignored) || is_adapter(folder);
+  return fs::exists(folder / "config.json", ignored);
 }
 
 /// Checkpoint folders and GGUF files in `folder`, some folders deep; of split files the first part.

@@ -10,7 +10,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/config_fields.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
@@ -376,8 +375,7 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   return config;
 }
 
-std::string model_config_text(const std::filesystem::path& folder) {
-  const std::filesystem::path model = base_of(folder);
+std::string model_config_text(const std::filesystem::path& model) {
   if (const auto gguf = gguf_file_of(model)) return hub_config(GgufCheckpoint(*gguf));
   const std::filesystem::path path = model / "config.json";
   const MappedFile file(path);
@@ -388,8 +386,7 @@ std::string model_config_text(const std::filesystem::path& folder) {
   return std::string(file.text());
 }
 
-ModelConfig load_model_config(const std::filesystem::path& folder) {
-  const std::filesystem::path model = base_of(folder);
+ModelConfig load_model_config(const std::filesystem::path& model) {
   const auto gguf = gguf_file_of(model);
   return parse_model_config(model_config_text(model),
                             (gguf ? *gguf : model / "config.json").string());

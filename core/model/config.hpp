@@ -94,14 +94,12 @@ struct LayerPlan {
 
 /// How a checkpoint of the hub stores the weights of its linear layers: quantization_config.
 struct QuantizationConfig {
-  enum class Kind { none, mxfp4, fp8, gptq, awq, other };
+  enum class Kind { none, mxfp4, fp8, other };
   Kind kind = Kind::none;
-  std::string method;           // quant_method; empty = plain floats
-  std::string refusal;          // why the runtime does not compute such weights; empty = it does
-  Index block_rows = 0;         // fp8: rows and columns that share a scale, 0 = unsaid
-  Index block_cols = 0;         // likewise
-  Index group_size = 0;         // gptq, awq: inputs that share a scale; 0 = all
-  bool zeros_less_one = false;  // gptq: the first version stores zeros less 1
+  std::string method;    // quant_method; empty = plain floats
+  std::string refusal;   // why the runtime does not compute such weights; empty = it does
+  Index block_rows = 0;  // fp8: rows and columns that share a scale, 0 = unsaid
+  Index block_cols = 0;  // likewise
 };
 
 /// One model's shape and constants. Every field is checked by parse_model_config.
@@ -159,8 +157,7 @@ struct ModelConfig {
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where);
 
 /// The text of `model`/config.json, or what it would say of the GGUF file that `model` is or holds
-/// (core/model/gguf/gguf_checkpoint.hpp); of an adapter's folder, that of the model which it
-/// changes. Throws IoError if it cannot be read.
+/// (core/model/gguf/gguf_checkpoint.hpp). Throws IoError if it cannot be read.
 std::string model_config_text(const std::filesystem::path& model);
 
 /// parse_model_config of that text.

@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/quantized_rows.hpp"
 
 namespace kvscope {
@@ -28,22 +27,17 @@ Kept kept_of(const ModelConfig& config, Kept copies) {
 class Collector {
  public:
   Collector(const ModelConfig& config, const WeightFiles& files, Kept copies)
-      : config_(config), files_(files), copies_(copies), kept_(kept_of(config, copies)) {}
+      : config_(config), files_(files), kept_(kept_of(config, copies)) {}
 
   Matrix matrix(const std::string& name, Index n_rows, Index n_cols) const {
     return rows(name, {0, n_rows}, n_rows, n_cols, kept_);
   }
 
-  // Rows of the linear layer or embedding `name`, as the adapter leaves them.
+  // Rows of the linear layer or embedding `name`.
   Matrix rows(const std::string& name, StoredRows part, Index n_rows, Index n_cols,
               Kept kept) const {
-    MatrixRowsPtr source = linear_rows(files_, config_.quantization, name, part, n_cols);
-    const Adapter* adapter = files_.adapter();
-    if (adapter != nullptr && adapter->changes(name)) {
-      source = adapter->adapt(std::move(source), name, part, n_cols);
-      kept = copies_;
-    }
-    return Matrix(std::move(source), name + ".weight", n_rows, n_cols, kept);
+    return Matrix(linear_rows(files_, config_.quantization, name, part, n_cols), name + ".weight",
+                  n_rows, n_cols, kept);
   }
 
   Tensor<float> vector(const std::string& name, Index n) const {
@@ -230,7 +224,6 @@ class Collector {
 
   const ModelConfig& config_;
   const WeightFiles& files_;
-  Kept copies_;
   Kept kept_;
 };
 
@@ -255,76 +248,26 @@ bool is_of_later_layer(const std::string& name, Index n_layers) {
 }
 
 // Tensors that nobody asked for are most often harmless (a copy of a tied head, tables that old
-// versions saved). These would change every number: the weights of an adapter, and biases of
-// layers, which belong to another model class.
-[[noreturn]] void throw_unread(const std::string& name, const std::string& what) {
-  throw FormatError("tensor {}: expected none, found {}", quote(name), what);
-}
-
-// Weights of LoRA that change nothing: of other modules than text's in an adapter, anywhere in the
-// files of a model.
-void refuse_change(const ModelConfig& config, const WeightFiles& files, const std::string& name,
-                   bool is_layer) {
-  if (files.adapter() == nullptr) {
-    throw_unread(name,
-                 "an adapter's weights beside the model's; merge_and_unload() of the Python "
-                 "package peft merges them");
-  }
-  if (is_layer || name.starts_with("lm_head.") || name.starts_with("model.embed_tokens.")) {
-    throw_unread(name, fmt::format("an adapter's change of what a {} model with this configuration "
-                                   "does not have",
-                                   name_of(config.family)));
-  }
-}
-
-// Early tools for GPTQ wrote a bias of zeros with every layer.
-bool is_zero_bias(const ModelConfig& config, const WeightFiles& files, const std::string& name) {
-  const auto shape = files.shape_of(name);
-  if (config.quantization.kind != QuantizationConfig::Kind::gptq || !shape || shape->size() != 1) {
-    return false;
-  }
-  const Tensor<float> bias = files.get_float(name, {shape->front()});
-  return std::all_of(bias.flat().begin(), bias.flat().end(), [](float x) { return x == 0.0f; });
-}
-
+// versions saved). These would change every number: weights of LoRA beside the model's, and biases
+// of layers, which belong to another model class.
 void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
   for (const std::string& name : files.unread()) {
     const bool is_layer = name.starts_with("model.layers.") ||
                           name.starts_with("gpt_neox.layers.") || name.starts_with("blk.");
-    if (name.find("lora_") != std::string::npos) refuse_change(config, files, name, is_layer);
+    if (name.find("lora_") != std::string::npos) {
+      throw FormatError(
+          "tensor {}: expected none, found an adapter's weights beside the model's; "
+          "merge_and_unload() of the Python package peft merges them",
+          quote(name));
+    }
     const bool is_mask = name.ends_with(".attention.bias") || name.ends_with(".masked_bias");
     if (is_layer && !is_mask && name.ends_with(".bias") &&
-        !is_of_later_layer(name, config.n_layers) && !is_zero_bias(config, files, name)) {
+        !is_of_later_layer(name, config.n_layers)) {
       throw FormatError(
           "tensor {}: expected none (a {} model with this configuration "
           "has no such bias), found one",
           quote(name), name_of(config.family));
     }
-  }
-}
-
-// One matrix is embedding and head: an adapter that changes one of them unties them.
-void refuse_untied(const ModelConfig& config, const WeightFiles& files) {
-  const Adapter* adapter = files.adapter();
-  if (adapter == nullptr || !config.tied_embeddings) return;
-  const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
-  const std::string embedding = is_neox ? "gpt_neox.embed_in" : "model.embed_tokens";
-  const std::string head = is_neox ? "embed_out" : "lm_head";
-  const auto bytes_of = [&](const std::string& name) -> std::span<const std::byte> {
-    for (const ListedTensor& tensor : adapter->files().list()) {
-      if (tensor.name == name + ".weight") return tensor.bytes;
-    }
-    return {};
-  };
-  const auto one = bytes_of(embedding);
-  const auto other = bytes_of(head);
-  const bool is_tied = std::equal(one.begin(), one.end(), other.begin(), other.end()) &&
-                       !adapter->changes(embedding) && !adapter->changes(head);
-  if (!is_tied) {
-    throw FormatError(
-        "the adapter changes {} or {}, which are one matrix in this model (tie_word_embeddings); "
-        "merge_and_unload() of the Python package peft merges them",
-        quote(embedding), quote(head));
   }
 }
 
@@ -344,7 +287,6 @@ bool has_own_head(const ModelConfig& config, const WeightFiles& files, const std
 
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files, Kept copies) {
   refuse_quantization(config);
-  refuse_untied(config, files);
   const Collector collector(config, files, copies);
   ModelWeights weights;
   const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;

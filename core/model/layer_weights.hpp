@@ -65,7 +65,7 @@ void refuse_quantization(const ModelConfig& config);
 
 /// Collects and checks every tensor that `config` needs. copies: what is kept of weights that must
 /// be widened (as_f32, or as_bf16 for products in bf16), if the copies of all of them take at most
-/// 1 GiB; weights that an adapter changes are always kept. Throws FormatError naming what is
+/// 1 GiB. Throws FormatError naming what is
 /// missing or mis-shaped, ConfigError for what the runtime does not compute.
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files,
                              Kept copies = Kept::as_f32);

@@ -8,7 +8,6 @@
 
 #include "core/base/mapped_file.hpp"
 #include "core/base/whole_file.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/config.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/safetensors.hpp"
@@ -76,9 +75,6 @@ std::string model_hash(std::string_view config_json, std::string_view tokenizer_
                        const WeightFiles& weights) {
   std::string text = fmt::format("config {}\ntokenizer {}\n", hash_of(config_json),
                                  tokenizer_json.empty() ? "none" : hash_of(tokenizer_json));
-  if (const Adapter* adapter = weights.adapter()) {
-    text += fmt::format("adapter {}\n", hash_of(adapter->config_text()));
-  }
   for (const ListedTensor& tensor : weights.list()) text += line_of(tensor);
   return "xxh128:" + hash_of(text);
 }

@@ -1,9 +1,8 @@
 #include "core/model/quantized_rows.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/base/error.hpp"
@@ -14,10 +13,6 @@
 namespace kvscope {
 
 namespace {
-
-constexpr Index kPerWord = 8;  // values of 4 bits in 32
-
-// ---- FP8
 
 // Four bits of exponent, three of mantissa, no infinities (OCP FP8, arXiv 2209.05433, table 1).
 std::array<float, 256> make_e4m3() {
@@ -113,191 +108,16 @@ ScaleGrid read_scales(const WeightFiles& files, const QuantizationConfig& quanti
   return grid;
 }
 
-// ---- GPTQ and AWQ
-
-// A table of words, eight values of 4 bits each.
-struct PackedTable {
-  StoredBytes stored;
-  Index n_across = 0;  // words of a row
-
-  std::uint32_t word(Index row, Index at) const {
-    std::uint32_t value = 0;
-    std::memcpy(&value, stored.data + (row * n_across + at) * 4, sizeof value);
-    return value;
-  }
-};
-
-// The place, in bits, of each of eight values in a word.
-using BitPlaces = std::array<unsigned, static_cast<std::size_t>(kPerWord)>;
-constexpr BitPlaces kInOrder = {0, 4, 8, 12, 16, 20, 24, 28};
-constexpr BitPlaces kAwqOrder = {0, 16, 4, 20, 8, 24, 12, 28};
-
-struct Int4Tables {
-  PackedTable weights, zeros;
-  StoredTensor scales;          // [n_groups, n_rows]
-  std::vector<Index> group_of;  // by input
-  Index n_groups = 0;
-  Index n_rows = 0;  // stored
-  bool packs_inputs =
-      false;  // GPTQ: a word holds eight inputs of a row, else eight rows of an input
-  const BitPlaces* places = &kInOrder;
-  unsigned zero_offset = 0;
-};
-
-class Int4Rows final : public MatrixRows {
- public:
-  Int4Rows(Int4Tables tables, Index first_row)
-      : tables_(std::move(tables)), first_row_(first_row) {}
-
-  void widen(Index begin, Index end, float* out, Index stride) const override {
-    // Rows lie side by side in every table: few at a time keep what is written in the cache.
-    constexpr Index kPiece = 64;
-    std::vector<float> scales, zeros;
-    for (Index r0 = begin; r0 < end; r0 += kPiece) {
-      const Index n = std::min(kPiece, end - r0);
-      const Index first = first_row_ + r0;
-      read_groups(first, n, scales, zeros);
-      for (Index c = 0; c < n_cols(); ++c) {
-        const auto group = static_cast<std::size_t>(tables_.group_of[static_cast<std::size_t>(c)]);
-        const float* scale = scales.data() + group * static_cast<std::size_t>(n);
-        const float* zero = zeros.data() + group * static_cast<std::size_t>(n);
-        float* to = out + (r0 - begin) * stride + c;
-        for (Index r = 0; r < n; ++r) {
-          to[r * stride] = scale[r] * (static_cast<float>(weight(first + r, c)) - zero[r]);
-        }
-      }
-    }
-  }
-  std::string file() const override { return tables_.weights.stored.file; }
-  // Parts of rows lie among each other: all of them, once all are read.
-  void forget(Index begin, Index end) const override {
-    if (begin > 0 || end < tables_.n_rows) return;
-    for (const StoredBytes* part : {&tables_.weights.stored, &tables_.zeros.stored}) {
-      forget_pages({part->data, part->size});
-    }
-  }
-
- private:
-  Index n_cols() const { return static_cast<Index>(tables_.group_of.size()); }
-
-  unsigned value(const PackedTable& table, Index line, Index packed) const {
-    const unsigned place = (*tables_.places)[static_cast<std::size_t>(packed % kPerWord)];
-    return table.word(line, packed / kPerWord) >> place & 15U;
-  }
-  unsigned weight(Index row, Index col) const {
-    if (!tables_.packs_inputs) return value(tables_.weights, col, row);
-    return tables_.weights.word(col / kPerWord, row) >> (4U * static_cast<unsigned>(col % 8)) & 15U;
-  }
-
-  // Scales and zeros [n_groups, n] of rows first, ...
-  void read_groups(Index first, Index n, std::vector<float>& scales,
-                   std::vector<float>& zeros) const {
-    const auto size = static_cast<std::size_t>(tables_.n_groups * n);
-    scales.resize(size);
-    zeros.resize(size);
-    for (Index g = 0; g < tables_.n_groups; ++g) {
-      const Index at = g * tables_.n_rows + first;
-      kvscope::widen(tables_.scales.type,
-                     tables_.scales.data + stored_bytes(tables_.scales.type, at),
-                     scales.data() + g * n, n);
-      for (Index r = 0; r < n; ++r) {
-        const unsigned zero = (value(tables_.zeros, g, first + r) + tables_.zero_offset) & 15U;
-        zeros[static_cast<std::size_t>(g * n + r)] = static_cast<float>(zero);
-      }
-    }
-  }
-
-  Int4Tables tables_;
-  Index first_row_;
-};
-
-void require_multiple(const std::string& name, const char* what, Index n) {
-  if (n % kPerWord == 0) return;
-  throw FormatError("tensor {}: expected a multiple of {} {} (4 bits each), found {}", quote(name),
-                    kPerWord, what, n);
-}
-
-std::vector<Index> groups_in_order(Index n_cols, Index n_groups, Index group_size) {
-  std::vector<Index> group_of(static_cast<std::size_t>(n_cols));
-  for (Index c = 0; c < n_cols; ++c) {
-    group_of[static_cast<std::size_t>(c)] = std::min(c / group_size, n_groups - 1);
-  }
-  return group_of;
-}
-
-// Files of desc_act say it input by input.
-std::vector<Index> read_groups(const WeightFiles& files, const std::string& name, Index n_cols,
-                               Index n_groups) {
-  const StoredBytes stored = files.get_bytes(name, "I32", {n_cols});
-  std::vector<Index> group_of;
-  for (Index c = 0; c < n_cols; ++c) {
-    std::int32_t group = 0;
-    std::memcpy(&group, stored.data + c * 4, sizeof group);
-    if (group < 0 || group >= n_groups) {
-      throw FormatError("tensor {}: expected groups from 0 to {}, found {} at element {} ({})",
-                        quote(name), n_groups - 1, group, c, stored.file);
-    }
-    group_of.push_back(group);
-  }
-  return group_of;
-}
-
-MatrixRowsPtr int4_rows(const WeightFiles& files, const QuantizationConfig& quantization,
-                        const std::string& name, StoredRows part, Index n_cols) {
-  const bool is_gptq = quantization.kind == QuantizationConfig::Kind::gptq;
-  require_multiple(name + ".qweight", "rows", part.n_stored);
-  const Index group_size = quantization.group_size > 0 ? quantization.group_size : n_cols;
-  Int4Tables tables;
-  tables.packs_inputs = is_gptq;
-  tables.places = is_gptq ? &kInOrder : &kAwqOrder;
-  tables.zero_offset = quantization.zeros_less_one ? 1 : 0;
-  tables.n_rows = part.n_stored;
-  tables.n_groups = (n_cols + group_size - 1) / group_size;
-  const Index n_packed = part.n_stored / kPerWord;
-  if (is_gptq) {
-    require_multiple(name + ".qweight", "columns", n_cols);
-    tables.weights = {files.get_bytes(name + ".qweight", "I32", {n_cols / kPerWord, part.n_stored}),
-                      part.n_stored};
-  } else {
-    tables.weights = {files.get_bytes(name + ".qweight", "I32", {n_cols, n_packed}), n_packed};
-  }
-  tables.zeros = {files.get_bytes(name + ".qzeros", "I32", {tables.n_groups, n_packed}), n_packed};
-  tables.scales = files.get(name + ".scales", {tables.n_groups, part.n_stored});
-  if (!is_plain(tables.scales.type)) {
-    throw FormatError("tensor {}: expected F32, F16 or BF16, found {} ({})",
-                      quote(name + ".scales"), name_of(tables.scales.type), tables.scales.file);
-  }
-  const std::string groups = name + ".g_idx";
-  tables.group_of = is_gptq && files.contains(groups)
-                        ? read_groups(files, groups, n_cols, tables.n_groups)
-                        : groups_in_order(n_cols, tables.n_groups, group_size);
-  return std::make_unique<Int4Rows>(std::move(tables), part.begin);
-}
-
 }  // namespace
 
 MatrixRowsPtr linear_rows(const WeightFiles& files, const QuantizationConfig& quantization,
                           const std::string& name, StoredRows part, Index n_cols) {
-  using Kind = QuantizationConfig::Kind;
   const std::string weight = name + ".weight";
-  switch (quantization.kind) {
-    case Kind::fp8:
-      if (files.type_of(weight) == "F8_E4M3") {
-        return std::make_unique<Fp8Rows>(
-            files.get_bytes(weight, "F8_E4M3", {part.n_stored, n_cols}),
-            read_scales(files, quantization, name, part.n_stored, n_cols), part.begin, n_cols);
-      }
-      break;
-    case Kind::gptq:
-    case Kind::awq:
-      if (files.contains(name + ".qweight")) {
-        return int4_rows(files, quantization, name, part, n_cols);
-      }
-      break;
-    case Kind::none:
-    case Kind::mxfp4:
-    case Kind::other:
-      break;
+  const bool is_fp8 = quantization.kind == QuantizationConfig::Kind::fp8;
+  if (is_fp8 && files.type_of(weight) == "F8_E4M3") {
+    return std::make_unique<Fp8Rows>(files.get_bytes(weight, "F8_E4M3", {part.n_stored, n_cols}),
+                                     read_scales(files, quantization, name, part.n_stored, n_cols),
+                                     part.begin, n_cols);
   }
   return stored_rows(files, weight, part, n_cols);
 }

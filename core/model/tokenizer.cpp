@@ -10,7 +10,6 @@
 #include "core/base/mapped_file.hpp"
 #include "core/base/utf8.hpp"
 #include "core/base/whole_file.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
@@ -192,8 +191,7 @@ std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path&
   for (const char* name : {kHubFile, kTekkenFile, kPieceFile, "spiece.model"}) {
     if (std::filesystem::exists(model / name, ignored)) return model / name;
   }
-  const std::filesystem::path base = base_of(model);
-  return base == model ? std::nullopt : tokenizer_file(base);
+  return std::nullopt;
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model) {

@@ -11,7 +11,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
-#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
 #include "core/model/safetensors.hpp"
@@ -22,7 +21,6 @@ namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
 
 bool same_shape(const std::vector<Index>& found, const Shape& expected) {
   return static_cast<int>(found.size()) == expected.rank &&
@@ -52,7 +50,6 @@ bool file_exists(const std::filesystem::path& path) {
 struct WeightFiles::Impl {
   std::vector<MappedFile> files;
   std::optional<GgufCheckpoint> gguf;
-  std::optional<Adapter> adapter;
   WeightEntries entries;
   mutable std::set<std::string, std::less<>> asked;  // what find() found
 
@@ -129,36 +126,6 @@ struct WeightFiles::Impl {
     });
   }
 
-  // "base_model.model.lm_head.weight"; peft also saves the layer that it wraps as a "base_layer".
-  void name_adapted_part(const std::string& where) {
-    constexpr std::string_view kPrefix = "base_model.model.";
-    constexpr std::string_view kWrapped = ".base_layer.weight";
-    for (const auto& [name, entry] : entries) {
-      if (name.starts_with(kPrefix)) continue;
-      throw FormatError("tensor {}: expected names that begin with {} ({})", quote(name), kPrefix,
-                        where);
-    }
-    rename_all([&](const std::string& name) {
-      if (!name.starts_with(kPrefix)) return name;  // is renamed already
-      std::string rest = name.substr(kPrefix.size());
-      if (!rest.ends_with(kWrapped)) return rest;
-      return rest.substr(0, rest.size() - kWrapped.size()) + ".weight";
-    });
-    for (auto& [name, entry] : entries) entry.name_in_file.erase(0, kPrefix.size());
-    name_text_part();
-  }
-
-  // Whole tensors of the adapter take the place of the model's.
-  void add_adapter(const std::filesystem::path& folder) {
-    adapter.emplace(folder);
-    const WeightFiles& changed = adapter->files();
-    for (const auto& [name, entry] : changed.impl_->entries) {
-      if (name.find(".lora_") != std::string::npos) continue;
-      changed.impl_->asked.insert(name);
-      entries.insert_or_assign(name, entry);
-    }
-  }
-
   void add_shards(const std::filesystem::path& folder) {
     const std::filesystem::path index_path = folder / kIndexFile;
     const std::string where = index_path.string();
@@ -198,11 +165,6 @@ WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
 WeightFiles::~WeightFiles() = default;
 
 WeightFiles WeightFiles::open(const std::filesystem::path& model) {
-  if (is_adapter(model)) {
-    WeightFiles files = open(base_of(model));
-    files.impl_->add_adapter(model);
-    return files;
-  }
   auto impl = std::make_unique<Impl>();
   if (const auto file = gguf_file_of(model)) {
     impl->gguf.emplace(*file);
@@ -217,16 +179,6 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
                       kIndexFile);
   }
   if (!impl->gguf) impl->name_text_part();
-  return WeightFiles(std::move(impl));
-}
-
-WeightFiles WeightFiles::open_adapter(const std::filesystem::path& folder) {
-  auto impl = std::make_unique<Impl>();
-  const std::filesystem::path file = folder / kAdapterFile;
-  if (!file_exists(file))
-    throw MissingFile("{}: expected {}, found none", folder.string(), kAdapterFile);
-  impl->add_file(file);
-  impl->name_adapted_part(file.string());
   return WeightFiles(std::move(impl));
 }
 
@@ -270,10 +222,6 @@ std::string_view WeightFiles::name_in_file(std::string_view name) const {
   return it->second.name_in_file.empty() ? it->first : it->second.name_in_file;
 }
 
-const Adapter* WeightFiles::adapter() const {
-  return impl_->adapter ? &*impl_->adapter : nullptr;
-}
-
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file,
                     Index first) {
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -313,10 +261,6 @@ std::vector<ListedTensor> WeightFiles::list() const {
   std::vector<ListedTensor> tensors;
   for (const auto& [name, entry] : impl_->entries)
     tensors.push_back({name, entry.type_name, entry.shape, entry.bytes});
-  if (impl_->adapter) {
-    for (ListedTensor& tensor : impl_->adapter->files().list())
-      tensors.push_back(std::move(tensor));
-  }
   return tensors;
 }
 
@@ -324,9 +268,6 @@ std::vector<std::string> WeightFiles::unread() const {
   std::vector<std::string> names;
   for (const auto& [name, entry] : impl_->entries) {
     if (!impl_->asked.contains(name)) names.push_back(name);
-  }
-  if (impl_->adapter) {
-    for (std::string& name : impl_->adapter->files().unread()) names.push_back(std::move(name));
   }
   return names;
 }

@@ -60,22 +60,16 @@ struct WeightEntry {
 
 using WeightEntries = std::map<std::string, WeightEntry, std::less<>>;
 
-class Adapter;
-
 /// The tensors of one checkpoint by name.
 class WeightFiles {
  public:
   /// Maps `model`/model.safetensors, or the shards that model.safetensors.index.json lists, or the
-  /// GGUF file that `model` is or holds (core/model/gguf/gguf_checkpoint.hpp); of an adapter's
-  /// folder the model that it changes, and the adapter.
+  /// GGUF file that `model` is or holds (core/model/gguf/gguf_checkpoint.hpp).
   /// Checks before anything is allocated: header length against the file, JSON, types (others than
   /// StoredType's are kept as "unsupported" and refused when asked for), shape times size
   /// equal to the offsets, offsets inside the file, ascending without overlap or gap. Throws
   /// IoError or FormatError.
   static WeightFiles open(const std::filesystem::path& model);
-
-  /// The tensors of an adapter (core/model/adapter.hpp) alone, by the names of what they change.
-  static WeightFiles open_adapter(const std::filesystem::path& folder);
 
   WeightFiles(WeightFiles&&) noexcept;
   WeightFiles& operator=(WeightFiles&&) noexcept;
@@ -98,17 +92,14 @@ class WeightFiles {
   /// What the file calls the tensor `name`, which must be there.
   std::string_view name_in_file(std::string_view name) const;
 
-  /// The adapter that changes these weights, or null.
-  const Adapter* adapter() const;
-
   /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws
   /// FormatError also when a value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;
-  /// All tensors, an adapter's behind the model's, in the order of their names.
+  /// All tensors in the order of their names.
   std::vector<ListedTensor> list() const;
-  /// Those that get(), get_bytes() and get_float() were never asked for; of an adapter too.
+  /// Those that get(), get_bytes() and get_float() were never asked for.
   std::vector<std::string> unread() const;
   /// Bytes of the tensors by the name of their type: {"Q4_K", 1234}, ...
   std::map<std::string, std::int64_t> bytes_by_type() const;

@@ -49,12 +49,10 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
   }
 }
 
-TEST_CASE("quantised and adapted checkpoints and text towers record and verify") {
+TEST_CASE("quantised checkpoints and text towers record and verify") {
   for (const char* name :
-       {"quantized/fp8_block", "quantized/fp8_tensor", "quantized/fp8_row", "quantized/gptq",
-        "quantized/gptq_act_order", "quantized/awq", "adapters/plain", "adapters/patterns",
-        "adapters/dora", "adapters/embedding", "towers/gemma3", "towers/mistral3",
-        "towers/qwen2_vl_flat", "towers/qwen2_5_vl", "towers/qwen3_vl"}) {
+       {"quantized/fp8_block", "quantized/fp8_tensor", "quantized/fp8_row", "towers/gemma3",
+        "towers/mistral3", "towers/qwen2_vl_flat", "towers/qwen2_5_vl", "towers/qwen3_vl"}) {
     INFO(name);
     const TempDir dir;
     const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 9, 17, 8, 1, 44, 20, 7, 63, 9]");
@@ -66,7 +64,7 @@ TEST_CASE("quantised and adapted checkpoints and text towers record and verify")
   }
 }
 
-TEST_CASE("info tells quantised checkpoints and adapters, also those that do not run") {
+TEST_CASE("info tells quantised checkpoints, also those that do not run") {
   const auto info_of = [](const fs::path& model) {
     return kvscope_run({"info", model.string(), "--json"}).json();
   };
@@ -74,24 +72,20 @@ TEST_CASE("info tells quantised checkpoints and adapters, also those that do not
   CHECK(fp8.at("quantization") == "fp8");
   CHECK(fp8.at("bytes_by_type").at("F8_E4M3") == 15360);
   CHECK(fp8.at("runs_here") == "yes");
-  const auto adapter = info_of(kGolden / "adapters/dora");
-  CHECK(adapter.at("what") == "adapter (LoRA)");
-  CHECK(adapter.at("base") == (kGolden / "llama2_mha").string());
-  CHECK(adapter.at("family") == "llama");
   const TempDir dir;
-  const fs::path other = copy_of("quantized/gptq", dir);
-  rewrite(other / "config.json", "\"gptq\"", "\"bitsandbytes\"");
+  const fs::path other = copy_of("quantized/fp8_block", dir);
+  rewrite(other / "config.json", "\"fp8\"", "\"bitsandbytes\"");
   CHECK_HAS(info_of(other).at("runs_here").get<std::string>(), "no: ", "dequantize()");
   const auto list =
-      kvscope_run({"models", dir.path().string(), (kGolden / "adapters").string(), "--json"},
+      kvscope_run({"models", dir.path().string(), (kGolden / "quantized").string(), "--json"},
                   {.input = "",
                    .environment = {"HF_HUB_CACHE=" + dir.path().string(),
                                    "OLLAMA_MODELS=" + dir.path().string()}})
           .json();
-  REQUIRE(list.size() == 5);
+  REQUIRE(list.size() == 4);
   CHECK(list[0].at("weights") == "bitsandbytes");
   CHECK(list[0].at("runs_here") == false);
-  CHECK(list[1].at("weights") == "F32 + LoRA");
+  CHECK(list[1].at("weights") == "fp8");
   CHECK(list[1].at("runs_here") == true);
 }
 
@@ -193,7 +187,8 @@ TEST_CASE("checkpoints that cannot be used end in a sentence and exit code 3") {
       {"gpt_oss_mxfp4", "config.json", "\"mxfp4\"", "\"bitsandbytes\"", "bitsandbytes"},
       {"gpt_oss_mxfp4", "config.json", "\"mxfp4\"", "\"compressed-tensors\"", "compressed-tensors"},
       {"gpt_oss_mxfp4", "config.json", "\"mxfp4\"", "\"hqq\"", "hqq"},
-      {"quantized/gptq", "model.safetensors", "k_proj.qzeros", "k_proj.qzeroz", "k_proj.qzeros"},
+      {"quantized/fp8_row", "model.safetensors", "k_proj.weight_scale", "k_proj.weight_scalf",
+       "k_proj.weight_scale"},
       {"qwen3", "config.json", "{", "{\"quantization_config\": {\"quant_method\": \"mxfp4\"}, ",
        "mxfp4"}};
   for (const Rewritten& one : cases) {
@@ -208,12 +203,10 @@ TEST_CASE("checkpoints that cannot be used end in a sentence and exit code 3") {
     fs::remove(model / "model-00002-of-00003.safetensors");
     check_refused(model, dir, "model-00002-of-00003.safetensors is missing");
   }
-  SECTION("quantised files that are cut off") {
-    for (const char* name : {"quantized/gptq", "quantized/awq", "quantized/fp8_block"}) {
-      const fs::path model = copy_of(name, dir);
-      fs::resize_file(model / "model.safetensors", 9000);
-      check_refused(model, dir, "model.safetensors");
-    }
+  SECTION("a quantised file that is cut off") {
+    const fs::path model = copy_of("quantized/fp8_block", dir);
+    fs::resize_file(model / "model.safetensors", 9000);
+    check_refused(model, dir, "model.safetensors");
   }
 }
 

@@ -3,7 +3,7 @@
     python tests/golden/make_quantized.py
 
 A small Llama of random weights (two layers, biases on q, k, v and o), quantised by the loops below in the layouts that
-FP8, GPTQ and AWQ checkpoints of the hub have; golden.h5 holds /tokens and the /logits of transformers in float64 on the
+FP8 checkpoints of the hub have; golden.h5 holds /tokens and the /logits of transformers in float64 on the
 weights that NumPy's reading of the stored numbers gives, and /weights/<module> of the first layer. Needs PyTorch,
 transformers 5, safetensors, h5py.
 """
@@ -26,7 +26,6 @@ CONFIG = dict(
     num_key_value_heads=2, max_position_embeddings=256, bos_token_id=0, eos_token_id=1, initializer_range=0.25,
     rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
 )
-AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # which column of eight lies at bits 0, 4, 8, ...
 
 
 def e4m3(byte: int) -> float:
@@ -60,56 +59,6 @@ def fp8(weight: np.ndarray, block: tuple[int, int]) -> tuple[dict, np.ndarray]:
     return {"weight": torch.from_numpy(stored).view(torch.float8_e4m3fn), "scales": torch.from_numpy(scales)}, read
 
 
-def int4(weight: np.ndarray, group_of: np.ndarray, symmetric: bool) -> tuple[np.ndarray, ...]:
-    """q [rows, cols], zeros and scales [groups, rows], what they stand for [rows, cols]."""
-    n_groups, rows = group_of.max() + 1, weight.shape[0]
-    zeros, scales = np.zeros((n_groups, rows), np.int64), np.zeros((n_groups, rows), np.float16)
-    q, read = np.zeros(weight.shape, np.int64), np.zeros(weight.shape, np.float32)
-    for row in range(rows):
-        for g in range(n_groups):
-            values = weight[row, group_of == g]
-            low, high = min(values.min(), 0), max(values.max(), 0)
-            scales[g, row] = 2 * max(-low, high) / 15 if symmetric else (high - low) / 15
-            zeros[g, row] = 8 if symmetric else np.clip(round(-low / float(scales[g, row])), 1, 15)
-        for c in range(weight.shape[1]):
-            g = group_of[c]
-            q[row, c] = np.clip(round(weight[row, c] / float(scales[g, row])) + zeros[g, row], 0, 15)
-            read[row, c] = np.float32(scales[g, row]) * np.float32(q[row, c] - zeros[g, row])
-    return q, zeros, scales, read
-
-
-def pack(values: np.ndarray, order: list[int]) -> np.ndarray:
-    """Eight values of the last axis in each word; order[i] is the one at bits 4 i."""
-    words = np.zeros((*values.shape[:-1], values.shape[-1] // 8), np.uint32)
-    for i, at in enumerate(order):
-        words |= (values[..., at::8].astype(np.uint32) & 15) << np.uint32(4 * i)
-    return words.view(np.int32)
-
-
-def gptq(weight: np.ndarray, group: int, act_order: bool, version: int, rng) -> tuple[dict, np.ndarray]:
-    cols = weight.shape[1]
-    group_of = np.arange(cols) // group
-    if act_order:
-        group_of = group_of[rng.permutation(cols)]
-    q, zeros, scales, read = int4(weight, group_of, symmetric=not act_order)
-    plain = list(range(8))
-    return {
-        "qweight": torch.from_numpy(pack(q, plain).T.copy()),
-        "qzeros": torch.from_numpy(pack(zeros - (1 if version == 1 else 0), plain)),
-        "scales": torch.from_numpy(scales),
-        "g_idx": torch.from_numpy(group_of.astype(np.int32)),
-    }, read
-
-
-def awq(weight: np.ndarray, group: int) -> tuple[dict, np.ndarray]:
-    q, zeros, scales, read = int4(weight, np.arange(weight.shape[1]) // group, symmetric=False)
-    return {
-        "qweight": torch.from_numpy(pack(q.T.copy(), AWQ_ORDER)),
-        "qzeros": torch.from_numpy(pack(zeros, AWQ_ORDER)),
-        "scales": torch.from_numpy(scales),
-    }, read
-
-
 def kinds(rng):
     """name, quantization_config, function of a weight to (tensors, what they stand for)"""
     def scaled(block, name, shape=None):
@@ -123,12 +72,6 @@ def kinds(rng):
         scaled((16, 20), "weight_scale_inv")
     yield "fp8_tensor", {"quant_method": "fp8", "activation_scheme": "static"}, scaled(None, "weight_scale", [])
     yield "fp8_row", {"quant_method": "fbgemm_fp8"}, lambda weight: scaled((1, weight.shape[1]), "weight_scale")(weight)
-    yield "gptq", {"quant_method": "gptq", "bits": 4, "group_size": 16, "desc_act": False, "sym": True}, \
-        lambda weight: gptq(weight, 16, False, 1, rng)
-    yield "gptq_act_order", {"quant_method": "gptq", "bits": 4, "group_size": 8, "desc_act": True, "sym": False,
-                             "checkpoint_format": "gptq_v2"}, lambda weight: gptq(weight, 8, True, 2, rng)
-    yield "awq", {"quant_method": "awq", "bits": 4, "group_size": 16, "version": "gemm", "zero_point": True}, \
-        lambda weight: awq(weight, 16)
 
 
 def main() -> None:

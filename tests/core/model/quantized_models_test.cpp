@@ -13,7 +13,6 @@
 namespace kvscope::quantized_models_test {
 
 using testing::SafetensorsBuilder;
-using Kind = QuantizationConfig::Kind;
 
 double rms(TensorView<const float> values) {
   double sum = 0.0;
@@ -24,7 +23,7 @@ double rms(TensorView<const float> values) {
 }
 
 std::string any_kind() {
-  return GENERATE("fp8_block", "fp8_tensor", "fp8_row", "gptq", "gptq_act_order", "awq");
+  return GENERATE("fp8_block", "fp8_tensor", "fp8_row");
 }
 
 TEST_CASE("quantised checkpoints give the weights of their formulas and transformers' logits") {
@@ -113,17 +112,6 @@ TEST_CASE("what is kept in bf16 still gives exact rows in f32") {
 
 // ---- broken files
 
-QuantizationConfig settings(Kind kind) {
-  return QuantizationConfig{.kind = kind, .group_size = 8};
-}
-
-std::string words(std::size_t n, std::int32_t value = 0) {
-  std::string bytes;
-  for (std::size_t i = 0; i < n; ++i)
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  return bytes;
-}
-
 void check_refused(const SafetensorsBuilder& builder, const QuantizationConfig& config,
                    const std::string& message) {
   const TempDir dir;
@@ -141,7 +129,7 @@ TEST_CASE("FP8: scales that are missing or do not fit, values that are none") {
   const auto weight = [&] {
     return SafetensorsBuilder().add_raw("a.weight", "F8_E4M3", {16, 16}, ones);
   };
-  QuantizationConfig config = settings(Kind::fp8);
+  QuantizationConfig config{.kind = QuantizationConfig::Kind::fp8};
   check_refused(weight(), config, "weight_scale, found neither");
   const std::vector<float> scales(256, 1.0f);
   check_refused(weight().add("a.weight_scale_inv", DType::f32, {2, 2}, {scales.data(), 4}), config,
@@ -170,37 +158,6 @@ TEST_CASE("FP8: scales that are missing or do not fit, values that are none") {
                     .add_raw("a.weight", "F8_E4M3", {16, 8}, ones.substr(128))
                     .add("a.weight_scale", DType::f32, {1}, {scales.data(), 1}),
                 config, "expected shape [16, 16], found [16, 8]");
-}
-
-TEST_CASE("GPTQ and AWQ: tables that are missing or do not fit") {
-  const std::vector<float> scales(32, 1.0f);
-  const auto gptq = [&](const std::string& without, const std::string& groups) {
-    SafetensorsBuilder builder;
-    if (without != "qweight") builder.add_raw("a.qweight", "I32", {2, 16}, words(32));
-    if (without != "qzeros") builder.add_raw("a.qzeros", "I32", {2, 2}, words(4));
-    if (without != "scales") builder.add("a.scales", DType::f16, {2, 16}, scales);
-    if (!groups.empty()) builder.add_raw("a.g_idx", "I32", {16}, groups);
-    return builder;
-  };
-  const QuantizationConfig config = settings(Kind::gptq);
-  check_refused(gptq("qweight", ""), config, "tensor \"a.weight\": expected shape [16, 16]");
-  check_refused(gptq("qzeros", ""), config, "tensor \"a.qzeros\": expected shape [2, 2]");
-  check_refused(gptq("scales", ""), config, "tensor \"a.scales\": expected shape [2, 16]");
-  check_refused(gptq("", words(16, 2)), config,
-                "expected groups from 0 to 1, found 2 at element 0");
-  check_refused(gptq("", words(16, -1)), config, "found -1 at element 0");
-  QuantizationConfig wide = config;
-  wide.group_size = 4;
-  check_refused(gptq("", ""), wide, "tensor \"a.qzeros\": expected shape [4, 2], found [2, 2]");
-  check_refused(gptq("", ""), settings(Kind::awq), "expected shape [16, 2], found [2, 16]");
-  check_refused(SafetensorsBuilder().add_raw("a.qweight", "I64", {2, 16}, words(64)), config,
-                "expected dtype I32 (packed weights), found \"I64\"");
-  const TempDir dir;
-  dir.write("model.safetensors", gptq("", "").bytes());
-  const WeightFiles files = WeightFiles::open(dir.path());
-  CHECK_SAYS_AS(FormatError, linear_rows(files, config, "a", {0, 12}, 16), "a multiple of 8 rows");
-  CHECK_SAYS_AS(FormatError, linear_rows(files, config, "a", {0, 16}, 20),
-                "a multiple of 8 columns");
 }
 
 }  // namespace kvscope::quantized_models_test
