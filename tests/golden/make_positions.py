@@ -96,7 +96,7 @@ def layer_numbers(rotary, config, layer):
 
 
 def reference(fields):
-    if str(fields).find("'dynamic'") >= 0 or any(f"'{kind}'" in str(fields) for kind in NOT_COMPUTED):
+    if "long_factor" in str(fields) or any(f"'{kind}'" in str(fields) for kind in NOT_COMPUTED):
         return "refused"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(fields))

@@ -240,9 +240,6 @@ TEST_CASE("fields of a published config") {
   CHECK(config.rope.kind == "llama3");
   CHECK(config.rope.theta == 500000.0);
   CHECK(config.rope.factor == 8.0);
-  CHECK(config.rope.low_freq_factor == 1.0);
-  CHECK(config.rope.high_freq_factor == 4.0);
-  CHECK(config.rope.original_max_positions == 8192);
   CHECK_FALSE(config.tied_embeddings);
   CHECK(config.eos_ids == std::vector<std::int32_t>{128001, 128008, 128009});
   CHECK(config.bos_id == 128000);

@@ -156,10 +156,12 @@ TEST_CASE("settings that nothing reads are told by name, harmless ones are not")
   CHECK(read(builder).unread == std::vector<std::string>{"llama.attn_logit_softcapping",
                                                          "llama.rope.scaling.yarn_ext_factor"});
 
-  json config = {{"model_type", "qwen3"},       {"hidden_size", 64},    {"num_hidden_layers", 2},
-                 {"num_attention_heads", 4},    {"vocab_size", 32},     {"intermediate_size", 32},
-                 {"torch_dtype", "bfloat16"},   {"use_cache", true},    {"pad_token_id", 3},
-                 {"transformers_version", "5"}, {"_name_or_path", "x"}, {"sliding_window", 4096}};
+  json config = {
+      {"model_type", "qwen3"},    {"hidden_size", 64},           {"num_hidden_layers", 2},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2},    {"vocab_size", 32},
+      {"intermediate_size", 32},  {"torch_dtype", "bfloat16"},   {"use_cache", true},
+      {"pad_token_id", 3},        {"transformers_version", "5"}, {"_name_or_path", "x"},
+      {"sliding_window", 4096}};
   CHECK(parse_model_config(config.dump(), "config.json").unread.empty());
   config["residual_multiplier"] = 0.5;
   config["attn_logit_softcapping"] = 50.0;
