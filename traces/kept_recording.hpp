@@ -23,7 +23,8 @@ std::string why_not_resumable(const TraceInfo& plan);
 class KeptRecording {
  public:
   /// Looks at OUT.part, or (or_whole) at OUT where there is none, and compares all of it with its
-  /// checksums; holds nothing open. Without both, and where no unit is whole, nothing is kept. Throws IoError
+  /// checksums; holds nothing open. Without both, and where no unit is whole, nothing is kept.
+  /// Throws IoError
   /// (another process records into it; OUT is no complete trace), FormatError (no recording),
   /// Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
