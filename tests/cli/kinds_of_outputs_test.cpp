@@ -93,4 +93,23 @@ TEST_CASE("finished work is complete with --resume, and other work is not") {
   }
 }
 
+TEST_CASE("record --chat ends with the answer, which --past-end goes on behind") {
+  const TempDir dir;
+  const fs::path model = dir.path() / "m";
+  fs::copy(testing::source_dir() / "traces/samples/draft", model);
+  auto config = nlohmann::json::parse(read_file(model / "config.json"));
+  config["eos_token_id"] = nlohmann::json::array();
+  for (int id = 0; id < config.at("vocab_size"); ++id) config["eos_token_id"].push_back(id);
+  std::ofstream(model / "config.json") << config.dump();
+  std::ofstream(model / "chat_template.jinja")
+      << "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}";
+  const std::string out = dir.file("t.h5");
+  const Words chat = {"record", out,        "--model", model.string(), "--prompt", "The key is",
+                      "--chat", "--decode", "8"};
+  CHECK_HAS(ran(chat).err, "the answer ended before 8 decode steps", "+ 1 decoded");
+  CHECK_HAS(ran(with(chat, {"--resume"})).err, "is complete");
+  ran({"verify", out});
+  CHECK_HAS(ran(with(chat, {"--past-end", "--overwrite"})).err, "+ 8 decoded");
+}
+
 }  // namespace kvscope::test::kinds_of_outputs_test
