@@ -108,7 +108,10 @@ TEST_CASE("record --chat ends with the answer, which --past-end goes on behind")
                       "--chat", "--decode", "8"};
   CHECK_HAS(ran(chat).err, "the answer ended before 8 decode steps", "+ 1 decoded");
   CHECK_HAS(ran(with(chat, {"--resume"})).err, "is complete");
+  refused(with(chat, {"--resume", "--past-end"}), 3, {"another recording"});
   ran({"verify", out});
+  CHECK(ran({"info", out, "--json"}).json().at("planned_tokens") ==
+        ran({"info", out, "--json"}).json().at("n_tokens").get<int>() + 7);
   CHECK_HAS(ran(with(chat, {"--past-end", "--overwrite"})).err, "+ 8 decoded");
 }
 
