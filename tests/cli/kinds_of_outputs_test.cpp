@@ -29,7 +29,7 @@ TEST_CASE("no command that writes replaces a file of another kind") {
        ".tex",
        ""},
       {{"export", trace, "--html"}, ".html", ""},
-      {{"notebook", "recall", table}, ".ipynb", ""}};
+      {{"notebook", "recall", result}, ".ipynb", ""}};
   std::vector<std::string> others = {
       trace,
       result,
