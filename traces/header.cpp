@@ -323,6 +323,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
     if (!value.empty()) file.set_text(name, value);
   });
   visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
+  if (info.planned_tokens > 0) file.set_integer("planned_tokens", info.planned_tokens);
   file.set_text("seed", fmt::format("{}", info.seed));
   file.set_real("score_scale", info.score_scale);
   if (info.score_cap > 0.0f) file.set_real("score_cap", info.score_cap);
@@ -370,6 +371,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   info.uuid = file.text("uuid");
   if (file.has_attribute("content_hash")) info.content_hash = file.text("content_hash");
   visit_integers(info, [&](const char* name, Index& value) { value = file.integer(name); });
+  if (file.has_attribute("planned_tokens")) info.planned_tokens = file.integer("planned_tokens");
   const auto read_text = [&](const char* name, std::string& value) {
     if (file.has_attribute(name)) value = file.text(name);
   };

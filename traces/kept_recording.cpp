@@ -79,9 +79,7 @@ std::string difference(const TraceInfo& there, const TraceInfo& here) {
     return differs("computed in", there.matmul + " " + there.kv_dtype,
                    here.matmul + " " + here.kv_dtype);
   if (there.chunk != here.chunk) return differs("in chunks of", there.chunk, here.chunk);
-  const bool has_ended = there.status == TraceStatus::complete && there.n_tokens > there.n_prompt &&
-                         there.n_tokens < here.n_tokens;  // an answer that ended by itself
-  if ((there.n_tokens != here.n_tokens && !has_ended) || there.n_prompt != here.n_prompt)
+  if (there.n_tokens != here.n_tokens || there.n_prompt != here.n_prompt)
     return differs("of", fmt::format("{} tokens, {} of the prompt", there.n_tokens, there.n_prompt),
                    fmt::format("of {}, {}", here.n_tokens, here.n_prompt));
   if (there.capture != here.capture) return "of other arrays (--capture)";
@@ -163,12 +161,15 @@ void KeptRecording::refuse(const std::string& what) const {
       growing_.string(), what, growing_.string());
 }
 
-void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt) const {
+void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt,
+                          bool may_end) const {
   const std::string reason = why_not_resumable(info);
   if (!reason.empty())
     throw ConfigError("a killed recording of this could not be gone on with: {}", reason);
   if (n_units_ == 0) return;
-  const std::string what = difference(plan_, info);
+  const bool has_ended = may_end && is_complete_ && plan_.n_tokens > plan_.n_prompt &&
+                         plan_.units.size() < info.units.size();
+  const std::string what = difference(plan_, has_ended ? cut_to_units(info, n_units_) : info);
   if (!what.empty()) refuse(what);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] == tokens_[i]) continue;

@@ -280,7 +280,7 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();
 
-  if (options.kept != nullptr) options.kept->check(info, prompt);
+  if (options.kept != nullptr) options.kept->check(info, prompt, !options.end_ids.empty());
   RecordReport report;
   if (options.kept != nullptr && options.kept->is_complete()) {
     report.n_kept = options.kept->n_tokens();

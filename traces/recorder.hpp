@@ -59,8 +59,9 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
 
 /// Records into `receiver` and finishes it: complete (also where one of end_ids came before
 /// n_decode tokens; RecordReport::n_decoded says how many there are), or interrupted if `stop` was
-/// requested (checked between forward calls; the units so far are kept, and where options.kept is given a
-/// stop is thrown as Interrupted). If `tokenizer` is null, the trace holds no token text. Decoding
+/// requested (checked between forward calls; the units so far are kept, and where options.kept is
+/// given a stop is thrown as Interrupted). If `tokenizer` is null, the trace holds no token text.
+/// Decoding
 /// is greedy: each next token is the arg max of the last logits, the smallest id among equals; the
 /// token that the last step yields is not run. Throws ConfigError (plan_recording; token ids
 /// outside the vocabulary; KeptRecording::check), Interrupted if not even one unit was whole, and

@@ -74,7 +74,7 @@ Json describe_trace(const fs::path& file) {
   json["n_tokens"] = info.n_tokens;
   json["n_prompt"] = info.n_prompt;
   json["n_units"] = info.units.size();
-  json["planned_tokens"] = planned.n_tokens;
+  json["planned_tokens"] = planned.n_planned();
   json["planned_units"] = planned.units.size();
   json["chunk"] = info.chunk;
   json["text_source"] = info.text_source;

@@ -183,7 +183,7 @@ class RecordCommand final : public Command {
       throw IoError("no folder {} to write {} into", folder_of(out).string(),
                     out.filename().string());
     }
-    // With --resume a whole trace may be there; once the model is known it shows whether it is this.
+    // With --resume a whole trace may be there: the model's hash tells whether it is this one.
     check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), "--overwrite",
                      FileKind::trace);
     if (out.extension() != ".h5")

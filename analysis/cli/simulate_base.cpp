@@ -237,6 +237,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
   const auto task = make_task(setup);
   job_.check_inputs();
+  if (job_.is_complete(simulation_hash(*task, setup))) return kOk;
   for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
   std::set<std::string> told;  // methods, by what they are called
   for (const LivePair& pair : setup.pairs) {

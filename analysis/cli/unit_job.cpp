@@ -1,5 +1,6 @@
 #include "analysis/cli/unit_job.hpp"
 
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"

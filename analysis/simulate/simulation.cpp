@@ -154,6 +154,10 @@ std::vector<std::size_t> SimulationTask::cases_of_round(int round, const Simulat
   return cases;
 }
 
+std::string simulation_hash(const SimulationTask& task, const SimulationSetup& setup) {
+  return config_checksum(config_of(task, setup));
+}
+
 SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
                                 const std::optional<std::filesystem::path>& journal,
                                 JournalMode mode, ThreadPool& pool, const ProgressFn& progress,

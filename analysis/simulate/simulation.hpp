@@ -178,6 +178,9 @@ struct SimulationResult {
   std::string command_line;  // the caller's, as far as it decides the numbers
 };
 
+/// SimulationResult::config_hash of what run_simulation would return.
+std::string simulation_hash(const SimulationTask& task, const SimulationSetup& setup);
+
 /// Runs what the journal does not hold yet and returns everything. Throws what Journal throws, and
 /// Interrupted on a stop (what is finished stays in the journal). The result has the same numbers
 /// for any thread count and any interruption; measured seconds, where a task has them, are those of

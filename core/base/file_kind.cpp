@@ -16,11 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostHead = std::size_t{1} << 20;  // bytes; attributes of the root lie there
-constexpr std::size_t kMostText = 4096;
+constexpr std::size_t kMostRootBytes = std::size_t{1}
+                                       << 20;  // bytes; attributes of the root lie there
+constexpr std::size_t kMostStartBytes = 4096;
 
 /// The first bytes of a regular file; nothing if there is none or it cannot be read.
-std::optional<std::string> head_of(const fs::path& file, std::size_t most) {
+std::optional<std::string> start_of(const fs::path& file, std::size_t most) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   std::string head(most, '\0');
@@ -32,7 +33,7 @@ std::optional<std::string> head_of(const fs::path& file, std::size_t most) {
 }
 
 FileKind kind_of_hdf5(const fs::path& file) {
-  const std::string head = head_of(file, kMostHead).value_or("");
+  const std::string head = start_of(file, kMostRootBytes).value_or("");
   const std::size_t trace = head.find("kvscope-trace"), result = head.find("kvscope-result");
   if (trace == result) return FileKind::hdf5;  // neither
   return trace < result ? FileKind::trace : FileKind::result;
@@ -82,7 +83,7 @@ FileKind kind_of_file(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return FileKind::none;
   if (status.st_size == 0) return FileKind::empty;
-  const std::optional<std::string> read = head_of(file, kMostText);
+  const std::optional<std::string> read = start_of(file, kMostStartBytes);
   if (!read) return FileKind::other;
   const std::string_view head = *read;
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return kind_of_hdf5(file);

@@ -9,20 +9,21 @@ namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 7> kNamed = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 /// A token as a text or an object; named ones are special whatever the object says.
-AddedToken token_of(const Json& value, const std::string& where, std::optional<bool> special) {
-  Json object = value.is_string() ? Json{{"content", value}} : value;
+AddedToken token_of(const OrderedJson& value, const std::string& where,
+                    std::optional<bool> special) {
+  OrderedJson object = value.is_string() ? OrderedJson{{"content", value}} : value;
   if (special && object.is_object()) object["special"] = *special;
   const nlohmann::json fields = object;
   return read_added_token(JsonObject(fields, where), /*id=*/0);
 }
 
-bool has_token(const Json& value) {
+bool has_token(const OrderedJson& value) {
   return value.is_string() ? value != "" : value.is_object() && value.contains("content");
 }
 
@@ -41,41 +42,41 @@ class Companions {
     if (config_.contains("added_tokens_decoder")) {
       read_decoder();
     } else {
-      const Json map = object_of(files.special_map, "special_tokens_map.json");
+      const OrderedJson map = object_of(files.special_map, "special_tokens_map.json");
       take_extra("additional_special_tokens", map);
       take_extra("extra_special_tokens", map);
       config_.update(map);
       read_added(object_of(files.added, "added_tokens.json"));
     }
     read_named();
-    for (const Json& token : extra_)
+    for (const OrderedJson& token : extra_)
       add(token, "extra_special_tokens", /*special=*/true, /*overrides=*/false);
   }
   const std::vector<Companion>& tokens() const { return tokens_; }
   /// Keys that would change ids and are not followed.
   std::vector<std::string> not_followed() const {
     std::vector<std::string> keys;
-    if (config_.value("split_special_tokens", Json(false)) == true)
+    if (config_.value("split_special_tokens", OrderedJson(false)) == true)
       keys.emplace_back("split_special_tokens");
     return keys;
   }
 
  private:
-  static Json object_of(const std::string& text, const std::string& where) {
-    if (text.empty()) return Json::object();
-    Json json = parse_ordered_json(text, where);
+  static OrderedJson object_of(const std::string& text, const std::string& where) {
+    if (text.empty()) return OrderedJson::object();
+    OrderedJson json = parse_ordered_json(text, where);
     if (!json.is_object()) throw FormatError("{}: expected an object", where);
     return json;
   }
   /// A list that is not empty takes the place of the earlier one; a dict names its tokens.
-  void take_extra(const char* key, const Json& from) {
+  void take_extra(const char* key, const OrderedJson& from) {
     if (!from.contains(key) || from.at(key).empty()) return;
-    const Json& value = from.at(key);
+    const OrderedJson& value = from.at(key);
     if (value.is_array()) extra_ = value;
     if (value.is_object()) named_extra_.update(value);
   }
   void read_decoder() {
-    std::vector<std::pair<Index, Json>> sorted;
+    std::vector<std::pair<Index, OrderedJson>> sorted;
     for (const auto& [key, token] : config_.at("added_tokens_decoder").items()) {
       const bool is_id = !key.empty() && key.size() < 10 &&
                          key.find_first_not_of("0123456789") == std::string::npos;
@@ -89,7 +90,7 @@ class Companions {
       add(token, "added_tokens_decoder", {}, /*overrides=*/true);
   }
   /// {content: id}; the ids only order them.
-  void read_added(const Json& json) {
+  void read_added(const OrderedJson& json) {
     std::vector<std::pair<Index, std::string>> sorted;
     for (const auto& [content, id] : json.items()) {
       if (!id.is_number_integer())
@@ -101,7 +102,7 @@ class Companions {
       add(content, "added_tokens.json", is_named(content), /*overrides=*/true);
   }
   bool is_named(const std::string& content) const {
-    const auto is_it = [&](const Json& token) {
+    const auto is_it = [&](const OrderedJson& token) {
       return token == content || (token.is_object() && token.value("content", "") == content);
     };
     return std::ranges::any_of(kNamed,
@@ -122,17 +123,17 @@ class Companions {
     }
     for (const auto& [key, value] : named_extra_.items()) add_named(value, key);
   }
-  void add_named(const Json& value, const std::string& key) {
+  void add_named(const OrderedJson& value, const std::string& key) {
     if (has_token(value)) add(value, key, /*special=*/true, /*overrides=*/false);
   }
-  void add(const Json& value, const std::string& where, std::optional<bool> special,
+  void add(const OrderedJson& value, const std::string& where, std::optional<bool> special,
            bool overrides) {
     tokens_.push_back({token_of(value, "tokenizer_config.json: " + where, special), overrides});
   }
 
-  Json config_;
-  Json extra_ = Json::array();
-  Json named_extra_ = Json::object();
+  OrderedJson config_;
+  OrderedJson extra_ = OrderedJson::array();
+  OrderedJson named_extra_ = OrderedJson::object();
   std::vector<Companion> tokens_;
 };
 

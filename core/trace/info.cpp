@@ -98,6 +98,8 @@ bool TraceInfo::has_experts(Index layer) const {
 TraceInfo cut_to_units(const TraceInfo& info, Index n_units) {
   TraceInfo cut = info;
   cut.units.resize(static_cast<std::size_t>(n_units));
+  cut.planned_tokens =
+      n_units < static_cast<Index>(info.units.size()) ? info.n_planned() : info.planned_tokens;
   cut.n_tokens = cut.units.empty() ? 0 : cut.units.back().tokens.end;
   cut.n_prompt = std::min(cut.n_prompt, cut.n_tokens);
   cut.rows.end = std::min(cut.rows.end, cut.n_tokens);
@@ -109,6 +111,8 @@ namespace {
 
 // One entry per layer, or none; experts where there is something to pick.
 void check_layers(const TraceInfo& info) {
+  require(info.planned_tokens == 0 || info.planned_tokens >= info.n_tokens, "planned_tokens",
+          "at least n_tokens", info.planned_tokens);
   const auto n_layers = static_cast<std::size_t>(info.n_layers);
   const std::size_t n_frequencies = info.rope_frequencies.size();
   require(info.rope_amplitudes.size() == (n_frequencies == 0 ? 0 : n_layers) &&

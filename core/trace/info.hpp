@@ -86,6 +86,7 @@ struct TraceInfo {
   std::vector<Index> kv_heads;  // the KV heads that those need, ascending
   TokenRange rows;              // positions whose q, lse, attn and logits are kept (k, v: all)
   Index n_tokens = 0;           // tokens recorded: prompt + decoded
+  Index planned_tokens = 0;  // that it was to have; 0 = n_tokens (not interrupted, not ended early)
   Index token_text_capacity =
       0;               // bytes reserved for the text of all tokens; 0 = text is not recorded
   Index n_prompt = 0;  // prompt tokens; positions from here on were decoded
@@ -106,6 +107,7 @@ struct TraceInfo {
   std::string matmul;    // products of linear layers, as "bf16-amx"; empty: f32, or not known
   std::string kv_dtype;  // keys and values while the model ran; empty: f32, or not known
 
+  Index n_planned() const { return planned_tokens > 0 ? planned_tokens : n_tokens; }
   Index group() const { return n_q / n_kv; }
   /// The row of rope_frequencies of a layer of the model; empty if they are not known.
   std::span<const float> frequencies_of(Index layer) const;
@@ -129,7 +131,7 @@ struct TraceInfo {
 };
 
 /// The same trace cut after its first `n_units` units: n_tokens, n_prompt, rows and units are
-/// shortened.
+/// shortened; planned_tokens keeps what it was to have.
 TraceInfo cut_to_units(const TraceInfo& info, Index n_units);
 
 /// Throws ConfigError naming the first field that is out of range or contradicts another one:

@@ -1,0 +1,118 @@
+// No command replaces what is not of the kind that it writes, whatever --overwrite says; work that
+// is finished already is said to be complete.
+#include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
+
+namespace kvscope::test::kinds_of_outputs_test {
+
+TEST_CASE("no command that writes replaces a file of another kind") {
+  const TempDir dir;
+  const std::string trace = recording(64);
+  const std::string table = dir.file("sweep.csv");
+  const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "8", "--resamples", "5"};
+  ran(with(sweep, {"--out", table}));
+  const std::string result = dir.file("result.h5");
+  ran(with(sweep, {"--out", result}));
+  struct Writer {
+    Words command;
+    std::string ending;
+    std::string own;  // a file that it may replace is made of this one; no other of `others`
+  };
+  const std::vector<Writer> writers = {
+      {{"record", "--max-tokens", "8"}, ".h5", trace},
+      {sweep, ".h5", result},
+      {sweep, ".csv", table},
+      {sweep, ".json", ""},
+      {{"analyze", "quest", trace}, ".h5", result},
+      {{"fit", "kascade", trace}, ".json", ""},
+      {{"table", table, "--rows", "selector", "--columns", "budget", "--value", "mass_mean"},
+       ".tex",
+       ""},
+      {{"export", trace, "--html"}, ".html", ""},
+      {{"notebook", "recall", result}, ".ipynb", ""}};
+  std::vector<std::string> others = {
+      trace,
+      result,
+      table,
+      dir.write("model.gguf", std::string("GGUF\3\0\0\0", 8)).string(),
+      dir.write("book", "Once upon a time, there was a text.\n").string(),
+      dir.write("foreign", std::string("\1\0\2", 3)).string(),
+      dir.write("config", "{\"hidden_size\": 8}\n").string(),
+      dir.write("journal", "{\"sum\":\"0123456789abcdef\",\"data\":{}}\n").string()};
+  for (const Writer& writer : writers) {
+    for (const std::string& other : others) {
+      if (other == writer.own) continue;
+      for (const char* link : {"copy", "hard", "soft"}) {
+        const fs::path out = dir.path() / (std::string("out") + writer.ending);
+        fs::remove(out);
+        const std::string file = dir.file("other");
+        fs::copy_file(other, file, fs::copy_options::overwrite_existing);
+        if (std::string_view(link) == "copy") fs::copy_file(file, out);
+        if (std::string_view(link) == "hard") fs::create_hard_link(file, out);
+        if (std::string_view(link) == "soft") fs::create_symlink(file, out);
+        const RunResult run =
+            kvscope_run(with(writer.command, {"--out", out.string(), "--overwrite"}));
+        INFO(writer.command[0] << writer.ending << " over " << other << " (" << link << ")");
+        INFO(run.err);
+        CHECK(run.code == 3);
+        CHECK(read_file(out) == read_file(other));
+        fs::remove(out);
+        fs::remove(file);
+      }
+    }
+  }
+}
+
+TEST_CASE("record says what was probably meant by an input as its output") {
+  const TempDir dir;
+  const std::string model = dir.write("m.gguf", std::string("GGUF\3\0\0\0", 8)).string();
+  const std::string text = dir.write("book.txt", "Once upon a time\n").string();
+  refused({"record", model, "--overwrite"}, 3, {"a GGUF model", "--model " + model});
+  refused({"record", text}, 3, {"a text", "--text " + text});
+  refused({"record", "Once upon a time"}, 2, {"ends in .h5", "--prompt"});
+}
+
+TEST_CASE("finished work is complete with --resume, and other work is not") {
+  const TempDir dir;
+  const Words record = {"record", dir.file("t.h5"), "--max-tokens", "8", "--resume"};
+  ran(record);
+  const std::string before = read_file(dir.file("t.h5"));
+  const std::string left = dir.write("t.h5.0123456789abcdef.part", "x").string();
+  CHECK_HAS(ran(record).err, "is complete");
+  CHECK(read_file(dir.file("t.h5")) == before);
+  CHECK_FALSE(fs::exists(left));
+  refused({"record", dir.file("t.h5"), "--max-tokens", "9", "--resume"}, 3, {"another recording"});
+  for (const char* name : {"s.csv", "s.json", "s.h5"}) {
+    const auto sweep = [&](const char* budget) {
+      return Words{"sweep", recording(64), "--selector",   "quest",   "--budget",
+                   budget,  "--out",       dir.file(name), "--resume"};
+    };
+    ran(sweep("8"));
+    CHECK_HAS(ran(sweep("8")).err, "is complete");
+    refused(sweep("9"), 3, {"another configuration"});
+  }
+}
+
+TEST_CASE("record --chat ends with the answer, which --past-end goes on behind") {
+  const TempDir dir;
+  const fs::path model = dir.path() / "m";
+  fs::copy(testing::source_dir() / "traces/samples/draft", model);
+  auto config = nlohmann::json::parse(read_file(model / "config.json"));
+  config["eos_token_id"] = nlohmann::json::array();
+  for (int id = 0; id < config.at("vocab_size"); ++id) config["eos_token_id"].push_back(id);
+  std::ofstream(model / "config.json") << config.dump();
+  std::ofstream(model / "chat_template.jinja")
+      << "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}";
+  const std::string out = dir.file("t.h5");
+  const Words chat = {"record", out,        "--model", model.string(), "--prompt", "The key is",
+                      "--chat", "--decode", "8"};
+  CHECK_HAS(ran(chat).err, "the answer ended before 8 decode steps", "+ 1 decoded");
+  CHECK_HAS(ran(with(chat, {"--resume"})).err, "is complete");
+  refused(with(chat, {"--resume", "--past-end"}), 3, {"another recording"});
+  ran({"verify", out});
+  CHECK(ran({"info", out, "--json"}).json().at("planned_tokens") ==
+        ran({"info", out, "--json"}).json().at("n_tokens").get<int>() + 7);
+  CHECK_HAS(ran(with(chat, {"--past-end", "--overwrite"})).err, "+ 8 decoded");
+}
+
+}  // namespace kvscope::test::kinds_of_outputs_test
