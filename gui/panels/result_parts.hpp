@@ -108,7 +108,7 @@ class ResultFigures : public ResultPicture {
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
   void set_options(const nlohmann::ordered_json& json);
-  /// Goes to the first kind that may be drawn and was not left by this before; false: there is none.
+  /// Goes to the first kind that can be drawn and was not left by this before; false: none is.
   bool try_next();
 
  private:

@@ -34,7 +34,7 @@ std::string chunk_sentence(Index chunk, Index n_rows) {
   return fmt::format("Chunks of {}; {} rows of each are measured.", chunk, std::min(chunk, n_rows));
 }
 
-/// A head of a layer that is still to come: `like` a known one, without a value, which figures mask.
+/// A head of a layer that is still to come: as a known one, without a value, which figures mask.
 SweepRow masked_row(const SweepRow& like, Index layer, Index q_head) {
   SweepRow row = like;
   row.numbers.fill(kNan);
