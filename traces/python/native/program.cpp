@@ -101,7 +101,6 @@ std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::
     std::thread worker([&] {
       const cli::HostScope scope(listener);
       code = cli::run_program(words);
-      is_running = false;
       listener.end();
     });
     const auto guarded = [&](auto&& look) {
@@ -130,6 +129,7 @@ std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::
     }
     const nb::gil_scoped_release released;
     worker.join();
+    is_running = false;  // the last progress has been told
   }
   auto failure = take_failure();
   if (stopped_by) throw std::move(*stopped_by);
