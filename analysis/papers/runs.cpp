@@ -128,8 +128,8 @@ std::vector<Run> simulation_runs() {
        "full,streamingllm,random,quest,quest-paper,specattn,specattn:blocks=none --budget "
        "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
        "simulate perplexity {--model} {--draft} --selector full,streamingllm,random,quest,"
-       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
-       "{out}"},
+       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens "
+       "1024 --out {out}"},
       {"perplexity-empty", ".h5",
        "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
            "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
