@@ -9,6 +9,8 @@
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
 // an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
 // dense under every method, where the papers leave two; with any other draft nothing is left out.
+#include <algorithm>
+
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
