@@ -1,5 +1,6 @@
 #include "analysis/papers/item.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace kvscope::papers {

@@ -14,9 +14,9 @@ namespace kvscope::papers {
 enum class Paper { quoka, quest, specattn };
 std::string paper_name(Paper paper);
 
-/// The words of a verdict, in this order: holds, holds in form, depends on the reading, too small to
-/// count, does not hold, not decided, cannot be tested; and not run, which is none: the system
-/// failed (a write, memory), and another start may go well.
+/// Its words in this order: holds, holds in form, depends on the reading, too small to count, does
+/// not hold, not decided, cannot be tested; and not run, which is none: the system failed (a write,
+/// memory), and another start may go well.
 enum class Verdict {
   holds,
   in_form,

@@ -10,7 +10,7 @@ Value quest_accuracy(const std::string& key, const std::string& label, const std
 }
 
 Value quest_recall10(const std::string& key, const std::string& label, const std::string& name) {
-  const std::string where = "selector=" + name + ";match=keys={at};q_head=";
+  const std::string where = "selector=" + name + ";match=keys={at};window=0;q_head=";
   return {key, label, "match-decode", "recall10", where, Unit::percent, Spread::recorded};
 }
 

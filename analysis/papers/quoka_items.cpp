@@ -18,7 +18,7 @@ Value quoka_total(const std::string& key, const std::string& label, const std::s
 /// Of the heads' lists of 256 keys in prefill.
 Value quoka_choice(const std::string& key, const std::string& label, const std::string& column,
                    const std::string& name = "{method}") {
-  const std::string where = "selector=" + name + ";q_head=";
+  const std::string where = "selector=" + name + ";window=0;q_head=";
   return {key, label, "sweep-prefill", column, where, Unit::percent, Spread::recorded};
 }
 

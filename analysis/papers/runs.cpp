@@ -9,6 +9,8 @@
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
 // an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
 // dense under every method, where the papers leave two; with any other draft nothing is left out.
+#include <algorithm>
+
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
@@ -128,8 +130,8 @@ std::vector<Run> simulation_runs() {
        "full,streamingllm,random,quest,quest-paper,specattn,specattn:blocks=none --budget "
        "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
        "simulate perplexity {--model} {--draft} --selector full,streamingllm,random,quest,"
-       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
-       "{out}"},
+       "specattn --budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens "
+       "1024 --out {out}"},
       {"perplexity-empty", ".h5",
        "simulate perplexity {--model} --prefill 0 --selector full," + kPages +
            "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
