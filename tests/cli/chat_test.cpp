@@ -41,7 +41,7 @@ TEST_CASE("tokenize shows what a template makes of a text") {
   CHECK(cut.ends_with("\n{assistant}"));
   CHECK(cut.size() < text_of(ask).size());
   refused(with({"tokenize"}, with(ask, {"--max-tokens", "2"})), 3,
-          {"chat template of model alone takes"});
+          {"chat template of model (chat_template.jinja) alone takes"});
   CHECK(kvscope_run({"tokenize", "--chat", "--decode", "5"}).code == 2);
 }
 
