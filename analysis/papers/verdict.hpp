@@ -55,9 +55,10 @@ std::string difference_words(const CheckOutcome& outcome);
 /// too small, if no more than that was shown of any); some that are open, as what a constructed
 /// recording agrees with (not decided); size checks that do not hold, or
 /// only_form (holds in form); else holds. So under each reading; where two are decided and differ,
-/// it depends on the reading, and one that is open leaves the whole open. A claim that is true is called false in at most 2.5 % of all reports, however many
-/// checks it has: what refutes is asked for at 95 % over all its form checks together. Throws
-/// ConfigError if a check names a value that the item lacks.
+/// it depends on the reading, and one that is open leaves the whole open. A claim that is true is
+/// called false in at most 2.5 % of all reports, however many checks it has: what refutes is asked
+/// for at 95 % over all its form checks together. Throws ConfigError if a check names a value that
+/// the item lacks.
 Judgement judge(const Item& item, const std::vector<Measured>& measured, const FindRun& find_run);
 
 }  // namespace kvscope::papers

@@ -30,8 +30,8 @@ std::string_view way_out(std::string_view method) {
 
 void refuse_method(const JsonObject& fields, QuantizationConfig& config) {
   config.refusal = fmt::format(
-      "{}: expected fp8 (mxfp4 in gpt_oss models) or weights in F32, F16 or BF16, found a checkpoint "
-      "quantised by {}{}",
+      "{}: expected fp8 (mxfp4 in gpt_oss models) or weights in F32, F16 or BF16, found a "
+      "checkpoint quantised by {}{}",
       fields.name_of("quant_method"), quote(config.method), way_out(config.method));
 }
 

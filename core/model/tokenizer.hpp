@@ -11,8 +11,8 @@ namespace kvscope {
 
 /// The file of a model's tokenizer: a GGUF file or the one that a folder holds
 /// (core/model/gguf/gguf_checkpoint.hpp); else the folder's tokenizer.json, tekken.json,
-/// tokenizer.model or spiece.model, the first that is there. Any other file is taken for one itself.
-/// Empty for a folder without.
+/// tokenizer.model or spiece.model, the first that is there. Any other file is taken for one
+/// itself. Empty for a folder without.
 std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& model);
 
 /// A BPE tokenizer, byte-level (GPT-2 and after) or of characters with a fallback to bytes

@@ -98,8 +98,8 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
 }
 
 TEST_CASE("vattention: the base's share is of all keys and comes on top of the windows") {
-  // 400 past keys: 20 sinks, 30 latest with the own one, a tenth of 400 between them. The own key is
-  // the one that the query likes best, and costs none of that tenth.
+  // 400 past keys: 20 sinks, 30 latest with the own one, a tenth of 400 between them. The own key
+  // is the one that the query likes best, and costs none of that tenth.
   CallFixture fixture(step_shape(400, 3));
   for (Index c = 0; c < fixture.q.dim(2); ++c) fixture.k(0, 400, c) = 9.0F * fixture.q(0, 0, c);
   const auto n_certain = [&](const std::string& more) {
