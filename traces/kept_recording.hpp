@@ -40,7 +40,8 @@ class KeptRecording {
 
   /// Throws ConfigError, saying what differs, unless a recording of `info` and this prompt would
   /// have begun with the units that stay; also what why_not_resumable says.
-  void check(const TraceInfo& info, std::span<const TokenId> prompt) const;
+  /// `may_end`: decoding may have ended by itself before the planned steps.
+  void check(const TraceInfo& info, std::span<const TokenId> prompt, bool may_end = false) const;
 
   /// Keys and values of the tokens that stay, [n_kv, n_tokens, d_head] of one layer in memory at a
   /// time. Reads the file while it is recorded into.

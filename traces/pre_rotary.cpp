@@ -1,6 +1,7 @@
 #include "traces/pre_rotary.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/model/rope.hpp"
 

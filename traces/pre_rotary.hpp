@@ -1,7 +1,7 @@
 // Keys before their rotation, from keys after it: what the native recorder writes as k_pre_rope.
 #pragma once
 
-#include <vector>
+#include <utility>
 
 #include "core/model/config.hpp"
 #include "core/tensor/tensor.hpp"
@@ -13,14 +13,13 @@ namespace kvscope {
 /// is bf16). Layers without rotation keep their keys.
 class PreRotary {
  public:
-  explicit PreRotary(const ModelConfig& config);
+  explicit PreRotary(ModelConfig config) : config_(std::move(config)) {}
 
   /// k [kv_heads, n_tok, d_head] of positions pos_begin and on.
   Tensor<float> before(Index layer, Index pos_begin, TensorView<const float> k) const;
 
  private:
   ModelConfig config_;
-  std::vector<float> frequencies_, local_frequencies_;  // [rotary_dim / 2]
 };
 
 }  // namespace kvscope

@@ -80,7 +80,8 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
       "reading}}: verdicts under several rules differ. \\emph{{Smaller than}} a size: too small to "
       "count. \\emph{{Does not hold}}: this model shows the opposite, or a choice at random does "
       "as well. \\emph{{Not decided}}: the interval leaves both. \\emph{{Cannot be tested}}: this "
-      "model or machine cannot tell. A verdict is about this model; the papers measured others. Two methods on the same prompts, "
+      "model or machine cannot tell. A verdict is about this model; the papers measured others. "
+      "Two methods on the same prompts, "
       "tokens or heads are compared by the 95\\,\\% interval of their difference.{}\n\n",
       tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity),
       head.quick ? " Quick mode: few and short prompts." : "",

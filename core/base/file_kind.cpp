@@ -56,7 +56,9 @@ FileKind kind_of_text(std::string_view head) {
     return has_any(text, {"\"kind\":", "\"config_hash\":", "kvscope"}) ? FileKind::own_json
                                                                        : FileKind::json;
   }
-  if (text.starts_with("<!DOCTYPE html") || text.starts_with("<html")) return FileKind::html;
+  for (const char* start : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
+    if (text.starts_with(start)) return FileKind::html;
+  }
   if (text.starts_with('<') && has_any(text, {"<svg"})) return FileKind::svg;
   if (text.starts_with('%') || text.starts_with('\\')) return FileKind::tex;
   if (has_any(text, {"\n|", "\n<table"}) || text.starts_with('|')) return FileKind::markdown;

@@ -130,7 +130,8 @@ TEST_CASE("a trace is never overwritten by its own analysis") {
   const Pair pair;
   const std::string before = read_file(pair.verifier);
   const auto run = kvscope_run(pair.command("quest", {"--out", pair.verifier, "--overwrite"}));
-  CHECK(run.code == 2);
+  CHECK(run.code == 3);
+  CHECK_HAS(run.err, "it is not replaced");
   CHECK(read_file(pair.verifier) == before);
 }
 

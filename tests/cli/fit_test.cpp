@@ -57,8 +57,8 @@ TEST_CASE("fit and runs refuse with one sentence") {
   refused({"fit", "quest", texts.text, "--out", out}, 2,
           {"methods that have: doublesparsity, duoattention"});
   refused({"fit", "kascade", texts.text}, 2, {"--out is missing"});
-  refused({"fit", "kascade", texts.text, "--out", texts.text, "--overwrite"}, 2,
-          {"it is the input"});
+  refused({"fit", "kascade", texts.text, "--out", texts.text, "--overwrite"}, 3,
+          {"it is not replaced"});
   refused({"fit", "kascade:map=x.json", texts.text, "--out", out}, 2, {"leave it out"});
   refused({"fit", "omnikv", texts.text, "--out", out}, 2,
           {"map and anchors contradict each other"});

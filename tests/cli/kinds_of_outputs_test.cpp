@@ -81,7 +81,10 @@ TEST_CASE("finished work is complete with --resume, and other work is not") {
   CHECK_HAS(ran(record).err, "is complete");
   CHECK(read_file(dir.file("t.h5")) == before);
   CHECK_FALSE(fs::exists(left));
-  refused({"record", dir.file("t.h5"), "--max-tokens", "9", "--resume"}, 3, {"another recording"});
+  const RunResult other =
+      kvscope_run({"record", dir.file("t.h5"), "--max-tokens", "9", "--resume"});
+  CHECK(other.code == 3);
+  CHECK_HAS(other.err, "another recording");
   for (const char* name : {"s.csv", "s.json", "s.h5"}) {
     const auto sweep = [&](const char* budget) {
       return Words{"sweep", recording(64), "--selector",   "quest",   "--budget",
@@ -108,7 +111,9 @@ TEST_CASE("record --chat ends with the answer, which --past-end goes on behind")
                       "--chat", "--decode", "8"};
   CHECK_HAS(ran(chat).err, "the answer ended before 8 decode steps", "+ 1 decoded");
   CHECK_HAS(ran(with(chat, {"--resume"})).err, "is complete");
-  refused(with(chat, {"--resume", "--past-end"}), 3, {"another recording"});
+  const RunResult other = kvscope_run(with(chat, {"--resume", "--past-end"}));
+  CHECK(other.code == 3);
+  CHECK_HAS(other.err, "another recording");
   ran({"verify", out});
   CHECK(ran({"info", out, "--json"}).json().at("planned_tokens") ==
         ran({"info", out, "--json"}).json().at("n_tokens").get<int>() + 7);

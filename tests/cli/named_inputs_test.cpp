@@ -53,7 +53,8 @@ TEST_CASE("no command writes over what one of its options names") {
       kvscope_run({"analyze", "coverage", trace, "--selector", "kascade:map=" + file("a.csv"),
                    "--budget", "8", "--overwrite", "--csv", file("a.csv")});
   INFO(coverage.err);
-  CHECK(coverage.code == 2);
+  CHECK(coverage.code == 3);
+  CHECK_HAS(coverage.err, "it is not replaced");
   CHECK(read_file(file("a.csv")) == before);
   for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
     CHECK(entry.path().extension() != ".part");

@@ -1,4 +1,6 @@
 // kvscope papers, run as a user runs it.
+#include <set>
+
 #include "analysis/base/read_table.hpp"
 #include "core/base/data_dir.hpp"
 #include "tests/cli/run_program.hpp"

@@ -202,10 +202,13 @@ TEST_CASE("models that cannot be used: no folder, a file, a broken config, trunc
 
 TEST_CASE("an existing file is kept unless --overwrite is given") {
   const TempDir dir;
-  const auto out = dir.write("t.h5", "precious");
+  const fs::path out = dir.path() / "t.h5";
+  ran(draft_run(out, {"--max-tokens", "9"}));
+  const std::string before = read_file(out);
   refused(draft_run(out, {"--max-tokens", "8"}), 3, {"--overwrite"});
-  CHECK(read_file(out) == "precious");
+  CHECK(read_file(out) == before);
   ran(draft_run(out, {"--max-tokens", "8", "--overwrite"}));
+  CHECK(read_file(out) != before);
   ran({"verify", out.string()});
   CHECK(kvscope_run(draft_run(dir.path() / "no folder" / "t.h5", {"--max-tokens", "8"})).code == 3);
   CHECK(kvscope_run(draft_run(dir.path(), {"--max-tokens", "8"})).code == 3);

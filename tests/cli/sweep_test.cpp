@@ -119,10 +119,10 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
        "shard"},
       {{"sweep", recorded.trace, "--selector", "full", "--resume"}, "--out"},
       {{"sweep", recorded.trace, "--selector", "full", "--out", "x.txt"}, ".csv"},
-      {{"sweep", recorded.trace, "--selector", "full", "--overwrite", "--out", recorded.trace},
-       "input"},
   };
   for (const auto& [words, part] : cases) refused(words, 2, {part});
+  refused({"sweep", recorded.trace, "--selector", "full", "--overwrite", "--out", recorded.trace},
+          3, {"it is not replaced"});
 }
 
 TEST_CASE("a bare share is no number of tokens, and the way to say it is told") {

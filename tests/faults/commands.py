@@ -51,6 +51,18 @@ COMMANDS = [
 ]
 
 
+OLDER = {".csv": b"a,b\n1,2\n", ".json": b'{"kind": "older"}', ".svg": b"<svg></svg>", ".html": b"<!DOCTYPE html>",
+         ".ipynb": b'{"nbformat": 4}', ".h5": b"\x89HDF\r\n\x1a\n kvscope-"}
+
+
+def older_file(command, name):
+    """What stood under an output's name before: a file of the kind that the command writes, told by its first bytes."""
+    start = OLDER[os.path.splitext(name)[1]]
+    if not name.endswith(".h5"):
+        return start
+    return start + (b"trace" if command.words[0] in ("record", "recover") else b"result")
+
+
 class Folder:
     """A folder below which calls fail: in/ holds the inputs, commands run beside it."""
 
@@ -93,16 +105,16 @@ class Folder:
                 shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
         os.makedirs(self.at("tmp"))
 
-    def prepare(self, command, old=None):
-        """A clean folder; `old`: what stands under the names of the outputs."""
+    def prepare(self, command, old=False):
+        """A clean folder; `old`: older files stand under the names of the outputs."""
         self.clear()
         for source, target in command.before:
             shutil.copy(self.at(source), self.at(target))
-        if old is not None:
+        if old:
             for name in command.outputs:
                 os.makedirs(os.path.dirname(self.at(name)), exist_ok=True)
                 with open(self.at(name), "wb") as file:
-                    file.write(old)
+                    file.write(older_file(command, name))
 
     def run(self, words, faults=None):
         """`faults`: variables of the shim (tests/support/failing_disk.c)."""

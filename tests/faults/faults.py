@@ -22,7 +22,7 @@ import struct
 import sys
 import tempfile
 
-from commands import COMMANDS, Folder
+from commands import COMMANDS, Folder, older_file
 
 CALLS = ["write()", "pwrite()", "fsync()", "close()", "rename()", "open()", "ftruncate()", "read()", "pread()", "mmap()",
          "unlink()"]
@@ -33,7 +33,6 @@ FAULTS = [("EIO", errno.EIO, 1, CALLS),
           ("ENOSPC from there on", errno.ENOSPC, FOREVER, ["write()", "pwrite()", "open()"]),
           ("half", 0, 1, ["write()", "pwrite()", "read()", "pread()"]),
           ("EINTR", errno.EINTR, 1, ["write()", "pwrite()", "read()", "pread()"])]
-OLD = b"what stood there before"
 
 
 class Test:
@@ -53,7 +52,7 @@ class Test:
         count = self.folder.path + ".count"
         if os.path.exists(count):
             os.remove(count)
-        self.folder.prepare(command, OLD if old else None)
+        self.folder.prepare(command, old)
         words = command.words + ([command.again] if old else [])
         done = self.folder.run(words, {"KVSCOPE_FAIL_CALL": call, "KVSCOPE_FAIL_AT": str(at), "KVSCOPE_FAIL_FOR": str(for_),
                                        "KVSCOPE_FAIL_ERRNO": str(reason), "KVSCOPE_FAIL_COUNT": count})
@@ -64,7 +63,7 @@ class Test:
         """`chosen`: of (fault, call, k) those that are tried."""
         undisturbed = {}  # a result may hold its command line, and with it the option that lets it replace a file
         for old in {False, command.again is not None}:
-            self.folder.prepare(command, OLD if old else None)
+            self.folder.prepare(command, old)
             plain = self.folder.run(command.words + ([command.again] if old else []))
             undisturbed[old] = (plain, self.folder.files())
             if plain.returncode != 0:
@@ -103,7 +102,7 @@ class Test:
             if reason in (0, errno.EINTR):
                 self.find(command, what, f"not tried again: {said}")
             for name in command.outputs:
-                if found.get(name) not in (right[name], OLD if old else None):
+                if found.get(name) not in (right[name], older_file(command, name) if old else None):
                     self.find(command, what, f"code {done.returncode} and another file as {name}")
             # Units that failed have a line each before the last one, and what verify finds stands in its report.
             told = done.stdout + done.stderr if done.returncode == 4 or command.name == "verify" else said

@@ -82,15 +82,15 @@ TEST_CASE("the panel's own numbers replace the figure's; a table needs no figure
 TEST_CASE("nothing is written over other files unless told, and then all of them") {
   const TempDir folder;
   const ExportRequest request = request_in(folder.path(), ExportFormat::svg);
-  folder.write("view.csv", "mine");
+  folder.write("view.csv", "mine,yours\n1,2\n");
   CHECK(free_stem(folder.path(), "view") == "view-2");
   CHECK(free_stem(folder.path(), "other") == "other");
   CHECK_THROWS_MATCHES(export_view(request, Existing::keep), IoError,
                        MessageMatches(ContainsSubstring("view.csv exists")));
-  CHECK(read_file(folder.path() / "view.csv") == "mine");
+  CHECK(read_file(folder.path() / "view.csv") == "mine,yours\n1,2\n");
   CHECK_FALSE(fs::exists(folder.path() / "view.svg"));
   export_view(request, Existing::replace);
-  CHECK(read_file(folder.path() / "view.csv") != "mine");
+  CHECK(read_file(folder.path() / "view.csv") != "mine,yours\n1,2\n");
   CHECK(fs::exists(folder.path() / "view.svg"));
 }
 

@@ -267,6 +267,7 @@ TEST_CASE("a file that was replaced by nonsense is said once; what was open stay
   CHECK_FALSE(session.is_opening());  // this state of the file was tried
   bench.drain();
   CHECK(session.notices().empty());
+  std::filesystem::remove(files.a);
   write_trace(files.a, named("again"));
   session.watch_files();
   REQUIRE(session.notices().size() == 1);

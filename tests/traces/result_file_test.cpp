@@ -147,7 +147,7 @@ TEST_CASE("a failed analysis leaves no file, and nothing is overwritten unasked"
   }
   CHECK(!fs::exists(folder / "r.h5"));
   CHECK(!fs::exists(folder / "r.h5.result.part"));
-  spill(folder / "r.h5", "precious");
+  write_sample(*create_result_file(folder / "r.h5", false));
   CHECK_THROWS_AS(create_result_file(folder / "r.h5", false), IoError);
   write_sample(*create_result_file(folder / "r.h5", /*overwrite=*/true));
   CHECK(ResultFile::open(folder / "r.h5").arrays().size() == 4);

@@ -269,12 +269,13 @@ TEST_CASE("a recording without one whole unit leaves nothing behind") {
 TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
-  spill(folder / "t.h5", "precious");
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  const std::string before = slurp(folder / "t.h5");
   CHECK_SAYS(create_trace(folder / "t.h5", {}), "exists");
   {
     auto receiver = create_trace(folder / "t.h5", {.overwrite = true});
     write_begun(truth, *receiver, 1);
-    REQUIRE(slurp(folder / "t.h5") == "precious");
+    REQUIRE(slurp(folder / "t.h5") == before);
   }
   // The sink died without finish: a stale .part is there now.
   fs::remove(folder / "t.h5");

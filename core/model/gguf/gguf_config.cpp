@@ -357,7 +357,9 @@ ModelFamily family_of(const GgufMetadata& metadata) {
 }
 
 std::string hub_config(const GgufCheckpoint& checkpoint) {
-  return ConfigWriter(checkpoint).write().dump(2);
+  return ConfigWriter(checkpoint)
+      .write()
+      .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace kvscope

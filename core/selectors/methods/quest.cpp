@@ -42,6 +42,7 @@
 #include <limits>
 
 #include "core/base/rng.hpp"
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/registry.hpp"

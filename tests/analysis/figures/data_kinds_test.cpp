@@ -137,7 +137,7 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
       "quest,tokens,256,0.02,0.015,0.03\n"
       "quoka,tokens,256,0.06,0.055,0.07\n"
       "oracle-topk,tokens,256,0.001,-0.005,0.005\n"
-      "full,none,,0,0,0\n      ",
+      "full,none,,0,0,0\n",
       "ppl.csv");
   const Table times = table_from_csv(
       "selector,budget_kind,budget,"
@@ -146,7 +146,7 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
       "quest,tokens,256,h200,decode,4096,1,4,9\n"
       "quoka,tokens,256,h200,decode,4096,1,5,9\n"
       "oracle-topk,tokens,256,h200,decode,4096,1,1,9\n"
-      "quest,tokens,64,a6000,decode,4096,1,20,90\n      ",
+      "quest,tokens,64,a6000,decode,4096,1,20,90\n",
       "cost.json");
   MemoryResult loss, cost;
   table_to_result(rows, {.kind = "simulate-perplexity"}, loss);

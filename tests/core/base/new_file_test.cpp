@@ -56,7 +56,7 @@ TEST_CASE("an old file stays until the new one is published; of two writers the 
 TEST_CASE("kill -9 while a file is written over: it is the old one or the new one, 40 times") {
   constexpr std::size_t kBytes = 300'000;
   const TempDir dir;
-  const fs::path target = dir.path() / "session.json";
+  const fs::path target = dir.path() / "session.txt";
   write_new_file(target, std::string(kBytes, 'a'), /*overwrite=*/true);
   std::mt19937_64 rng(20261123);
   std::size_t n_left_inside = 0;
