@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "core/base/error.hpp"
 #include "core/base/shell_word.hpp"
@@ -16,24 +18,34 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostRootBytes = std::size_t{1}
-                                       << 20;  // bytes; attributes of the root lie there
+// Attributes of the root lie there.
+constexpr std::size_t kMostRootBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostStartBytes = 4096;
 
-/// The first bytes of a regular file; nothing if there is none or it cannot be read.
-std::optional<std::string> start_of(const fs::path& file, std::size_t most) {
+/// The first bytes of a regular file.
+std::string start_of(const fs::path& file, std::size_t most) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
   std::string head(most, '\0');
-  const ssize_t n = ::read(fd, head.data(), head.size());
-  ::close(fd);
-  if (n < 0) return std::nullopt;
-  head.resize(static_cast<std::size_t>(n));
+  std::size_t n_read = 0;
+  ssize_t n = fd < 0 ? -1 : 1;
+  while (n > 0 && n_read < most) {
+    do {
+      n = ::read(fd, head.data() + n_read, most - n_read);
+    } while (n < 0 && errno == EINTR);
+    n_read += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
+  const int problem = errno;
+  if (fd >= 0) ::close(fd);
+  if (n < 0) {
+    throw IoError("{}: what kind of file lies there cannot be read: {}", file.string(),
+                  std::strerror(problem));
+  }
+  head.resize(n_read);
   return head;
 }
 
 FileKind kind_of_hdf5(const fs::path& file) {
-  const std::string head = start_of(file, kMostRootBytes).value_or("");
+  const std::string head = start_of(file, kMostRootBytes);
   const std::size_t trace = head.find("kvscope-trace"), result = head.find("kvscope-result");
   if (trace == result) return FileKind::hdf5;  // neither
   return trace < result ? FileKind::trace : FileKind::result;
@@ -85,9 +97,8 @@ FileKind kind_of_file(const fs::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return FileKind::none;
   if (status.st_size == 0) return FileKind::empty;
-  const std::optional<std::string> read = start_of(file, kMostStartBytes);
-  if (!read) return FileKind::other;
-  const std::string_view head = *read;
+  const std::string read = start_of(file, kMostStartBytes);
+  const std::string_view head = read;
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return kind_of_hdf5(file);
   if (head.starts_with("GGUF")) return FileKind::gguf;
   if (head.starts_with("%PDF-")) return FileKind::pdf;

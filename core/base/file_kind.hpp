@@ -31,8 +31,8 @@ enum class FileKind {
   other,
 };
 
-/// The kind of the file behind a name, links followed. Reads at most 1 MiB; a file that cannot be
-/// read is `other`. Never throws.
+/// The kind of the file behind a name, links followed. Reads at most 1 MiB. Throws IoError if it
+/// cannot be read.
 FileKind kind_of_file(const std::filesystem::path& file);
 
 /// "a GGUF model", "a trace of kvscope": for sentences.

@@ -62,7 +62,7 @@ TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") 
   check({"--draft", pair.draft, "--layer-map", "0/9/1/1/1/1/1/1", "--out", out}, "draft");
   CHECK(!fs::exists(out));
   const std::string before = read_file(pair.draft);
-  refused(pair.command("coverage", {"--draft", pair.draft, "--out", pair.draft, "--overwrite"}), 3,
+  refused(pair.coverage({"--draft", pair.draft, "--out", pair.draft, "--overwrite"}), 3,
           {"a trace of kvscope", "it is not replaced"});
   CHECK(read_file(pair.draft) == before);
   CHECK(kvscope_run(pair.coverage({"--draft", "/no/such/file.h5"})).code == 3);
