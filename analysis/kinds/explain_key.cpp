@@ -230,7 +230,9 @@ void add_answer(const KeySources& sources, const KeyQuestion& question, const Se
     ++look.n_earned;
     look.cut = std::isnan(look.cut) ? look.scores[*unit] : std::min(look.cut, look.scores[*unit]);
   }
-  if (!seen.picks.empty() && question.selector.stages().back().method->name == "quoka")
+  // Not where a wrapper asked by the mean queries of groups, which are no query of the text.
+  const bool has_own_picks = static_cast<Index>(seen.picks.size()) == info.n_q;
+  if (has_own_picks && question.selector.stages().back().method->name == "quoka")
     add_slots(sources.trace, question, layer, seen, look);
 }
 

@@ -69,8 +69,9 @@ TEST_CASE("explain key: weights are the exact row, with and without sinks") {
 
 TEST_CASE("explain key: lists are those of a replay, and ranks say who is in them") {
   const MemoryTrace trace = planted();
-  for (const char* method : {"quoka", "quoka:queries=all,similarity=dot", "quest:page-size=4",
-                             "streamingllm", "tova", "oracle-topk"}) {
+  for (const char* method :
+       {"quoka", "quoka:queries=all,similarity=dot", "quoka+coarsen:query=mean",
+        "quest:page-size=4", "streamingllm", "tova", "oracle-topk"}) {
     for (const bool as_step : {false, true}) {
       KeyQuestion question = question_of(method, 45);
       question.as_step = as_step;
