@@ -84,7 +84,12 @@ std::size_t n_cells(const plot::Figure& figure) {
   return n;
 }
 
-}  // namespace
+/// A figure as it is drawn: cleaned, with the columns that can be read, and where everything goes.
+struct PlacedFigure {
+  plot::Figure figure;
+  plot::Theme theme;
+  plot::Layout layout;
+};
 
 PlacedFigure place_figure(const plot::Figure& figure, const RenderOptions& options) {
   check_fields(options);
@@ -93,6 +98,8 @@ PlacedFigure place_figure(const plot::Figure& figure, const RenderOptions& optio
   placed.layout = legible_layout(placed.figure, options, placed.theme);
   return placed;
 }
+
+}  // namespace
 
 std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOptions& options) {
   const auto [figure, theme, layout] = place_figure(asked, options);

@@ -39,15 +39,6 @@ std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOp
                                       const std::vector<FigureFormat>& formats,
                                       const std::string& stem);
 
-/// A figure as it is drawn: cleaned, with the columns that can be read, and where everything goes.
-struct PlacedFigure {
-  plot::Figure figure;
-  plot::Theme theme;
-  plot::Layout layout;
-};
-/// Throws ConfigError for a figure that cannot be drawn.
-PlacedFigure place_figure(const plot::Figure& figure, const RenderOptions& options);
-
 /// Sentences for whoever asked for the drawing: higher than a page (or a slide), without a CSV.
 std::vector<std::string> render_notes(const plot::Figure& figure, const RenderOptions& options);
 

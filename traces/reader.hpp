@@ -61,7 +61,6 @@ class TraceFile final : public TraceSource {
 
   // Captures that not every trace has: see info().capture. All throw ConfigError if it was not
   // recorded.
-  bool has_token_text() const { return info().token_text_capacity > 0; }
   /// [range.size(), n_tokens] probabilities.
   Tensor<float> read_attn(Index layer, Index q_head, TokenRange range) const;
   TopkRows read_topk(Index layer, Index q_head, TokenRange range) const;

@@ -27,7 +27,7 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
   const TokenRange rows = info.rows;
   REQUIRE(std::vector<TokenId>(file.tokens().begin(), file.tokens().end()) ==
           std::vector<TokenId>(truth.tokens.begin(), truth.tokens.begin() + info.n_tokens));
-  if (file.has_token_text()) {
+  if (file.info().token_text_capacity > 0) {
     REQUIRE(file.token_bytes() ==
             std::vector<std::string>(truth.texts.begin(), truth.texts.begin() + info.n_tokens));
   }
