@@ -45,22 +45,6 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Four 8 x 8 tiles of 16-bit numbers; lanes 8 i to 8 i + 7 name the rows of tile i.
-__device__ __forceinline__ void load_tiles(std::uint32_t (&tile)[4], std::uint32_t row_address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(tile[0]), "=r"(tile[1]), "=r"(tile[2]), "=r"(tile[3])
-               : "r"(row_address)
-               : "memory");
-}
-
-__device__ __forceinline__ void load_tiles_transposed(std::uint32_t (&tile)[4],
-                                                      std::uint32_t row_address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(tile[0]), "=r"(tile[1]), "=r"(tile[2]), "=r"(tile[3])
-               : "r"(row_address)
-               : "memory");
-}
-
 /// 16 bytes from device to shared memory, past the registers.
 __device__ __forceinline__ void copy_16(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
