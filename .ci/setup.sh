@@ -52,18 +52,15 @@ kvscope_os() { (. /etc/os-release 2>/dev/null && printf '%s-%s' "${ID:-unknown}"
 
 # Debian 12 has Catch2 2 only; version 3 is in its backports archive, which a fresh system does not list.
 kvscope_add_backports() {
-  local mirror=http://deb.debian.org/debian found signed=""
+  local found signed=""
   if grep -Rqs '^[^#]*bookworm-backports' /etc/apt/sources.list /etc/apt/sources.list.d; then return 0; fi
-  # The mirror this system already uses: deb822 files first, then the classic list.
-  found=$(sed -nE 's/^URIs:[[:space:]]*([^[:space:]]+\/debian\/?)([[:space:]].*)?$/\1/p' \
-    /etc/apt/sources.list.d/*.sources 2>/dev/null | head -n 1) || true
-  [ -n "$found" ] || found=$(sed -nE 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+\/debian\/?)[[:space:]].*$/\2/p' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | head -n 1) || true
-  [ -z "$found" ] || mirror=$found
+  # From where this system already takes Debian 12.
+  found=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Release: bookworm' 'Component: main' | head -n 1)
+  [ -n "$found" ] || kvscope_die "no source of bookworm in /etc/apt: add one, and bookworm-backports of the same for Catch2 3"
   [ ! -e /usr/share/keyrings/debian-archive-keyring.gpg ] ||
     signed=' [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
   kvscope_say "adding the bookworm-backports archive (Catch2 3): /etc/apt/sources.list.d/bookworm-backports.list"
-  printf 'deb%s %s bookworm-backports main\n' "$signed" "$mirror" |
+  printf 'deb%s %s bookworm-backports main\n' "$signed" "$found" |
     kvscope_as_root tee /etc/apt/sources.list.d/bookworm-backports.list >/dev/null
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -142,6 +143,8 @@ TEST_CASE("a slot computes once per key, keeps the last value meanwhile and find
 }
 
 TEST_CASE("a slot shows a rough value until the real one is there, which is made once for two") {
+  std::latch rough_may(1);  // so that no job ends while it is asked for
+  std::latch real_may(1);
   JobRunner jobs;
   Cache cache(1 << 20);
   const Workbench bench{jobs, cache};
@@ -149,20 +152,28 @@ TEST_CASE("a slot shows a rough value until the real one is there, which is made
   std::atomic<int> n_real = 0;
   using Compute = std::function<Number(JobContext&)>;
   const auto ask = [&](AsyncValue<Number>& slot, const std::string& key) {
-    const Compute real = [&n_real](JobContext&) { return Number{10 + ++n_real}; };
-    const Compute rough = [&n_rough](JobContext&) { return Number{++n_rough}; };
+    const Compute real = [&](JobContext&) {
+      real_may.wait();
+      return Number{10 + ++n_real};
+    };
+    const Compute rough = [&](JobContext&) {
+      rough_may.wait();
+      return Number{++n_rough};
+    };
     return slot.ask(bench, key, {"number"}, real, key + "/rough", rough);
   };
   AsyncValue<Number> slot;
   AsyncValue<Number> other;
   CHECK(ask(slot, "a").value == nullptr);
   CHECK(ask(other, "a").value == nullptr);
+  rough_may.count_down();
   REQUIRE(jobs.drain(kSeconds));
   const auto rough = ask(slot, "a");  // and the real one begins
   REQUIRE(rough.value);
   CHECK(rough.value->value == 1);
   CHECK(rough.is_pending());
   CHECK(ask(other, "a").value != nullptr);
+  real_may.count_down();
   REQUIRE(jobs.drain(kSeconds));
   CHECK(ask(slot, "a").fresh);
   CHECK(ask(slot, "a").value->value == 11);
