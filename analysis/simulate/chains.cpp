@@ -211,7 +211,9 @@ class Chains final : public SimulationTask {
                                   enum_name(options_.kinds[r / setup_.pairs.size()]),
                                   options_.steps, protocol_.name),
                       setup_.pairs[pair].asked.selector.text(), budget.kind, budget.value,
-                      mean(shares(units, r))});
+                      mean(shares(units, r)),
+                      /*is_share=*/true,
+                      /*shown=*/"", reductions_of(units_of(units, r), 1).per_head});
     }
     return rows;
   }

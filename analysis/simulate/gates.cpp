@@ -79,6 +79,7 @@ class CellJudge {
       judge_saturation(*dense);
       judge_above_dense(*dense);
     }
+    judge_choices();
     judge_budgets();
     judge_ranking();
   }
@@ -111,6 +112,16 @@ class CellJudge {
                       "the task rewards what the model does not do by itself",
                       row_name(rows_[r]), value_text(rows_[r]), value_text(rows_[dense]),
                       p_text(test.p)));
+    }
+  }
+
+  void judge_choices() {
+    for (const std::size_t r : members_) {
+      if (is_dense_row(rows_[r]) || rows_[r].kv_reduction != 0.0) continue;
+      add(kNothingChosen, {r},
+          fmt::format("{} attended to every key, as the dense model does: nothing here is longer "
+                      "than its budget, or it chooses in another phase",
+                      row_name(rows_[r])));
     }
   }
 

@@ -4,6 +4,7 @@
 // same prompts, and never changes a number. Tables mark nothing as best that a gate doubts.
 #pragma once
 
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 
 #include "analysis/simulate/intervals.hpp"
@@ -16,7 +17,8 @@ inline constexpr std::string_view kSparseAboveDense = "sparse-above-dense";  // 
 inline constexpr std::string_view kMoreBudgetWorse = "more-budget-worse";
 inline constexpr std::string_view kSaturated = "saturated";       // dense and all methods at 100 %
 inline constexpr std::string_view kDenseCannot = "dense-cannot";  // the dense model fails
-inline constexpr std::string_view kTooFewTrials = "too-few-trials";  // the best is not told apart
+inline constexpr std::string_view kTooFewTrials = "too-few-trials";   // the best is not told apart
+inline constexpr std::string_view kNothingChosen = "nothing-chosen";  // every key was attended to
 
 /// One row of a result, as gates see it.
 struct JudgedRow {
@@ -27,6 +29,7 @@ struct JudgedRow {
   double mean = 0.0;     // higher is better
   bool is_share = true;  // of prompts, in [0, 1]: 1 is everything
   std::string shown;     // the value in a sentence; empty: the mean as percent
+  double kv_reduction = std::numeric_limits<double>::quiet_NaN();  // 0: as the dense model
 };
 
 struct Doubt {

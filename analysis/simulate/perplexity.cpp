@@ -298,10 +298,12 @@ class Perplexity final : public SimulationTask {
     std::vector<JudgedRow> rows;
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       const JudgedBudget budget = judged_budget(setup_, p);
-      const double loss = mean_loss(units_of(units, p));
+      const auto mine = units_of(units, p);
+      const double loss = mean_loss(mine);
       rows.push_back({fmt::format("perplexity, {}", protocol()),
                       setup_.pairs[p].asked.selector.text(), budget.kind, budget.value, -loss,
-                      /*is_share=*/false, fmt::format("perplexity {:.4g}", std::exp(loss))});
+                      /*is_share=*/false, fmt::format("perplexity {:.4g}", std::exp(loss)),
+                      reductions_of(mine, 0).per_head});
     }
     return find_doubts(rows, [&](std::size_t a, std::size_t b) {
       const std::vector<double> gains = differences(resampled, b, a);  // of a over b, in nats

@@ -78,7 +78,8 @@ std::vector<JudgedRow> judged_cells(const std::vector<RetrievalCell>& cells,
     if (options.turns > 1) name += fmt::format(", turn {}", cell.turn + 1);
     rows.push_back({std::move(name), setup.pairs[cell.pair].asked.selector.text(), budget.kind,
                     budget.value, cell.mean,
-                    /*is_share=*/true});
+                    /*is_share=*/true,
+                    /*shown=*/"", reductions_of(cell.units, cell.turn * kTurnValues + 1).per_head});
   }
   return rows;
 }

@@ -53,6 +53,20 @@ TEST_CASE("gate: dense and all methods at 100 %") {
   CHECK(planted.words()[1].find("saturated") == std::string::npos);
 }
 
+TEST_CASE("gate: a method that attended to every key") {
+  Planted planted;
+  planted.add("full", kNone, 30, 40);
+  planted.add("snapkv", 128, 30, 40);
+  planted.add("quest", 128, 10, 40);
+  planted.rows[1].kv_reduction = 0.0;
+  planted.rows[2].kv_reduction = 0.5;
+  const auto doubts = planted.doubts();
+  REQUIRE(doubts.size() == 1);
+  CHECK(doubts[0].gate == kNothingChosen);
+  CHECK(doubts[0].rows == std::vector<std::size_t>{1});
+  CHECK_HAS(doubts[0].sentence, "snapkv tokens=128 attended to every key");
+}
+
 TEST_CASE("gate: the dense model cannot do the task") {
   Planted planted;
   planted.add("full", kNone, 1, 40);
