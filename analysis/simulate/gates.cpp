@@ -116,13 +116,18 @@ class CellJudge {
   }
 
   void judge_choices() {
+    RowList idle;
+    std::string names;
     for (const std::size_t r : members_) {
       if (is_dense_row(rows_[r]) || rows_[r].kv_reduction != 0.0) continue;
-      add(kNothingChosen, {r},
-          fmt::format("{} attended to every key, as the dense model does: nothing here is longer "
-                      "than its budget, or it chooses in another phase",
-                      row_name(rows_[r])));
+      idle.push_back(r);
+      names += (names.empty() ? "" : ", ") + row_name(rows_[r]);
     }
+    if (idle.empty()) return;
+    add(kNothingChosen, idle,
+        fmt::format("{} attended to every key, as the dense model does: no context was longer than "
+                    "the budget, or the method chooses in another phase",
+                    names));
   }
 
   void judge_budgets() {
