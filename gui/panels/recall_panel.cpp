@@ -13,6 +13,7 @@
 
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/scale.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"

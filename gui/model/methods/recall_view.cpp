@@ -52,8 +52,9 @@ Covered covered_by(const RecallQuestion& question, const std::vector<RecallItem>
   const bool is_any_whole = std::ranges::any_of(known, [&](const auto& entry) {
     return entry.first.second && entry.second.size() == n_asked;
   });
-  for (const auto& [series, there] : known) {
-    if (!is_any_whole && series.second && !there.empty())
+  for (const auto& entry : known) {
+    const auto& there = entry.second;
+    if (!is_any_whole && entry.first.second && !there.empty())
       std::erase_if(layers, [&](Index layer) { return !there.contains(layer); });
   }
   Covered covered;
