@@ -112,8 +112,10 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
   CHECK_HAS(read_file(out / "runs/early-exit/config.json"), "kvscope_draft");
   for (const auto& item : report.at("items")) {
     INFO(item.dump());
-    CHECK((item.at("verdict") == "holds" || item.at("verdict") == "holds in form" ||
-           item.at("verdict") == "does not hold"));
+    // A constructed recording cannot confirm a bound.
+    const bool is_bound = item.at("item") == "specattn-app-a";
+    CHECK((item.at("verdict") == "not decided") == is_bound);
+    CHECK(item.at("verdict") != "cannot be tested");
     CHECK_HAS(item.at("note").get<std::string>(), "No draft was given");
     CHECK_HAS(item.at("commands").dump(),
               item.at("item") == "specattn-fig-2" ? " --dense-layers 4" : " --layers 4-7");

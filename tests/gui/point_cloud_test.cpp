@@ -70,7 +70,7 @@ TEST_CASE("points: those beyond the edges and without a place do no harm", "[poi
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
   Cloud cloud;
-  const std::vector<CloudPoint> points = {{0, 0, 0},      {39.9f, 29.9f, 0}, {-1.5f, 10, 0},
+  const std::vector<CloudPoint> points = {{0, 0, 0},      {39.9f, 29.9f, 0}, {-1.0f, 10, 0},
                                           {kNan, 10, 0},  {10, kInf, 0},     {1e30f, -1e30f, 0},
                                           {-65.0f, 5, 0}, {41.0f, 31.0f, 0}};
   cloud.add(points, std::vector<plot::Colour>(points.size(), kRed), 1.0f, 1.0f);

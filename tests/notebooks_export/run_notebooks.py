@@ -110,7 +110,7 @@ def write_notebooks(work, passkey):
     part = work.record_and_kill("killed.h5", 200)
     work.run("recover", part, "--out", "recovered.h5")
     work.run("analyze", "quest", "recovered.h5", "--out", "quest-recovered.h5", "--budget", 64)
-    notebook("bounds", "quest-recovered.h5", name="recovered", expect=("kvscope-trace 1.1, recovered", "equal: page bounds"))
+    notebook("bounds", "quest-recovered.h5", name="recovered", expect=("kvscope-trace 1.3, recovered", "equal: page bounds"))
     notebook("bounds", "quest-recovered.h5", "--trace", part, name="partial",
              expect=("its identity cannot be checked", "whole units", "equal: page bounds"))
     return notebooks
