@@ -35,7 +35,7 @@ step "4/5 what methods keep in the decode steps, by budget"
   --selector oracle-topk,quoka,sparq,quest,streamingllm --out "$out/sweep.h5" --overwrite --progress "$progress" >"$out/sweep.txt"
 
 step "5/5 one magic number in prose: which methods find it (128 keys a query)"
-"$kvscope" simulate ruler --model "$model" --kinds niah_single_2 --selector full,quoka,streamingllm --budget 128 \
+"$kvscope" simulate retrieval --model "$model" --kinds niah_single_2 --selector full,quoka,streamingllm --budget 128 \
   --lengths 512,1024,1536 --depths 3 --trials 1 --out "$out/needles.h5" --overwrite --progress "$progress" >"$out/needles.txt"
 
 figures=$out/figures

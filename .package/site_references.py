@@ -22,7 +22,7 @@ FIRST = ["kvscope record verifier.h5 --max-tokens 1024 --decode 32", "kvscope re
          "cp verifier.h5 trace.h5"]
 SHORTER = {
     "latency": ["kvscope bench live --selector quoka --lengths 512,1024,2048 --json > live.json"],
-    "needle": ["kvscope simulate needle --selector quoka,streamingllm --budget 128 --lengths 512,1024 --out needle.h5"],
+    "needle": ["kvscope simulate retrieval --selector quoka,streamingllm --budget 128 --lengths 512,1024 --out needle.h5"],
     "pareto": ["kvscope sweep trace.h5 --phase decode --selector full,quest,quoka,sparq --budget 64,256 --hardware h100-sxm --out pareto.csv"],
 }
 

@@ -99,8 +99,8 @@ const std::vector<NotebookKind>& notebook_kinds() {
        notebook_source("layer_map")},
       {"simulation",
        "perplexity, retrieval and speculative decoding with a selector inside the model",
-       {"simulate-perplexity", "simulate-passkey", "simulate-needle", "simulate-ruler",
-        "simulate-speculative"},
+       {"simulate-perplexity", "simulate-retrieval", "simulate-passkey", "simulate-needle",
+        "simulate-ruler", "simulate-speculative"},
        notebook_source("simulation")},
   };
   return kinds;

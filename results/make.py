@@ -35,7 +35,7 @@ FAR_KINDS = ["niah_single_1", "niah_single_2", "niah_multikey_1"]
 GLOBAL_LAYERS = {"gemma3": "5,11,17"}
 #: How many of the first layers stay dense, in the table of layers; of Gemma's in steps of one layer without a window.
 LEFT_DENSE = {"gemma3": (0, 6, 12)}
-ASKED = "simulate ruler --depths 5 --trials 10"
+ASKED = "simulate retrieval --depths 5 --trials 10"
 #: Items that judge a choice against one drawn at random.
 CHOICES = "quoka-fig-2a,quoka-queries,quest-recall"
 

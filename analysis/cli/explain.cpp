@@ -22,7 +22,7 @@ class ExplainCommand final : public Command {
     return {
         "explain",
         "why a needle was missed or a key dropped: ranks, cut-off, budget",
-        "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: "
+        "Asks the prompts of kvscope simulate retrieval (same lengths, depths, trials and seed: "
         "same prompts; chunks and answer under the method). For each miss the prompt is "
         "answered densely too, and for the first token that differs a table shows the heads "
         "that put at least --least of their attention on the fact when they attend to "

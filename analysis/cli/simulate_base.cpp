@@ -112,10 +112,7 @@ void SimulateCommand::declare(OptionSet& options) {
       "turned until it costs that",
       match_);
   options.add("text", "FILE",
-              takes_texts()
-                  ? "UTF-8 text to read; several: intervals are over texts too [embedded book]"
-                  : "UTF-8 text to read and to fill prompts with [embedded book]",
-              texts_);
+              "UTF-8 text to read; several: intervals are over texts too [embedded book]", texts_);
   options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
   options.flag("no-special-tokens",
                "do not put the tokenizer's special tokens (BOS) in front of prompts and windows",
@@ -162,8 +159,6 @@ SimulationOptions SimulateCommand::simulation_options() const {
 
 void SimulateCommand::check_usage() const {
   job_.check();
-  if (texts_.size() > 1 && !takes_texts())
-    throw UsageError("--text: {} reads one text, found {}", name(), texts_.size());
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (std::find(texts_.begin(), texts_.begin() + static_cast<std::ptrdiff_t>(i), texts_[i]) !=
         texts_.begin() + static_cast<std::ptrdiff_t>(i))

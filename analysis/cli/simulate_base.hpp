@@ -36,8 +36,6 @@ class SimulateCommand : public Command {
   virtual std::vector<MethodSpec> default_selectors() const { return {}; }
   /// True for tasks whose prompts can be printed.
   virtual bool shows_prompts() const { return false; }
-  /// True for tasks that measure over several texts.
-  virtual bool takes_texts() const { return true; }
   /// True if "full" joins the selectors, so that results can be put beside the dense ones.
   virtual bool adds_full() const { return false; }
 

@@ -1,4 +1,4 @@
-// kvscope simulate passkey, needle and ruler: facts hidden in long prompts, found or not.
+// kvscope simulate retrieval: facts hidden in long prompts, found or not; chains that go on.
 #include "analysis/simulate/retrieval.hpp"
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
+#include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/wording.hpp"
 
@@ -109,7 +110,8 @@ std::string by_length(const ColumnTable& table) {
 std::string protocol_help() {
   std::vector<std::string> names;
   for (const ProtocolEntry& entry : protocol_entries())
-    names.push_back(fmt::format("{} ({})", entry.protocol.name, entry.meaning));
+    names.push_back(fmt::format("{}{}{} ({})", entry.protocol.name,
+                                entry.paper.empty() ? "" : " or ", entry.paper, entry.meaning));
   return fmt::format(
       "what runs under the method: {}; papers stands for all of them; any other is "
       "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes "
@@ -117,9 +119,55 @@ std::string protocol_help() {
       fmt::join(names, ", "));
 }
 
-class SimulateRetrieval : public SimulateCommand {
+class SimulateRetrieval final : public SimulateCommand {
+ public:
+  CommandCard card() const override {
+    return {
+        "simulate retrieval",
+        "facts in long prompts and long chains, found under a method: pass keys, needles, RULER",
+        "Prompts of --kinds at --lengths and --depths, asked under each method and budget; "
+        "--protocol says which of context, question and answer run under it (QuoKA's: all; "
+        "Quest's: decode). \"full\" always takes part: what it cannot do is marked, since a drop "
+        "there says nothing.\n\nKinds are a pass key, magic numbers, tasks of RULER, InfiniteBench "
+        "and The Sparse Frontier in words that the embedded models know, chains of --steps tokens "
+        "of which every next one is known (accuracy is the share before the first error), or the "
+        "examples of a file of JSON lines as on the hub. The embedded verifier was trained for "
+        "pass keys and magic numbers only. The grid depth x length is in the .json and .h5 "
+        "results.",
+        {{"kvscope simulate retrieval --selector quoka,streamingllm --budget ratio=0.25 --out "
+          "needle.h5",
+          "a pass key under chunked prefill, lengths 1k to 8k, ten depths: the paper's figure"},
+         {"kvscope simulate retrieval --protocol quest --selector quest,streamingllm --budget "
+          "64,128,256,512",
+          "Quest's pass keys: a dense prefill, the prompt's last tokens and the answer one by one"},
+         {"kvscope simulate retrieval --kinds multi_key --facts 4 --turns 3 --selector quoka "
+          "--budget 256 --lengths 2048 --show-prompts 1",
+          "three questions over one cache, the first prompt printed"},
+         {"kvscope simulate retrieval --kinds ruler --protocol papers --selector quoka --budget "
+          "128 --lengths 2048 --until-interval 0.1",
+          "RULER's eleven tasks under each paper's protocol, as many prompts as intervals of ten "
+          "points take"},
+         {"kvscope simulate retrieval --kinds copy --protocol answer --lengths 512 --steps 8192 "
+          "--selector quest --budget 256",
+          "eight thousand steps of copying"},
+         {"kvscope simulate retrieval --examples longbench.jsonl --lengths 8192 --selector snapkv "
+          "--budget 1024",
+          "examples of a file; longer ones lose their middle"}}};
+  }
+
  protected:
   void declare_task(OptionSet& options) final {
+    const auto& names = EnumNames<PromptKind>::value;
+    options.add("kinds", "LIST",
+                fmt::format("of {}; or ruler, infinitebench, story, chain for a family",
+                            fmt::join(names.begin(), names.end() - 1, ", ")),
+                kinds_);
+    options
+        .add("examples", "FILE",
+             "ask the examples of a file of JSON lines instead: context, question, answer_prefix, "
+             "answer, max_new_tokens",
+             examples_)
+        .kind = ValueKind::file;
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
     options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle",
                 task_.n_depths);
@@ -131,6 +179,9 @@ class SimulateRetrieval : public SimulateCommand {
     options.add("max-trials", "N", "with --until-interval: prompts per length and depth at most",
                 task_.max_trials);
     options.add("protocol", "WORD[,WORD]", protocol_help(), protocols_);
+    options.add("facts", "N", "multi_key: magic numbers hidden, one is asked for", task_.n_facts,
+                in(1, 64));
+    options.add("steps", "N", "chains: tokens to decode", task_.n_steps, in(1, 1'000'000));
     options.add("turns", "N",
                 "questions one after the other over one cache, for kinds with several", task_.turns,
                 at_least(1));
@@ -148,16 +199,18 @@ class SimulateRetrieval : public SimulateCommand {
     chat.bare_value = "always";
     options.add("gamma", "N", "tokens per verification for methods that need a draft",
                 options_.gamma);
-    declare_kind(options);
+    options.exclude({"kinds", "examples"});
   }
-  virtual void declare_kind(OptionSet& options) { (void)options; }
-  void check_task() const override {
+  void check_task() const final {
     parse_counts(lengths_, "lengths");
     parse_protocols(protocols_);
+    const std::vector<PromptKind> kinds = parse_prompt_kinds(kinds_);
+    if (chat_ != ChatUse::never && std::ranges::any_of(kinds, is_chain))
+      throw UsageError("--chat: a chain is a text that goes on, not a question; leave it out");
   }
+  bool adds_full() const final { return true; }
   bool shows_prompts() const final { return true; }
   std::vector<Phase> phases() const final { return phases_of(parse_protocols(protocols_)); }
-  virtual void set_kinds(RetrievalOptions& options) const { (void)options; }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const final {
     return make_retrieval_task(setup, retrieval_options());
   }
@@ -203,137 +256,24 @@ class SimulateRetrieval : public SimulateCommand {
     RetrievalOptions options = task_;
     options.lengths = parse_counts(lengths_, "lengths");
     options.protocols = parse_protocols(protocols_);
-    set_kinds(options);
-    if (!options.examples.empty()) options.kinds = {PromptKind::local};
+    options.kinds = parse_prompt_kinds(kinds_);
+    if (examples_) {
+      options.examples = read_local_examples(*examples_);
+      options.kinds = {PromptKind::local};
+    }
     return options;
   }
 
- protected:
   RetrievalOptions task_;
   ChatUse chat_ = ChatUse::never;
-  std::string lengths_ = "1024,2048,4096,8192";
-  std::string protocols_ = "decode";
-};
-
-class SimulatePasskey final : public SimulateRetrieval {
- public:
-  CommandCard card() const override {
-    return {
-        "simulate passkey",
-        "pass-key retrieval when decoding under a selector (Quest's protocol)",
-        "A pass key is hidden in prose at several depths. All but the last tokens of the prompt "
-        "are filled in densely; these and the answer run one by one under the selector. "
-        "Evicting methods live through the prefill too. The embedded verifier finds every key "
-        "up to 8192 tokens when it attends densely.",
-        {{"kvscope simulate passkey --selector full,quest,streamingllm --budget 64,128,256,512",
-          "lengths 1k to 8k, ten depths"}}};
-  }
-};
-
-class SimulateNeedle final : public SimulateRetrieval {
- public:
-  SimulateNeedle() {
-    task_.task = "needle";
-    protocols_ = "all";
-  }
-  CommandCard card() const override {
-    return {
-        "simulate needle",
-        "a needle in a haystack under chunked prefill (QuoKA's protocol)",
-        "The whole prompt is processed in chunks (--chunk, B_CP) under the selector "
-        "(--budget, B_SA), and so is the answer, token by token. With --protocol inside the "
-        "answer is in the last chunk and one list serves all of it; with --protocol prefill "
-        "it is decoded densely, which lets the model look the needle up in the cache after "
-        "all. With --facts 8, eight magic numbers are hidden and one is asked for. The grid "
-        "depth x length is in the .json and .h5 results.",
-        {{"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
-          "the grid of the paper's figure"},
-         {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
-          "eight facts, one asked for"},
-         {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
-          "128 --lengths 2048 --until-interval 0.1",
-          "the same methods under each paper's protocol, as many prompts as intervals of ten "
-          "points take"},
-         {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
-          "--lengths 2048 --show-prompts 1",
-          "three questions over one cache, the first prompt printed"}}};
-  }
-
- protected:
-  void declare_kind(OptionSet& options) override {
-    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_,
-                in(1, 64));
-  }
-  void set_kinds(RetrievalOptions& options) const override {
-    options.kinds = {n_facts_ == 1 ? PromptKind::passkey : PromptKind::multi_key};
-    options.n_facts = n_facts_;
-  }
-
- private:
-  Index n_facts_ = 1;
-};
-
-class SimulateRuler final : public SimulateRetrieval {
- public:
-  SimulateRuler() {
-    task_.task = "ruler";
-    protocols_ = "all";
-    task_.n_depths = 5;
-    task_.trials = 2;
-  }
-  CommandCard card() const override {
-    return {"simulate ruler",
-            "tasks of RULER and InfiniteBench, stories or your own; scores by length",
-            "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "
-            "models know (--kinds ruler, infinitebench, story, or single ones), or the examples of "
-            "a file of JSON lines as on the hub (--examples: context, question, answer_prefix, "
-            "answer, max_new_tokens). \"full\" always takes part; what it cannot do is marked, "
-            "since a drop there says nothing. The embedded verifier was trained for pass keys and "
-            "magic numbers only.",
-            {{"kvscope simulate ruler --selector quoka,streamingllm --budget ratio=0.25 --lengths "
-              "1024,4096",
-              "scores of five kinds at two lengths"},
-             {"kvscope simulate ruler --kinds ruler --selector quoka --budget ratio=0.25 --lengths "
-              "2048 --depths 1 --trials 1 --show-prompts 11",
-              "RULER's eleven generated tasks, each prompt printed"},
-             {"kvscope simulate ruler --examples longbench.jsonl --lengths 8192 --selector snapkv "
-              "--budget 1024",
-              "examples of a file; longer ones lose their middle"}}};
-  }
-
- protected:
-  void declare_kind(OptionSet& options) override {
-    const auto& names = EnumNames<PromptKind>::value;
-    options.add("kinds", "LIST",
-                fmt::format("of {}; or ruler, infinitebench, story for a family",
-                            fmt::join(names.begin(), names.end() - 1, ", ")),
-                kinds_);
-    options
-        .add("examples", "FILE",
-             "ask the examples of a file of JSON lines instead: context, question, answer_prefix, "
-             "answer, max_new_tokens",
-             examples_)
-        .kind = ValueKind::file;
-  }
-  bool adds_full() const override { return true; }
-  void check_task() const override {
-    SimulateRetrieval::check_task();
-    parse_prompt_kinds(kinds_);
-  }
-  void set_kinds(RetrievalOptions& options) const override {
-    options.kinds = parse_prompt_kinds(kinds_);
-    if (examples_) options.examples = read_local_examples(*examples_);
-  }
-
- private:
-  std::string kinds_ = "passkey,multi_key,multi_value,variable_tracking,common_words";
+  std::string kinds_ = "passkey";
   std::optional<std::filesystem::path> examples_;
+  std::string lengths_ = "1024,2048,4096,8192";
+  std::string protocols_ = "all";
 };
 
 }  // namespace
 
-KVSCOPE_COMMAND(420, SimulatePasskey)
-KVSCOPE_COMMAND(430, SimulateNeedle)
-KVSCOPE_COMMAND(440, SimulateRuler)
+KVSCOPE_COMMAND(420, SimulateRetrieval)
 
 }  // namespace kvscope::cli

@@ -126,7 +126,7 @@ bool OptionSet::given(std::string_view name) const {
 
 Words OptionSet::words(std::string_view command, std::span<const std::string_view> but) const {
   Words words;
-  for (std::size_t begin = 0; begin <= command.size();) {  // "simulate needle" is two
+  for (std::size_t begin = 0; begin <= command.size();) {  // "simulate retrieval" is two
     const std::size_t end = std::min(command.find(' ', begin), command.size());
     words.emplace_back(command.substr(begin, end - begin));
     begin = end + 1;

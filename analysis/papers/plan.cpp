@@ -44,11 +44,11 @@ const Value& left_of(const Item& item, const Check& check) {
 }  // namespace
 
 double units_of_command(const std::string& command) {
-  if (command.starts_with("simulate ruler")) {
+  if (command.starts_with("simulate retrieval")) {
     const std::string kinds = word_behind(command, "--kinds", "passkey");
     return (kinds.starts_with("{") ? 1.0 : listed(kinds)) *
            listed(word_behind(command, "--lengths", "4096")) *
-           number_behind(command, "--depths", 10.0) * number_behind(command, "--trials", 2.0);
+           number_behind(command, "--depths", 10.0) * number_behind(command, "--trials", 1.0);
   }
   if (command.starts_with("simulate perplexity")) {
     const double n_tokens = number_behind(command, "--max-tokens", 2048.0);

@@ -23,7 +23,8 @@ struct PlannedCheck {
   double needed = 0.0;     // units that show it four times of five
 };
 
-/// Units that a command has: prompts of simulate ruler, blocks of 64 tokens of simulate perplexity;
+/// Units that a command has: prompts of simulate retrieval, blocks of 64 tokens of simulate
+/// perplexity;
 /// NaN for other commands.
 double units_of_command(const std::string& command);
 

@@ -155,7 +155,7 @@ std::vector<Item> quest_quality_items() {
                 "cache performance even with a larger budget",
        .published = "LongChat-7b-v1.5-32k; curves. (The slides say 2k, the paper 1k.)",
        .never = "LongBench's documents and questions do not come with this program (kvscope "
-                "simulate ruler --examples asks them, where they are)."},
+                "simulate retrieval --examples asks them, where they are)."},
       {.id = "quest-recall",
        .place = "Figure 4 (recall)",
        .title = "Recall of the ten heaviest keys",

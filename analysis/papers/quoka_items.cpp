@@ -273,7 +273,7 @@ std::vector<Item> quoka_accuracy_items() {
                     ".738 / .800 / .901. The slides and the poster disagree on Loki with SmolLM3 "
                     "(.384 and .784 at 512).",
        .never = "LongBench's documents and questions do not come with this program (kvscope "
-                "simulate ruler --examples asks them, where they are)."},
+                "simulate retrieval --examples asks them, where they are)."},
   };
 }
 

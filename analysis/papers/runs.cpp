@@ -97,30 +97,30 @@ std::vector<Run> simulation_runs() {
   return {
       // which fact the dense model finds best; other prompts than those that are measured
       {"asked", ".csv",
-       "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
+       "simulate retrieval {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
        "--lengths 4096 --depths 5 --trials 2 --seed 1 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
+       "simulate retrieval {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
        "--lengths 768 --depths 5 --trials 1 --seed 1 --out {out}"},
       // both budgets of the claims at once: the dense model answers each prompt once
       {"needle", ".h5",
-       "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
+       "simulate retrieval {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
        "--selector full,quoka,streamingllm,oracle-topk-chunk --budget ratio=0.25,0.12 --lengths "
        "1024,2048,4096,8000 --depths 10 --trials 2 --out {out}",
-       "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
+       "simulate retrieval {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
        "--selector full,quoka,streamingllm --budget ratio=0.25,0.12 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector " + kChunked +
+       "simulate retrieval {--model} --chat=auto --kinds passkey,multi_key --selector " + kChunked +
            "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds multi_key --selector " + kChunked +
+       "simulate retrieval {--model} --chat=auto --kinds multi_key --selector " + kChunked +
            "--lengths 1024 --depths 5 --trials 2 --out {out}"},
       {"passkey", ".h5",
-       "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
+       "simulate retrieval --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full," +
            kPages +
            "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 "
            "--trials 2 --dense-layers 2 --out {out}",
-       "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
+       "simulate retrieval --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full," +
            kPages +
            "--budget 64,256 --lengths 1024 --depths 5 --trials 2 --fed 24 "

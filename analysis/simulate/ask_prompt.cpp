@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/analysis.hpp"
+#include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -213,7 +214,9 @@ std::vector<AskedTurn> ask_prompt(const SimulationSetup& setup, const LivePair& 
     const auto add_turn = [&](const std::vector<std::string>& answers) {
       AskedTurn turn;
       turn.answer = asking.answer(prompt.n_answer_tokens);
-      turn.score = score_answer(kind, answers, tokenizer.decode(turn.answer));
+      turn.score = prompt.continuation.empty()
+                       ? score_answer(kind, answers, tokenizer.decode(turn.answer))
+                       : share_before_error(prompt.continuation, turn.answer);
       turn.kept = asking.take_kept();
       turns.push_back(std::move(turn));
     };

@@ -1,43 +1,25 @@
-// Long decoding under a selector: synthetic chains whose next token is always known,
-// continued greedily for thousands of steps, so that a method's own errors pile up in the
-// cache that it keeps.
-//
-// copy: a stretch of prose, again and again. running_sum: " 3, 10, 12, 15," by three addends in
-// turn, modulo 1000. rewriting: a line of things, in every further line the first one moved to the
-// end. The prompt holds the beginning; nothing is teacher-forced. Protocol: the prompt dense, every
-// step under the method (as `answer` in protocol.hpp).
+// Kinds of retrieval whose answer is long: chains of which every next token is known. The prompt
+// holds the beginning, prose of which a copy has begun (copy), sums that go on (running_sum), or
+// lines of rotated words (rewriting); thousands of tokens may be decoded behind it, none of them
+// teacher-forced, so that errors pile up in the kept cache. The score is the share of the tokens
+// before the first wrong one.
 #pragma once
 
-#include "analysis/simulate/simulation.hpp"
-#include "core/base/fields.hpp"
+#include <span>
+#include <vector>
+
+#include "analysis/simulate/prompts.hpp"
 
 namespace kvscope {
 
-enum class ChainKind { copy, running_sum, rewriting };
+bool is_chain(PromptKind kind);
 
-struct ChainOptions {
-  std::vector<ChainKind> kinds = {ChainKind::copy, ChainKind::running_sum, ChainKind::rewriting};
-  Index prompt = option(prompt, "prompt", 512,
-                        "tokens of a prompt, which holds the chain's beginning", in(16, 1'000'000));
-  Index steps = option(steps, "steps", 1024, "tokens to decode", in(1, 1'000'000));
-  Index trials = option(trials, "trials", 4, "chains of each kind", in(1, 100'000));
-};
+/// spec.length tokens of prompt, and the spec.n_steps that follow in `continuation`. The same for
+/// the same spec. Throws ConfigError if the prose is too short.
+Prompt make_chain(const PromptSpec& spec, std::span<const TokenId> filler,
+                  const Tokenizer& tokenizer);
 
-/// A chain: its prompt and the `steps` tokens that follow.
-struct Chain {
-  std::vector<TokenId> prompt;
-  std::vector<TokenId> expected;
-};
-
-/// The same for the same kind, seed and trial. Throws ConfigError if the prose is too short.
-Chain make_chain(ChainKind kind, const ChainOptions& options, Index seed, Index trial,
-                 const SimulationModels& models);
-
-/// Rows by kind and pair: steps, prompts, accuracy (share of the steps before the first error) with
-/// its bootstrap interval, steps_right (their mean number), same_as_dense, first_difference (the
-/// first step that is not the dense model's own, of all prompts), KV reductions. Throws ConfigError
-/// for more tokens than the model has positions.
-std::unique_ptr<SimulationTask> make_chain_task(const SimulationSetup& setup,
-                                                const ChainOptions& options);
+/// Share of `expected` before the first token that is another.
+double share_before_error(std::span<const TokenId> expected, std::span<const TokenId> answer);
 
 }  // namespace kvscope

@@ -61,6 +61,16 @@ std::vector<LocalExample> read_local_examples(const std::filesystem::path& file)
   return examples;
 }
 
+std::string text_of(const std::vector<LocalExample>& examples) {
+  std::string text;
+  for (const LocalExample& example : examples) {
+    text += fmt::format("{}\1{}\1{}\1{}\1{}\n", example.context, example.question,
+                        example.answer_prefix, fmt::join(example.answers, "\2"),
+                        example.max_new_tokens);
+  }
+  return text;
+}
+
 Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
                          const Tokenizer& tokenizer) {
   const std::vector<TokenId> head = tokenizer.encode(head_text(spec, ""));

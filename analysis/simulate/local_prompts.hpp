@@ -22,10 +22,12 @@ struct LocalExample {
 /// Reads a file of at most 256 MiB. Throws IoError, FormatError naming the line and the field.
 std::vector<LocalExample> read_local_examples(const std::filesystem::path& file);
 
+/// All of them in one text, for a checksum.
+std::string text_of(const std::vector<LocalExample>& examples);
+
 /// context, question and answer prefix as they stand, in chat with the template's words around the
-/// first two. A prompt longer than spec.length loses the
-/// middle of its context, as LongBench cuts; a shorter one stays. Throws ConfigError if question
-/// and prefix alone are longer.
+/// first two. A prompt longer than spec.length loses the middle of its context, as LongBench cuts;
+/// a shorter one stays. Throws ConfigError if question and prefix alone are longer.
 Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
                          const Tokenizer& tokenizer);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -217,6 +218,7 @@ Kinds family_of(std::string_view word) {
   }
   if (word == "infinitebench") return {passkey, number_string, kv_pairs, math_find, code_run};
   if (word == "story") return {story_retrieval, story_multihop, story_filtering};
+  if (word == "chain") return {copy, running_sum, rewriting};
   if (word == "niah_multivalue") return {multi_value};
   if (word == "vt") return {variable_tracking};
   if (word == "cwe") return {common_words};
@@ -235,7 +237,7 @@ std::vector<PromptKind> parse_prompt_kinds(std::string_view text) {
     if (found.empty()) {
       throw ConfigError(
           "kinds: expected some of {}, a name of RULER (niah_multivalue, vt, cwe) or a family "
-          "(ruler, infinitebench, story), found {}",
+          "(ruler, infinitebench, story, chain), found {}",
           fmt::join(names.begin(), names.end() - 1, ", "), quote(word));
     }
     for (const PromptKind kind : found) {
@@ -250,6 +252,7 @@ std::vector<PromptKind> parse_prompt_kinds(std::string_view text) {
 Prompt make_prompt(const PromptSpec& spec, std::span<const TokenId> filler,
                    const Tokenizer& tokenizer) {
   check_spec(spec);
+  if (is_chain(spec.kind)) return make_chain(spec, filler, tokenizer);
   PromptDraws draws(spec);
   PromptContent content = make_content(spec, filler, tokenizer, draws);
   return assemble_prompt(spec, std::move(content), filler, tokenizer, draws);

@@ -34,12 +34,15 @@ enum class PromptKind {
   story_retrieval,    // chapters of a journey: where was somebody in chapter n
   story_multihop,     // ... what was bought right before a thing
   story_filtering,    // ... in which chapters nothing was bought
+  copy,               // prose that is copied, thousands of tokens long (chains.hpp)
+  running_sum,        // sums that go on
+  rewriting,          // lines whose words rotate
   local,              // examples of a file (local_prompts.hpp)
 };
 
 /// Kinds between commas: a kind, a name of RULER's paper (niah_multivalue, vt, cwe), or a family:
-/// ruler (its eleven generated tasks), infinitebench, story. Throws ConfigError naming what there
-/// is, and for a kind given twice.
+/// ruler (its eleven generated tasks), infinitebench, story, chain. Throws ConfigError naming what
+/// there is, and for a kind given twice.
 std::vector<PromptKind> parse_prompt_kinds(std::string_view text);
 
 struct PromptSpec {
@@ -50,6 +53,7 @@ struct PromptSpec {
   Index seed = 0;
   Index trial = 0;
   Index n_turns = 1;             // questions asked one after the other
+  Index n_steps = 1024;          // chains: tokens that follow
   std::vector<TokenId> leading;  // special tokens in front (BOS)
   /// The words of the model's chat template around a question, which then ends where the answer's
   /// first words, written as the model's own, begin; null: none. Must outlive the spec.
@@ -64,10 +68,11 @@ struct PromptTurn {
 
 struct Prompt {
   std::vector<TokenId> tokens;       // [length] context and first question
-  std::vector<std::string> answers;  // what should come
-  Index n_answer_tokens = 0;         // how many tokens to generate
-  Index n_context = 0;               // tokens before the first question
-  std::vector<PromptTurn> more;      // turns 2, 3, ...
+  std::vector<std::string> answers;  // what should come; of chains the tokens do:
+  std::vector<TokenId> continuation;
+  Index n_answer_tokens = 0;     // how many tokens to generate
+  Index n_context = 0;           // tokens before the first question
+  std::vector<PromptTurn> more;  // turns 2, 3, ...
 };
 
 /// Builds a prompt; the same for the same spec, text and tokenizer. `filler`: tokens of prose, of

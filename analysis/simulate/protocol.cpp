@@ -44,10 +44,12 @@ std::string Protocol::words() const {
 
 const std::vector<ProtocolEntry>& protocol_entries() {
   static const std::vector<ProtocolEntry> entries = {
-      {{"decode", false, true, true, false, false, true},  // Quest, pass keys
-       "dense prefill; the prompt's last tokens and the answer one by one under the method"},
-      {{"all", true, true, true},  // QuoKA, chunked prefill
-       "the whole prompt by chunks and the answer token by token under the method"},
+      {{"decode", false, true, true, false, false, true},
+       "dense prefill; the prompt's last tokens and the answer one by one under the method",
+       "quest"},
+      {{"all", true, true, true},
+       "the whole prompt by chunks and the answer token by token under the method",
+       "quoka"},
       {{"inside", true, true, true, false, true},  // QuoKA, read strictly
        "the answer is in the last chunk: one list serves all its queries"},
       {{"prefill", true, true, false},  // prefill methods (MInference, SnapKV)
@@ -56,8 +58,9 @@ const std::vector<ProtocolEntry>& protocol_entries() {
        "a dense prompt, the answer under the method"},
       {{"question", false, true, true, true},  // SkyLight's setup B
        "a dense context, question and answer token by token under the method"},
-      {{"compress", true, true, true, true},  // kvpress: the question is not seen
-       "the context under the method before the question is known, question and answer too"},
+      {{"compress", true, true, true, true},
+       "the context under the method before the question is known, question and answer too",
+       "kvpress"},
       {{"context", true, false, false, true},  // the same with a dense reader
        "the context under the method before the question is known, the rest dense"},
   };
@@ -66,7 +69,8 @@ const std::vector<ProtocolEntry>& protocol_entries() {
 
 Protocol parse_protocol(std::string_view text) {
   for (const ProtocolEntry& entry : protocol_entries()) {
-    if (entry.protocol.name == text) return entry.protocol;
+    const bool is_paper = !entry.paper.empty() && entry.paper == text;
+    if (entry.protocol.name == text || is_paper) return entry.protocol;
   }
   const std::vector<std::string> words = split_words(std::string(text), '+');
   const std::vector<std::string> parts =

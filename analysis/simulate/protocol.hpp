@@ -29,10 +29,11 @@ struct Protocol {
   std::string words() const;
 };
 
-/// A named protocol, and what it measures.
+/// A named protocol, what it measures, and the paper or program whose it is, which names it too.
 struct ProtocolEntry {
   Protocol protocol;
   std::string_view meaning;
+  std::string_view paper = {};
 };
 
 /// Every named protocol.

@@ -10,6 +10,7 @@
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/ask_prompt.hpp"
+#include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/simulate/retrieval_cells.hpp"
 #include "analysis/simulate/row_units.hpp"
@@ -51,10 +52,10 @@ RetrievalOptions checked(RetrievalOptions options) {
   if (options.kinds.empty() || options.lengths.empty() || options.protocols.empty() ||
       options.n_depths < 1 || options.trials < 1 || options.n_fed < 1 || options.turns < 1) {
     throw ConfigError(
-        "{}: expected at least one kind, length, protocol, depth, trial, fed token and turn, found "
-        "{}, {}, {}, {}, {}, {} and {}",
-        options.task, options.kinds.size(), options.lengths.size(), options.protocols.size(),
-        options.n_depths, options.trials, options.n_fed, options.turns);
+        "retrieval: expected at least one kind, length, protocol, depth, trial, fed token and "
+        "turn, found {}, {}, {}, {}, {}, {} and {}",
+        options.kinds.size(), options.lengths.size(), options.protocols.size(), options.n_depths,
+        options.trials, options.n_fed, options.turns);
   }
   const double n_prompts = static_cast<double>(options.kinds.size() * options.lengths.size() *
                                                options.protocols.size()) *
@@ -63,21 +64,27 @@ RetrievalOptions checked(RetrievalOptions options) {
   if (options.n_depths > kMostDepths || most_trials(options) > kMostTrials ||
       options.turns > kMostTurns || n_prompts > kMostPrompts) {
     throw ConfigError(
-        "{}: expected at most {} depths, {} trials, {} turns and {} prompts in all, found {}, {}, "
-        "{} and {:.0f}",
-        options.task, kMostDepths, kMostTrials, kMostTurns, kMostPrompts, options.n_depths,
-        most_trials(options), options.turns, n_prompts);
+        "retrieval: expected at most {} depths, {} trials, {} turns and {} prompts in all, found "
+        "{}, {}, {} and {:.0f}",
+        kMostDepths, kMostTrials, kMostTurns, kMostPrompts, options.n_depths, most_trials(options),
+        options.turns, n_prompts);
   }
   if (!(options.until_interval >= 0.0 && options.until_interval < 0.5)) {
-    throw ConfigError("{}: expected a wanted interval in (0, 0.5) to either side, found {}",
-                      options.task, options.until_interval);
+    throw ConfigError("retrieval: expected a wanted interval in (0, 0.5) to either side, found {}",
+                      options.until_interval);
   }
   for (const Protocol& protocol : options.protocols) {
     if (protocol.inside && options.turns > 1 && !options.shared_prefix) {
       throw ConfigError(
-          "{}: under protocol {} an answer ends the sequence; expected one turn, or turns with a "
-          "shared prefix",
-          options.task, protocol.name);
+          "retrieval: under protocol {} an answer ends the sequence; expected one turn, or turns "
+          "with a shared prefix",
+          protocol.name);
+    }
+    if (protocol.inside && std::ranges::any_of(options.kinds, is_chain)) {
+      throw ConfigError(
+          "retrieval: a chain is decoded; expected another protocol than {}, which reads an answer "
+          "off the prompt's last chunk",
+          protocol.name);
     }
   }
   return options;
@@ -108,8 +115,9 @@ class Retrieval final : public SimulationTask {
     if (options_.examples.empty()) grid_.n_texts = texts_.size();
     if (options_.trials < static_cast<Index>(grid_.n_texts)) {
       throw ConfigError(
-          "{}: trials take the texts in turn; expected at least {} trials, one per text, found {}",
-          options_.task, grid_.n_texts, options_.trials);
+          "retrieval: trials take the texts in turn; expected at least {} trials, one per text, "
+          "found {}",
+          grid_.n_texts, options_.trials);
     }
     const Index positions = setup.models.verifier->config().max_positions;
     const Tokenizer& tokenizer = *setup.models.tokenizer;
@@ -124,9 +132,9 @@ class Retrieval final : public SimulationTask {
           const Index n = positions_of(prompt, tokenizer);
           if (n > positions) {
             throw ConfigError(
-                "{}: a prompt of {} tokens, its answers and further turns take {} positions, which "
-                "exceeds the model's {} positions",
-                options_.task, prompt.tokens.size(), n, positions);
+                "retrieval: a prompt of {} tokens, its answers and further turns take {} "
+                "positions, which exceeds the model's {} positions",
+                prompt.tokens.size(), n, positions);
           }
           std::vector<std::size_t> begins;
           n_kept_tokens_ = std::max<std::size_t>(
@@ -137,7 +145,7 @@ class Retrieval final : public SimulationTask {
     }
   }
 
-  std::string name() const override { return options_.task; }
+  std::string name() const override { return "retrieval"; }
 
   Json config() const override {
     Json kinds = Json::array();
@@ -152,6 +160,7 @@ class Retrieval final : public SimulationTask {
                  {"trials", options_.trials},
                  {"fed", options_.n_fed},
                  {"facts", options_.n_facts}};
+    if (has_chains()) json["steps"] = options_.n_steps;
     if (options_.turns > 1) {
       json["turns"] = options_.turns;
       json["shared_prefix"] = options_.shared_prefix;
@@ -160,7 +169,7 @@ class Retrieval final : public SimulationTask {
       json["until_interval"] = options_.until_interval;
       json["max_trials"] = options_.max_trials;
     }
-    if (!options_.examples.empty()) json["examples"] = text_checksum(examples_text());
+    if (!options_.examples.empty()) json["examples"] = text_checksum(text_of(options_.examples));
     if (options_.chat) {
       json["chat"] = options_.chat_template;
       json["wordings"] = Json::object();
@@ -245,6 +254,10 @@ class Retrieval final : public SimulationTask {
     table.number_names = {"budget", "length"};
     if (options_.by_depth) table.number_names.emplace_back("depth");
     if (options_.turns > 1) table.number_names.emplace_back("turn");
+    if (has_chains()) {
+      for (const char* name : {"steps_right", "same_as_dense", "first_difference"})
+        table.number_names.emplace_back(name);
+    }
     for (const char* name : {"texts", "prompts", "accuracy", "accuracy_low", "accuracy_high",
                              "p_dense", "kv_reduction", "kv_union_reduction"}) {
       table.number_names.emplace_back(name);
@@ -356,8 +369,12 @@ class Retrieval final : public SimulationTask {
         }
         text += fmt::format(
             "expected: {}\n",
-            shown_text(fmt::format(
-                "{}", fmt::join(t == 0 ? prompt.answers : prompt.more[t - 1].answers, ", "))));
+            shortened(prompt.continuation.empty()
+                          ? fmt::format("{}", fmt::join(t == 0 ? prompt.answers
+                                                               : prompt.more[t - 1].answers,
+                                                        ", "))
+                          : tokenizer.decode(prompt.continuation),
+                      kHeadShown, kTailShown));
         for (std::size_t p = 0; p < of_case.size(); ++p) {
           const UnitResult& unit = of_case[p];
           if (unit.values.empty()) continue;
@@ -366,8 +383,9 @@ class Retrieval final : public SimulationTask {
             const double id = unit.series[t * n_kept_tokens_ + i];
             if (!std::isnan(id)) ids.push_back(static_cast<TokenId>(id));
           }
-          text += fmt::format("{:g}  {}: {}\n", unit.values[t * kTurnValues],
-                              setup_.pairs[p].label(), shown_text(tokenizer.decode(ids)));
+          text +=
+              fmt::format("{:g}  {}: {}\n", unit.values[t * kTurnValues], setup_.pairs[p].label(),
+                          shortened(tokenizer.decode(ids), kHeadShown, kTailShown));
         }
       }
     }
@@ -378,6 +396,8 @@ class Retrieval final : public SimulationTask {
   const char* wording_of(std::size_t kind) const {
     return options_.in_chat[kind] ? "chat" : "plain";
   }
+
+  bool has_chains() const { return std::ranges::any_of(options_.kinds, is_chain); }
 
   std::size_t n_turns() const { return static_cast<std::size_t>(options_.turns); }
 
@@ -401,6 +421,7 @@ class Retrieval final : public SimulationTask {
                     grid_.depths[place.depth],  options_.n_facts,
                     setup_.options.seed,        static_cast<Index>(place.trial)};
     spec.n_turns = options_.turns;
+    spec.n_steps = options_.n_steps;
     spec.leading = setup_.models.leading;
     if (options_.chat && options_.in_chat[place.kind]) {
       spec.chat = options_.chat.get();
@@ -408,22 +429,12 @@ class Retrieval final : public SimulationTask {
     }
     if (spec.kind == PromptKind::local) {
       if (options_.turns > 1) {
-        throw ConfigError("{}: examples of a file have one question each, found {} turns",
-                          options_.task, options_.turns);
+        throw ConfigError("retrieval: examples of a file have one question each, found {} turns",
+                          options_.turns);
       }
       return make_local_prompt(options_.examples[place.trial], spec, *setup_.models.tokenizer);
     }
     return make_prompt(spec, texts_[grid_.text_of(place.trial)].tokens, *setup_.models.tokenizer);
-  }
-
-  std::string examples_text() const {
-    std::string text;
-    for (const LocalExample& example : options_.examples) {
-      text += fmt::format("{}\1{}\1{}\1{}\1{}\n", example.context, example.question,
-                          example.answer_prefix, fmt::join(example.answers, "\2"),
-                          example.max_new_tokens);
-    }
-    return text;
   }
 
   /// Trials [first, last) that a round adds; none if the rounds before it were enough.
@@ -482,20 +493,22 @@ class Retrieval final : public SimulationTask {
         judged, [&](std::size_t a, std::size_t b) { return test_cells(cells[a], cells[b]); });
   }
 
-  /// Of selector full over all depths; NaN if it was not asked for.
-  double dense_accuracy(const SimulationUnits& units, const RetrievalCell& cell) const {
+  /// The same prompts under selector full, at the depth or over all; none if it was not asked for.
+  std::optional<RetrievalCell> dense_cell(const SimulationUnits& units, const RetrievalCell& cell,
+                                          std::optional<std::size_t> depth) const {
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
-      if (setup_.pairs[p].asked.selector != "full") continue;
-      return make_cell(grid_, units, cell.place, std::nullopt, cell.turn, p, grid_.n_trials).mean;
+      if (setup_.pairs[p].asked.selector == "full")
+        return make_cell(grid_, units, cell.place, depth, cell.turn, p, grid_.n_trials);
     }
-    return kNan;
+    return std::nullopt;
   }
 
   ColumnTable::Row make_row(const SimulationUnits& units, const std::vector<RetrievalCell>& cells,
                             const std::vector<JudgedRow>& judged, std::size_t r,
                             const std::string& doubt) const {
     const RetrievalCell& cell = cells[r];
-    const double dense = dense_accuracy(units, cell);
+    const auto all_dense = dense_cell(units, cell, std::nullopt);
+    const double dense = all_dense ? all_dense->mean : kNan;
     double p_dense = kNan;
     for (std::size_t other = 0; other < cells.size(); ++other) {
       if (other != r && judged[other].cell == judged[r].cell && judged[other].selector == "full")
@@ -512,6 +525,10 @@ class Retrieval final : public SimulationTask {
                    static_cast<double>(options_.lengths[cell.place.length])};
     if (cell.depth) row.numbers.push_back(grid_.depths[*cell.depth]);
     if (options_.turns > 1) row.numbers.push_back(static_cast<double>(cell.turn + 1));
+    if (has_chains()) {
+      const auto own = chain_numbers(cell, dense_cell(units, cell, cell.depth), options_);
+      row.numbers.insert(row.numbers.end(), own.begin(), own.end());
+    }
     const Reductions kept = reductions_of(cell.units, cell.turn * kTurnValues + 1);
     for (double x :
          {static_cast<double>(grid_.n_texts), static_cast<double>(cell.scores.size()), cell.mean,

@@ -1,11 +1,13 @@
-// Retrieval under a selector: prompts with hidden facts over a grid of protocols, kinds, lengths
-// and depths, asked once or in turns.
+// Retrieval under a selector: prompts with hidden facts, or chains that go on, over a grid of
+// protocols, kinds, lengths and depths, asked once or in turns.
 //
-// Which calls run under the method is the protocol's (protocol.hpp): passkey has Quest's (arXiv
-// 2406.10774), needle and ruler QuoKA's (arXiv 2602.08722, figures 4 and 7), in which prompt and
+// Which calls run under the method is the protocol's (protocol.hpp): Quest's is decode (arXiv
+// 2406.10774, pass keys), QuoKA's all (arXiv 2602.08722, figures 4 and 7), in which prompt and
 // answer run under the method. A row is a cell: protocol, kind, length, method and budget, with
 // by_depth the depth, and with several turns the turn. Its accuracy has Wilson's interval; doubts
-// that gates raise (gates.hpp) stand in its column `doubt`.
+// that gates raise (gates.hpp) stand in its column `doubt`. With chains (chains.hpp) rows also have
+// steps_right, same_as_dense (share of prompts answered as the dense model does) and
+// first_difference (the first token of all prompts that is not the dense model's own).
 #pragma once
 
 #include <memory>
@@ -18,14 +20,14 @@
 namespace kvscope {
 
 struct RetrievalOptions {
-  std::string task = "passkey";  // its name in results
-  std::vector<Protocol> protocols = {parse_protocol("decode")};
+  std::vector<Protocol> protocols = {parse_protocol("all")};
   std::vector<PromptKind> kinds = {PromptKind::passkey};
   std::vector<Index> lengths = {1024, 2048, 4096, 8192};
   Index n_depths = 10;          // equally spaced from 0 to 1; one stands in the middle
   Index trials = 1;             // prompts per kind, length and depth
   Index n_fed = 100;            // protocol decode: tokens fed one by one
   Index n_facts = 8;            // multi_key
+  Index n_steps = 1024;         // chains: tokens to decode
   bool by_depth = false;        // one row per depth
   Index turns = 1;              // questions per prompt, one after the other over one cache
   bool shared_prefix = false;   // each turn starts from the context again instead

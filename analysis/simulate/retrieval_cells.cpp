@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
+#include "analysis/simulate/chains.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -59,6 +62,26 @@ RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,
   cell.mean = mean(cell.scores);
   cell.interval = score_interval(cell.scores, {kScoreStream}, cell.texts);
   return cell;
+}
+
+std::array<double, 3> chain_numbers(const RetrievalCell& cell,
+                                    const std::optional<RetrievalCell>& dense,
+                                    const RetrievalOptions& options) {
+  if (!is_chain(options.kinds[cell.place.kind])) return {kNan, kNan, kNan};
+  const double right = cell.mean * static_cast<double>(options.n_steps);
+  if (!dense) return {right, kNan, kNan};
+  double n_same = 0.0;
+  double first = kNan;
+  for (std::size_t i = 0; i < cell.units.size(); ++i) {
+    const auto& own = cell.units[i]->series;
+    const auto at = std::ranges::mismatch(own, dense->units[i]->series).in1 - own.begin();
+    if (at < options.n_steps) {
+      first = std::fmin(first, static_cast<double>(at));
+    } else {
+      n_same += 1.0;
+    }
+  }
+  return {right, n_same / static_cast<double>(cell.units.size()), first};
 }
 
 PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b) {

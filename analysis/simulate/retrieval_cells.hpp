@@ -2,6 +2,7 @@
 // against other rows of the same prompts, the doubts of gates.
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
@@ -50,6 +51,12 @@ inline constexpr std::size_t kTurnValues = 1 + kKeptValues;
 RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,
                         RetrievalPlace place, std::optional<std::size_t> depth, std::size_t turn,
                         std::size_t pair, std::size_t n_trials);
+
+/// Of a chain: steps before the first error, share of prompts that go on as the dense model does,
+/// the first step of any prompt that does not; NaN for what is none, and for other kinds.
+std::array<double, 3> chain_numbers(const RetrievalCell& cell,
+                                    const std::optional<RetrievalCell>& dense,
+                                    const RetrievalOptions& options);
 
 /// Tests of cell a against cell b on the prompts that both answered.
 PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b);

@@ -29,7 +29,7 @@ struct UnitCost {
 };
 
 struct UnitWork {
-  std::string command;             // "sweep", "simulate needle"
+  std::string command;             // "sweep", "simulate retrieval"
   std::vector<std::string> words;  // of a command line that makes the same table
   nlohmann::ordered_json header;   // the journal's first line: everything that decides the numbers
   nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none

@@ -50,7 +50,7 @@ TEST_CASE("a model without a template, and one with a broken one, are refused") 
        {Words{"tokenize", "--prompt", "a", "--chat"},
         Words{"record", "--prompt", "a", "--chat", "--out", "never.h5"},
         Words{"explain", "--chat", "--selector", "quoka", "--budget", "64"},
-        Words{"simulate", "needle", "--chat", "--selector", "quoka", "--budget", "64"}}) {
+        Words{"simulate", "retrieval", "--chat", "--selector", "quoka", "--budget", "64"}}) {
     INFO(command.front());
     refused(command, 3, {"verifier has no chat template"});
   }
@@ -92,9 +92,9 @@ TEST_CASE("a recording says that its text stood in a template") {
 
 TEST_CASE("a simulation in chat says so in its table, configuration and rows") {
   const ChatModel model(kTalk);
-  const Words ask = {"simulate", "needle", "--model",   model.path, "--selector", "full,quoka",
-                     "--budget", "64",     "--lengths", "512",      "--depths",   "1",
-                     "--facts",  "2",      "--turns",   "2"};
+  const Words ask = {"simulate",   "retrieval",  "--model",  model.path, "--kinds",   "multi_key",
+                     "--selector", "full,quoka", "--budget", "64",       "--lengths", "512",
+                     "--depths",   "1",          "--facts",  "2",        "--turns",   "2"};
   const auto plain = kvscope_run(with(ask, {"--json"})).json();
   CHECK_FALSE(plain.at("config").contains("chat"));
   CHECK_FALSE(plain.at("rows").at(0).contains("wording"));
@@ -119,9 +119,9 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers") {
   const ChatModel model(
       "{{ messages[0].content }} Nothing? Nothing{{ "
       "messages[1:]|map(attribute='content')|join(' ') }}");
-  const auto run = ran({"simulate", "ruler", "--model", model.path, "--selector", "streamingllm",
-                        "--budget", "64", "--lengths", "512", "--depths", "1", "--trials", "1",
-                        "--kinds", "passkey,math_find", "--chat=auto", "--json"});
+  const auto run = ran({"simulate", "retrieval", "--model", model.path, "--selector",
+                        "streamingllm", "--budget", "64", "--lengths", "512", "--depths", "1",
+                        "--trials", "1", "--kinds", "passkey,math_find", "--chat=auto", "--json"});
   const auto result = run.json();
   CHECK(result.at("config").at("wordings").at("passkey") == "plain");
   CHECK(result.at("config").at("wordings").at("math_find") == "plain");
@@ -130,7 +130,7 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers") {
             "model answers 100",
             "in its template");
   // Without a template there is no second try, and nothing is said.
-  const auto none = ran({"simulate", "passkey", "--selector", "streamingllm", "--budget", "64",
+  const auto none = ran({"simulate", "retrieval", "--selector", "streamingllm", "--budget", "64",
                          "--lengths", "512", "--depths", "1", "--chat=auto", "--json"});
   CHECK_FALSE(none.json().at("config").contains("chat"));
 }
@@ -152,7 +152,7 @@ TEST_CASE("auto chooses the template for what the dense model answers only there
              "\n";
   }
   dir.write("asked.jsonl", lines);
-  const Words ask = {"simulate",   "ruler",
+  const Words ask = {"simulate",   "retrieval",
                      "--model",    model.path,
                      "--examples", dir.file("asked.jsonl"),
                      "--selector", "streamingllm",

@@ -40,10 +40,10 @@ TEST_CASE("every column that any command writes is known by its whole name") {
       {"ladder", trace, "--selector", "quest", "--budget", "32", "--rows", "2", "--chunk", "16"},
       {"simulate", "perplexity", "--selector", "full,quest", "--budget", "16", "--max-tokens",
        "48"},
-      {"simulate", "needle", "--selector", "full,quoka", "--budget", "64", "--lengths", "96",
-       "--depths", "1", "--trials", "1", "--by-depth", "--facts", "2", "--turns", "2"},
-      {"simulate", "chain", "--selector", "quest", "--budget", "32", "--kinds", "copy", "--prompt",
-       "64", "--steps", "4", "--trials", "1"},
+      {"simulate", "retrieval", "--kinds", "multi_key", "--selector", "full,quoka", "--budget",
+       "64", "--lengths", "96", "--depths", "1", "--by-depth", "--facts", "2", "--turns", "2"},
+      {"simulate", "retrieval", "--kinds", "copy", "--protocol", "answer", "--selector", "quest",
+       "--budget", "32", "--lengths", "64", "--steps", "4", "--depths", "1"},
       {"simulate", "speculative", "--budget", "16", "--selector", "full,quest", "--prompt", "48",
        "--n-new", "8", "--prompts", "1"},
       {"bench", "live", "--selector", "quoka", "--budget", "16", "--lengths", "64", "--repeat",
@@ -73,8 +73,9 @@ TEST_CASE("every column that any command writes is known by its whole name") {
 TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole command") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return dir.file(name); };
-  const Words needle = {"simulate",  "needle", "--selector", "full,quoka", "--budget", "ratio=0.5",
-                        "--lengths", "96,128", "--depths",   "2",          "--trials", "1"};
+  const Words needle = {"simulate", "retrieval", "--selector", "full,quoka",
+                        "--budget", "ratio=0.5", "--lengths",  "96,128",
+                        "--depths", "2",         "--trials",   "1"};
   const Words perplexity = {"simulate", "perplexity", "--selector",   "full,recent",
                             "--budget", "16",         "--max-tokens", "48"};
   for (const auto& [figure, command] :
@@ -91,7 +92,7 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
   }
   const auto manifest = read_file(file("needle.json.figures/needle.json"));
   CHECK_HAS(manifest,
-            "kvscope simulate needle --selector full,quoka --budget "
+            "kvscope simulate retrieval --selector full,quoka --budget "
             "ratio=0.5 --lengths 96,128 --depths 2 --trials 1",
             "Kind of prompt: passkey.", "Each cell: 1 prompt.");
 }

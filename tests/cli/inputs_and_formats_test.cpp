@@ -131,7 +131,7 @@ TEST_CASE("results name every file that an option names, with a hash of its cont
       R"("answer":["4711"],"max_new_tokens":2})"
       "\n");
   const auto live =
-      kvscope_run({"simulate", "ruler", "--model", "draft", "--examples", examples.string(),
+      kvscope_run({"simulate", "retrieval", "--model", "draft", "--examples", examples.string(),
                    "--lengths", "96", "--selector", "full", "--json"});
   INFO(live.err);
   CHECK(whats(live.json()) == List{"model", "text", "examples"});

@@ -114,7 +114,7 @@ TEST_CASE("the option --device: words that there are not, and GPUs that there ar
   CHECK_FALSE(fs::exists(out));
   CHECK_FALSE(fs::exists(out.string() + ".part"));
   CHECK(kvscope_run({"bench", "live", "--device", "cuda:63"}).code == 3);
-  CHECK(kvscope_run({"simulate", "passkey", "--selector", "full", "--device", "cuda:63"}).code ==
+  CHECK(kvscope_run({"simulate", "retrieval", "--selector", "full", "--device", "cuda:63"}).code ==
         3);
 }
 

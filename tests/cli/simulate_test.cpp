@@ -81,17 +81,18 @@ TEST_CASE("an interrupted simulation resumes to the same bytes") {
 }
 
 TEST_CASE("retrieval and speculation run from the command line") {
-  const auto passkey = ran({"simulate", "passkey", "--lengths", "400", "--depths", "2",
-                            "--selector", "full,streamingllm", "--budget", "64", "--json"});
+  const auto passkey =
+      ran({"simulate", "retrieval", "--protocol", "quest", "--lengths", "400", "--depths", "2",
+           "--selector", "streamingllm", "--budget", "64", "--json"});
+  CHECK(passkey.json().at("rows").at(0).at("protocol") == "decode");
   CHECK(passkey.json().at("rows").at(0).at("accuracy") == 1);
   CHECK(passkey.json().at("rows").at(1).at("accuracy") == 0.5);
-  const auto needle =
-      ran({"simulate", "needle", "--lengths", "400", "--depths", "2", "--facts", "4", "--selector",
-           "full,quoka", "--budget", "ratio=0.5", "--by-depth", "--json"});
+  const auto needle = ran({"simulate", "retrieval", "--kinds", "multi_key", "--lengths", "400",
+                           "--depths", "2", "--facts", "4", "--selector", "full,quoka", "--budget",
+                           "ratio=0.5", "--by-depth", "--json"});
   CHECK(needle.json().at("rows").size() == 4);
-  const auto ruler =
-      ran({"simulate", "ruler", "--lengths", "400", "--depths", "1", "--trials", "1", "--kinds",
-           "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
+  const auto ruler = ran({"simulate", "retrieval", "--lengths", "400", "--depths", "1", "--kinds",
+                          "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
   CHECK_HAS(ruler.out, "full");
   const auto speculative = ran(
       {"simulate", "speculative", "--prompt", "100", "--n-new", "8", "--prompts", "1", "--json"});
@@ -104,9 +105,9 @@ TEST_CASE("retrieval and speculation run from the command line") {
 TEST_CASE("simulate --match says knob and cost in every row, and marks what is not met") {
   const TempDir dir;
   const std::string out = dir.file("equal.json");
-  const auto run = ran({"simulate", "passkey", "--lengths", "200,300", "--depths", "1", "--fed",
-                        "8", "--selector", "full,oracle-topk,vattention", "--match", "keys=40",
-                        "--dense-layers", "0", "--out", out});
+  const auto run = ran({"simulate", "retrieval", "--protocol", "decode", "--lengths", "200,300",
+                        "--depths", "1", "--fed", "8", "--selector", "full,oracle-topk,vattention",
+                        "--match", "keys=40", "--dense-layers", "0", "--out", out});
   CHECK_HAS(run.out, "equal cost", "oracle-topk keys=40 (tokens=40)", "* full, keys=40: no knob",
             "* vattention, keys=40: not reached: the least is keys=");
   const auto json = nlohmann::ordered_json::parse(read_file(out));
@@ -121,19 +122,19 @@ TEST_CASE("simulate --match says knob and cost in every row, and marks what is n
   }
   CHECK_HAS(json.at("command_line").get<std::string>(), "--match keys=40");
   const auto fails = [](const Words& more, const std::string& says) {
-    refused(with({"simulate", "passkey", "--selector", "full,quest"}, more), 2, {says});
+    refused(
+        with({"simulate", "retrieval", "--protocol", "decode", "--selector", "full,quest"}, more),
+        2, {says});
   };
   fails({"--match", "tokens=5"}, "match \"tokens=5\": expected density=X");
   fails({"--match", "density=0.1", "--budget", "64"}, "--match and --budget exclude each other");
-  refused({"simulate", "chain", "--selector", "full", "--text", "a.txt", "--text", "b.txt"}, 2,
-          {"simulate chain reads one text, found 2"});
   fails({"--text", "a.txt", "--text", "a.txt", "--budget", "64"}, "--text: ");
 }
 
 TEST_CASE("protocols, turns, intervals and doubts from the command line") {
-  const Words needle = {"simulate", "needle",  "--lengths",  "300",       "--depths",
-                        "1",        "--facts", "3",          "--chunk",   "64",
-                        "--budget", "64",      "--selector", "full,quoka"};
+  const Words needle = {"simulate", "retrieval", "--kinds",    "multi_key", "--lengths", "300",
+                        "--depths", "1",         "--facts",    "3",         "--chunk",   "64",
+                        "--budget", "64",        "--selector", "full,quoka"};
   const auto papers = ran(with(needle, {"--protocol", "papers", "--json"}));
   std::set<std::string> protocols;
   const auto printed = papers.json();
@@ -146,11 +147,11 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
 
   CHECK_HAS(ran(with(needle, {"--turns", "2", "--show-prompts", "1"})).out,
             "--- multi_key, 300 tokens", "turn 2: What is the magic number", "expected: ");
-  const auto saturated = ran({"simulate", "passkey", "--lengths", "300", "--depths", "2",
-                              "--selector", "full,quest", "--budget", "256"});
+  const auto saturated = ran({"simulate", "retrieval", "--protocol", "decode", "--lengths", "300",
+                              "--depths", "2", "--selector", "full,quest", "--budget", "256"});
   CHECK_HAS(saturated.out, "100.0 % [34, 100]", "doubt (saturated): passkey, 300 tokens");
-  const auto until = ran({"simulate", "passkey", "--lengths", "200", "--depths", "2", "--selector",
-                          "full", "--until-interval", "0.3", "--json"});
+  const auto until = ran({"simulate", "retrieval", "--lengths", "200", "--depths", "2",
+                          "--selector", "full", "--until-interval", "0.3", "--json"});
   CHECK(until.json().at("rows").at(0).at("accuracy_low") >= 0.7);
   CHECK(until.json().at("rows").at(0).at("prompts") > 2);
 }
@@ -164,13 +165,24 @@ TEST_CASE("examples of a file and chains from the command line") {
              "\"question\": \" What is the magic number of the stone?\", \"answer_prefix\": \" The "
              "magic number of the stone is\", \"answer\": \"12345\", \"max_new_tokens\": 8}\n")
           .string();
-  const auto own = ran({"simulate", "ruler", "--examples", file, "--lengths", "200", "--selector",
-                        "recent", "--budget", "64", "--json"});
+  const auto own = ran({"simulate", "retrieval", "--examples", file, "--lengths", "200",
+                        "--selector", "recent", "--budget", "64", "--json"});
   CHECK(own.json().at("rows").at(0).at("kind") == "local");
   CHECK(own.json().at("rows").at(0).at("accuracy") == 1);
-  const auto chain = ran({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps", "8",
-                          "--trials", "1", "--selector", "quest", "--budget", "64"});
-  CHECK_HAS(chain.out, "steps right");
+  const Words chain = {"simulate",       "retrieval", "--kinds",   "copy,passkey",
+                       "--protocol",     "answer",    "--lengths", "110",
+                       "--steps",        "8",         "--depths",  "1",
+                       "--selector",     "quest",     "--budget",  "4096",
+                       "--dense-layers", "0",         "--json"};
+  const auto rows = ran(chain).json().at("rows");
+  CHECK(rows.at(1).at("same_as_dense") == 1);  // a budget of everything
+  CHECK(rows.at(1).at("first_difference").is_null());
+  CHECK(rows.at(3).at("kind") == "passkey");
+  CHECK(rows.at(3).at("steps_right").is_null());
+  refused(with(chain, {"--chat"}), 2, {"--chat: a chain is a text that goes on"});
+  refused(
+      {"simulate", "retrieval", "--kinds", "chain", "--protocol", "inside", "--selector", "full"},
+      2, {"a chain is decoded"});
 }
 
 TEST_CASE("wrong simulations end with a sentence and the right code") {
@@ -193,21 +205,21 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
           3, {"nowhere"});
   const auto text = dir.write("short.txt", "A few words.").string();
   refused(with(perplexity, {"--selector", "full", "--text", text}), 2, {"short.txt has"});
-  refused({"simulate", "passkey", "--selector", "full", "--lengths", "32768"}, 2, {"positions"});
-  refused({"simulate", "passkey", "--selector", "full", "--lengths", "0"}, 2, {"--lengths"});
-  refused({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, {"too few"});
-  refused({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, {"--facts"});
-  refused({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, {"kinds: expected"});
-  refused({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
+  const Words retrieval = {"simulate", "retrieval", "--selector", "full"};
+  refused(with(retrieval, {"--lengths", "32768"}), 2, {"positions"});
+  refused(with(retrieval, {"--lengths", "0"}), 2, {"--lengths"});
+  refused(with(retrieval, {"--lengths", "20"}), 2, {"too few"});
+  refused(with(retrieval, {"--facts", "100"}), 2, {"--facts"});
+  refused(with(retrieval, {"--kinds", "poem"}), 2, {"kinds: expected"});
+  refused(with(retrieval, {"--protocol", "dence"}), 2,
           {"protocol: expected one of decode, all, inside, prefill, answer, question, compress, "
            "context"});
-  refused({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
-          {"has 1 question"});
-  refused({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,
-          {"wanted interval"});
-  refused({"simulate", "ruler", "--selector", "full", "--examples", "nowhere.jsonl"}, 3,
-          {"nowhere"});
-  refused({"simulate", "chain", "--selector", "full", "--steps", "40000"}, 2, {"positions"});
+  refused(with(retrieval, {"--lengths", "300", "--turns", "2"}), 2, {"has 1 question"});
+  refused(with(retrieval, {"--until-interval", "2"}), 2, {"wanted interval"});
+  refused(with(retrieval, {"--examples", "nowhere.jsonl"}), 3, {"nowhere"});
+  refused(with(retrieval, {"--kinds", "chain", "--steps", "40000"}), 2, {"positions"});
+  refused({"simulate", "needle", "--selector", "full"}, 2,
+          {"unknown kind \"needle\", expected one of perplexity, retrieval"});
   refused({"simulate", "speculative", "--gamma", "0"}, 2, {"--gamma"});
   refused({"simulate", "speculative", "--prompt", "32768", "--offset", "0", "--prompts", "1"}, 2,
           {"positions"});

@@ -130,10 +130,10 @@ void let_fail(const std::string& folder, std::size_t unit) {
 
 TEST_CASE("simulations and analyses without a failed unit") {
   const Bench bench;
-  for (const std::string task : {"needle", "perplexity"}) {
+  for (const std::string task : {"retrieval", "perplexity"}) {
     Words command = {"simulate", task, "--selector", "full,recent",
                      "--budget", "32", "--units",    bench.file(task)};
-    command = with(command, task == "needle"
+    command = with(command, task == "retrieval"
                                 ? Words{"--lengths", "128", "--depths", "1", "--trials", "2"}
                                 : Words{"--max-tokens", "48", "--offset", "0", "--windows", "2"});
     ran(command);

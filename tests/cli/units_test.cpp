@@ -89,8 +89,8 @@ TEST_CASE("units done apart, in any order, make the bytes of one run") {
       {{"simulate", "perplexity", "--max-tokens", "80", "--windows", "2", "--selector",
         "full,quest,recent", "--budget", "32", "--offset", "0"},
        ".json"},
-      {{"simulate", "needle", "--lengths", "128", "--depths", "2", "--trials", "1", "--selector",
-        "full,quoka", "--budget", "32"},
+      {{"simulate", "retrieval", "--lengths", "128", "--depths", "2", "--selector", "full,quoka",
+        "--budget", "32"},
        ".h5"},
       {{"analyze", "quest", bench.trace}, ".h5"},
       {{"analyze", "quoka", bench.trace}, ".h5"},
@@ -210,8 +210,8 @@ TEST_CASE("ids that are none, of other inputs or beyond the last end with a sent
       {bench.sweep({"--engine", "local", "--shard", "1/2", "--out", "x.csv"}), "--shard"},
       {bench.sweep({"--engine", "local", "--resume", "--out", "x.csv"}), "--resume"},
       {{"analyze", "heads", bench.trace, "--list-units"}, "has no units"},
-      {{"simulate", "needle", "--lengths", "128", "--selector", "full", "--until-interval", "0.2",
-        "--list-units"},
+      {{"simulate", "retrieval", "--lengths", "128", "--selector", "full", "--until-interval",
+        "0.2", "--list-units"},
        "not known beforehand"},
       {{"merge", bench.dir.path().string(), bench.trace}, "one folder"},
   };
@@ -420,10 +420,10 @@ TEST_CASE("a recording whose name begins with a dash") {
 
 TEST_CASE("a list of 100000 units") {
   const Bench bench;
-  Words command = {
-      "simulate", "passkey",  "--lengths", "128",        "--depths",
-      "10",       "--trials", "1000",      "--selector", "full,quest,quoka,streamingllm",
-      "--budget", "8,16,32"};
+  Words command = {"simulate",  "retrieval", "--protocol", "decode",
+                   "--lengths", "128",       "--depths",   "10",
+                   "--trials",  "1000",      "--selector", "full,quest,quoka,streamingllm",
+                   "--budget",  "8,16,32"};
   const RunResult run = ran(with(command, {"--list-units", "--json"}));
   CHECK(run.json().at("n_units") == 100000);
   CHECK(run.json().at("units").size() == 100000);

@@ -54,12 +54,14 @@ const std::vector<Task>& tasks() {
   static const std::vector<Task> all = {
       {"perplexity", {"perplexity", "--max-tokens", "400", "--windows", "3"}},
       {"perplexity by chunks", {"perplexity", "--mode", "prefill", "--max-tokens", "600"}},
-      {"passkey", {"passkey", "--lengths", "500", "--depths", "2", "--fed", "20"}},
-      {"needle", {"needle", "--lengths", "500", "--depths", "2", "--facts", "4"}},
-      {"ruler",
-       {"ruler", "--kinds", "passkey,multi_key", "--lengths", "500", "--depths", "1", "--trials",
-        "2"}},
-      {"chain", {"chain", "--prompt", "400", "--steps", "24", "--trials", "1"}},
+      {"pass keys",
+       {"retrieval", "--protocol", "decode", "--lengths", "500", "--depths", "2", "--fed", "20"}},
+      {"facts",
+       {"retrieval", "--kinds", "passkey,multi_key", "--lengths", "500", "--depths", "2", "--facts",
+        "4"}},
+      {"chains",
+       {"retrieval", "--kinds", "chain", "--protocol", "answer", "--lengths", "400", "--steps",
+        "24", "--depths", "1"}},
       {"speculative",
        {"speculative", "--prompt", "300", "--n-new", "16", "--prompts", "1", "--gamma", "4"}}};
   return all;

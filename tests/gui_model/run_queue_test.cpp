@@ -123,7 +123,7 @@ TEST_CASE("the program tells its commands, and forms become command lines") {
     FAIL("no command " << name);
     return &commands.front();
   };
-  for (const char* name : {"record", "sweep", "analyze quest", "simulate passkey", "export"})
+  for (const char* name : {"record", "sweep", "analyze quest", "simulate retrieval", "export"})
     find(name);
   const CommandSpec* quest = find("analyze quest");
   CHECK(quest->find("TRACE")->is_argument);
@@ -155,7 +155,7 @@ TEST_CASE("the program tells its commands, and forms become command lines") {
   REQUIRE(bench.session().second());
   CHECK(suggested_values(*find("ladder"), bench.session()).at("selector") == "quoka");
   CHECK(suggested_values(*find("sweep"), bench.session()).at("draft").ends_with("d.h5"));
-  CHECK_FALSE(suggested_values(*find("simulate passkey"), bench.session()).contains("draft"));
+  CHECK_FALSE(suggested_values(*find("simulate retrieval"), bench.session()).contains("draft"));
   CHECK_FALSE(suggested_values(*find("recover"), bench.session()).contains("PART"));
   const CommandValues papers = suggested_values(*find("papers"), bench.session());
   CHECK_FALSE(papers.contains("draft"));

@@ -96,11 +96,9 @@ def write_notebooks(work, passkey):
     notebook("coverage", *coverage, expect=words)
 
     shutil.copy(passkey, work.folder / "passkey.csv")
-    (work.folder / "ruler.json").write_text(
-        work.run("simulate", "ruler", "--kinds", "passkey", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--trials", 1, "--json"))
-    work.run("simulate", "needle", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--trials", 1, "--out", "needle.h5")
-    simulation, words = ["passkey.csv", "ruler.json", "needle.h5"], [
-        "passkey: 10 rows", "equal: passkey: accuracy", "ruler.json: 2 rows", "equal: ruler: accuracy", "equal: needle: accuracy"]
+    work.run("simulate", "retrieval", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--out", "needle.h5")
+    simulation = ["passkey.csv", "needle.h5"]
+    words = ["passkey: 10 rows", "equal: passkey: accuracy", "equal: retrieval: accuracy"]
     if work.knows("simulate", "perplexity"):
         work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--max-tokens", 96, "--out", "perplexity.h5")
         simulation.append("perplexity.h5")

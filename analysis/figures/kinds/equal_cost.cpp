@@ -357,8 +357,7 @@ FigureKind figure_equal_cost() {
       .command =
           "kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out "
           "equal.h5",
-      .kinds = {"sweep|simulate-perplexity|simulate-passkey|simulate-needle|simulate-ruler|"
-                "simulate-speculative|table"},
+      .kinds = {"sweep|simulate-perplexity|simulate-retrieval|simulate-speculative|table"},
       .options = {"metric", "selector", "budget", "phase"},
       .make = make_equal_cost,
   };

@@ -321,8 +321,8 @@ FigureKind figure_needle() {
       .needs =
           "a retrieval simulation, or a table with selector, length, depth and accuracy "
           "(budget optional); --metric names the kind of prompt",
-      .command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5",
-      .kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"},
+      .command = "kvscope simulate retrieval --selector quoka --budget 256 --out needle.h5",
+      .kinds = {"simulate-retrieval|table"},
       .options = {"metric", "selector", "budget"},
       .make = make_needle,
   };

@@ -298,9 +298,7 @@ FigureKind figure_pareto() {
       .command =
           "kvscope sweep trace.h5 --selector quest,quoka --budget 64,256 --hardware h100-sxm "
           "--out sweep.csv",
-      .kinds = {"sweep|simulate-perplexity|simulate-passkey|simulate-needle|simulate-ruler|"
-                "simulate-retrieval|table",
-                "cost?"},
+      .kinds = {"sweep|simulate-perplexity|simulate-retrieval|table", "cost?"},
       .options = {"metric", "selector"},
       .make = make_pareto,
   };

@@ -197,7 +197,7 @@ void RunQueue::cancel(std::uint64_t id) {
 
 std::string RunQueue::flag_for(const Run& run, Again how) {
   if (how == Again::same) return "";
-  const CommandSpec* own = nullptr;  // "simulate passkey" before "simulate"
+  const CommandSpec* own = nullptr;  // "simulate retrieval" before "simulate"
   for (const CommandSpec& command : commands()) {
     const auto name = split_words(command.name, ' ');
     const bool fits =

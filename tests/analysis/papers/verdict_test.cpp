@@ -226,7 +226,7 @@ TEST_CASE("methods on the same text are compared by their increase of perplexity
 TEST_CASE("facts are asked as the dense model can answer them") {
   for (const Run& run : runs()) {
     for (const std::string& command : {run.full, run.quick}) {
-      if (!command.starts_with("simulate ruler")) continue;
+      if (!command.starts_with("simulate retrieval")) continue;
       INFO(command);
       const bool picks = command.find("--kinds {pick:asked:accuracy:kind}") != std::string::npos;
       CHECK(picks == (run.name == "needle" || run.name == "passkey"));

@@ -127,8 +127,7 @@ TEST_CASE("inside: one list for the chunk that holds the answer, read off where 
 
 TEST_CASE("turns: several questions over one cache, or each from the context again") {
   World world;
-  RetrievalOptions options{.task = "needle",
-                           .protocols = parse_protocols("all,question"),
+  RetrievalOptions options{.protocols = parse_protocols("all,question"),
                            .kinds = {PromptKind::multi_key},
                            .lengths = {300},
                            .n_depths = 1,
@@ -161,8 +160,12 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
 
 TEST_CASE("a wanted interval adds prompts until it is there, the same after interruptions") {
   World world;
-  RetrievalOptions options{
-      .lengths = {200}, .n_depths = 2, .trials = 1, .until_interval = 0.25, .max_trials = 10};
+  RetrievalOptions options{.protocols = parse_protocols("quest"),
+                           .lengths = {200},
+                           .n_depths = 2,
+                           .trials = 1,
+                           .until_interval = 0.25,
+                           .max_trials = 10};
   const SimulationSetup setup =
       world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
   const auto task = make_retrieval_task(setup, options);

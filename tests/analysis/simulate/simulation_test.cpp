@@ -167,7 +167,9 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   World world;
   const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
                                             {"tokens=128", "p=0.9"}, Phase::decode);
-  const auto task = make_retrieval_task(setup, RetrievalOptions{.lengths = {600}, .n_depths = 2});
+  const auto task = make_retrieval_task(
+      setup,
+      RetrievalOptions{.protocols = parse_protocols("quest"), .lengths = {600}, .n_depths = 2});
   const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
   CHECK(number(result, "quest", "accuracy") == 1.0);
@@ -187,8 +189,7 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
 TEST_CASE("needles: several facts under chunked prefill") {
   World world;
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
-  RetrievalOptions options{.task = "needle",
-                           .protocols = parse_protocols("prefill"),
+  RetrievalOptions options{.protocols = parse_protocols("prefill"),
                            .kinds = {PromptKind::multi_key},
                            .lengths = {500},
                            .n_depths = 1,
@@ -222,7 +223,7 @@ TEST_CASE("retrieval over several texts: trials take them in turn, intervals are
   SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, Phase::decode);
   const std::vector<TokenId> other(world.text.begin() + 2000, world.text.end());
   setup.models.more_texts = {{other, "another"}};
-  RetrievalOptions options{.task = "passkey",
+  RetrievalOptions options{.protocols = parse_protocols("decode"),
                            .kinds = {PromptKind::passkey},
                            .lengths = {200},
                            .n_depths = 2,

@@ -2,6 +2,7 @@
 // files of examples.
 #include <map>
 
+#include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/local_prompts.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
@@ -49,6 +50,7 @@ TEST_CASE("every kind has exactly the asked tokens, and answers that score") {
         CHECK(prompt.n_context < length);
         CHECK(prompt.tokens == source.make(kind, length, depth).tokens);
         CHECK(prompt.tokens != source.make(kind, length, depth, 1).tokens);
+        if (is_chain(kind)) continue;
         std::string all;
         for (const std::string& answer : prompt.answers) all += " " + answer + ",";
         CHECK(score_answer(kind, prompt.answers, all) == 1.0);
