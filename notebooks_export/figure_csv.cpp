@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/csv_text.hpp"

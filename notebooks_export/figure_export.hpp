@@ -4,12 +4,13 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/layout.hpp"
 #include "analysis/plot/theme.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "notebooks_export/pgfplots.hpp"
 
 namespace kvscope {

@@ -1,17 +1,14 @@
 #include "notebooks_export/figure_manifest.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "kvscope-figure";
 constexpr std::int64_t kVersion = 1;

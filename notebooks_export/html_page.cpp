@@ -10,6 +10,7 @@
 #include "analysis/plot/colour.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/page_figure.hpp"
@@ -18,8 +19,6 @@
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kBytesPerMb = 1e6;
 constexpr double kPageRoom = 120e3;  // script and style

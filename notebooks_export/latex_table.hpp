@@ -1,7 +1,11 @@
 // A paper table as LaTeX: booktabs rules, no other package, ready for \input.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

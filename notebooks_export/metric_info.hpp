@@ -2,7 +2,9 @@
 // are written.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/selectors/registry.hpp"
 #include "notebooks_export/notebook.hpp"
@@ -16,8 +16,6 @@
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void check_results(const NotebookKind& kind, const NotebookInputs& inputs) {
   if (inputs.results.empty())

@@ -2,7 +2,9 @@
 // together.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/trace/result.hpp"
@@ -19,7 +19,6 @@ namespace kvscope {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxTextBytes = std::size_t{4} << 30;
 
 class FileView final : public ResultView {

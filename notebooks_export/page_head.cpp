@@ -13,6 +13,7 @@
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/result.hpp"
@@ -20,8 +21,6 @@
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string script(const std::string& id, const PageBytes& bytes) {
   return fmt::format("<script type=\"text/plain\" id=\"{}\">{}</script>\n", id, bytes.text());

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/base/table.hpp"
 #include "core/base/nan.hpp"
-#include "core/base/vocabulary.hpp"
 #include "notebooks_export/metric_info.hpp"
 #include "notebooks_export/table_units.hpp"
 

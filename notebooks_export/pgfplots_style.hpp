@@ -1,8 +1,11 @@
 // How colours, dashes, markers and long curves are said in pgfplots.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/theme.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

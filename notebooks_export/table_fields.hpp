@@ -3,9 +3,12 @@
 #pragma once
 
 #include <compare>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/base/table.hpp"
-#include "core/base/vocabulary.hpp"
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

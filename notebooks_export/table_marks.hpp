@@ -1,7 +1,9 @@
 // Which cells of a paper table are the best and the second of those that compete.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <vector>
+
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

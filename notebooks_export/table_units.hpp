@@ -2,10 +2,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/base/table.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,11 @@
 // Attention probabilities of recorded rows, recomputed from q, the cached keys and the log-sum-exp.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 

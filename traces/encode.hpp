@@ -2,7 +2,10 @@
 // or too large.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/tensor/typed_rows.hpp"
 #include "traces/schema.hpp"
 

@@ -2,13 +2,15 @@
 
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -5,9 +5,16 @@
 // printing is off.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -9,9 +9,12 @@
 // file that names others (virtual datasets, external links) cannot make this program open them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "traces/h5.hpp"
 
 namespace kvscope::h5 {

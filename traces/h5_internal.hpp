@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 
+#include <cstdint>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "traces/h5.hpp"
 
 namespace kvscope::h5 {

@@ -1,9 +1,15 @@
 // Checksums and fingerprints (XXH3): of recorded pieces, of whole traces, of configurations.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {

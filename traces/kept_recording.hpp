@@ -7,10 +7,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/kv_store.hpp"
 #include "core/trace/info.hpp"
 

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 #include "traces/h5.hpp"
 #include "traces/schema.hpp"

@@ -6,8 +6,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "traces/looker.hpp"
 
 namespace kvscope {

@@ -10,9 +10,11 @@
 #include <sys/types.h>
 
 #include <compare>
+#include <cstdint>
 #include <filesystem>
-
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace kvscope {
 

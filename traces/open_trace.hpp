@@ -3,10 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "traces/layout.hpp"
 #include "traces/piece_guard.hpp"
 #include "traces/pieces.hpp"

@@ -7,9 +7,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"

@@ -1,7 +1,12 @@
 // Reads the piece that one unit added to one head of an array, and compares it with its checksum.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 

@@ -1,13 +1,18 @@
 #include "traces/queued_writer.hpp"
 
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {

@@ -1,9 +1,13 @@
 // Reads a trace file: slices by layer, head and position, as f32, whatever the storage type.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {

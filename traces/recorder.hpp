@@ -1,11 +1,15 @@
 // Runs a model over a prompt, lets it decode greedily, and records what its attention layers saw.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
 #include "core/trace/info.hpp"

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
-#include "core/base/vocabulary.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
 #include "traces/whole_units.hpp"

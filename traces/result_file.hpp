@@ -3,8 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -2,7 +2,9 @@
 // contents has.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <vector>
+
 #include "core/trace/info.hpp"
 #include "traces/h5.hpp"
 

@@ -2,7 +2,10 @@
 // their rounding to 16 bits.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

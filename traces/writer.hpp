@@ -3,10 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <stop_token>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/receiver.hpp"
 
 namespace kvscope {

@@ -2,12 +2,17 @@
 // exact score rows.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 #include "core/trace/source.hpp"
 

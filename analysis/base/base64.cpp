@@ -1,5 +1,7 @@
 #include "analysis/base/base64.hpp"
 
+#include <cstdint>
+
 namespace kvscope {
 
 namespace {

@@ -2,7 +2,11 @@
 // since whoever reads knows how many there are.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope {
 

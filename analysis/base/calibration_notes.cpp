@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/base/json.hpp"
 #include "core/sim/replay_run.hpp"
 
 namespace kvscope {
-
-using Json = nlohmann::ordered_json;
 
 void add_artifacts(const std::vector<MethodSpec>& selectors, Json& config) {
   for (const MethodSpec& selector : selectors) {

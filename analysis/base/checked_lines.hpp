@@ -6,9 +6,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
-
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/csv_text.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Whole numbers as such: layer 3 is not 3.0.
 Json json_cell(double x) {

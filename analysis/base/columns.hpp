@@ -8,11 +8,17 @@
 //   for each layer:  heads.put(slot, step, row) ...;  totals.add();
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/base/layer_arrays.hpp"
 #include "analysis/base/statistics.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

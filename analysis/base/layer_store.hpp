@@ -2,7 +2,9 @@
 // back to LayerArrays, and the analysis goes on from there as if it had filled them itself.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

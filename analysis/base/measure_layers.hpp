@@ -1,11 +1,13 @@
 // The loop of an analysis over the layers of a trace: measured or known, written, summarised.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string_view>
 
 #include "analysis/base/layer_arrays.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

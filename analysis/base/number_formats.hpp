@@ -2,10 +2,12 @@
 // keys a method chooses, so that tables, rows and figures of their numbers say so.
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
 
 #include "analysis/base/column_table.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {

@@ -2,11 +2,14 @@
 // sentences about the others.
 #pragma once
 
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {

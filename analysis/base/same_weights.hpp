@@ -2,8 +2,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <vector>
 
 namespace kvscope {
 

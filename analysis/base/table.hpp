@@ -2,9 +2,15 @@
 // tables and lists of results are made of, whichever command and file format the rows came from.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

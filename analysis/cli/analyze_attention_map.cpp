@@ -1,10 +1,20 @@
 // kvscope analyze attention-map: the attention map of one head, pooled to a size that can be drawn.
-#include "analysis/cli/kit.hpp"
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/kinds/attention_map.hpp"
+#include "core/base/json.hpp"
+#include "core/base/version.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class AttentionMapCommand final : public Command {

@@ -1,19 +1,27 @@
 #include "analysis/cli/analyze_command.hpp"
 
+#include <fmt/format.h>
+
 #include <sstream>
 
 #include "analysis/base/null_result.hpp"
 #include "analysis/base/number_formats.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/units/layer_units.hpp"
 #include "analysis/units/unit_cost.hpp"
+#include "core/base/json.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/result_csv.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 std::string AnalyzeCommand::description() const {
   std::string text =

@@ -4,13 +4,16 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/unit_job.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {

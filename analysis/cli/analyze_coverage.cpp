@@ -2,13 +2,24 @@
 // would do.
 #include "core/base/fields_json.hpp"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/base/mapped.hpp"
 #include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/kinds/coverage.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 /// "0.5,0.9" as numbers; the analysis checks their range.

@@ -1,8 +1,11 @@
 // kvscope analyze heads: which heads do what, and what they lose under sparse methods.
+#include <fmt/format.h>
+
 #include "analysis/cli/analyze_one.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/kinds/heads.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,7 +1,11 @@
 // kvscope analyze overlap: which keys methods share, and who keeps what the others drop.
+#include <fmt/format.h>
+
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/kinds/overlap.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

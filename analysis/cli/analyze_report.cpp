@@ -1,8 +1,12 @@
 #include "analysis/cli/analyze_report.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 

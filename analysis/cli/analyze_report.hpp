@@ -3,8 +3,9 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::cli {
 

@@ -1,18 +1,28 @@
 // kvscope bench live: time to the first token, and of decode steps behind it, with a selector in
 // the running model, beside the plain model, by prompt length.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
+#include "core/base/json.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class BenchLive final : public BenchReportCommand {

@@ -1,7 +1,16 @@
 // kvscope bench machine: this machine as a hardware profile of kvscope cost.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cost/measure_machine.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

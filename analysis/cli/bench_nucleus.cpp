@@ -1,15 +1,20 @@
 // kvscope bench nucleus: finding the keys that hold a share of a row by search and by sorting, and
 // what SpecAttn's printed search leaves out.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/top_mass.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/rng.hpp"
 
 namespace kvscope::cli {

@@ -1,14 +1,18 @@
 #include "analysis/cli/bench_report.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <thread>
 
 #include "analysis/base/number_formats.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/other_load.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 

@@ -1,14 +1,19 @@
 // kvscope bench select: how long selectors take to choose keys, beside dense attention of the same
 // call.
+#include <fmt/format.h>
+
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/bench_select_run.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/spec_lists.hpp"
 

@@ -1,11 +1,14 @@
 #include "analysis/cli/bench_select_run.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/cli/bench_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
+#include "core/base/error.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/key_rotation.hpp"
 #include "core/selectors/registry.hpp"

@@ -2,11 +2,15 @@
 // measurement behind kvscope bench select.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/bench_workload.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/work.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/tensor/dtype.hpp"

@@ -1,7 +1,11 @@
 #include "analysis/cli/chat_prompt.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "analysis/cli/model_source.hpp"
+#include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 
 namespace kvscope::cli {

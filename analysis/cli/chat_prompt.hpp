@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/chat/chat_template.hpp"
 #include "core/model/config.hpp"
 #include "core/model/tokenizer.hpp"

@@ -4,13 +4,17 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "core/base/stopwatch.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -2,8 +2,12 @@
 // only this.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "analysis/options/options.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,7 +1,12 @@
 // kvscope completion: shell completion scripts, generated from the commands' option lists.
-#include <cstdlib>
+#include <fmt/format.h>
 
-#include "analysis/cli/kit.hpp"
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
 #include "core/base/enum_names.hpp"
 
 namespace kvscope::cli {

@@ -2,25 +2,39 @@
 // predicted time on a card.
 #include "analysis/cost/trace_cost.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/analyze_report.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/cost_counts.hpp"
 #include "analysis/cli/cost_shape.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/cli/unit_job.hpp"
 #include "analysis/cost/cost_units.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
 #include "core/sim/rotations.hpp"
 #include "core/trace/info.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 std::string describe_costs(const Json& report) {

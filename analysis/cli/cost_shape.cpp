@@ -1,13 +1,25 @@
 #include "analysis/cli/cost_shape.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/cost_counts.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::size_t kMostShapeBytes = 16 << 20;

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cost/shape_cost.hpp"
 #include "analysis/cost/trace_cost.hpp"
 #include "analysis/options/options.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

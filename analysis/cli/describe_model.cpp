@@ -1,20 +1,29 @@
 #include "analysis/cli/describe_model.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
+#include <string_view>
 #include <variant>
+#include <vector>
 
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "core/base/vocabulary.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/weights.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

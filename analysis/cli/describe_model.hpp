@@ -1,6 +1,7 @@
 // What a model on disk is: its shapes, what its file holds, and whether it runs here.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -1,7 +1,10 @@
 #include "analysis/cli/device_option.hpp"
 
-#include "analysis/cli/kit.hpp"
 #ifdef KVSCOPE_HAS_CUDA
+#include "analysis/cli/output.hpp"
+#include "analysis/options/exit_code.hpp"
+#include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/cuda/device.hpp"
 #endif

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

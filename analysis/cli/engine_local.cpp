@@ -6,6 +6,7 @@
 #include <csignal>
 #include <deque>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "analysis/cli/child_process.hpp"

@@ -3,9 +3,12 @@
 // looks at the stop token, and is queued again; what it had finished lies in the folder. Partition,
 // account, memory and time come from sbatch's own environment (SBATCH_PARTITION, SBATCH_ACCOUNT,
 // SBATCH_MEM_PER_NODE, SBATCH_TIMELIMIT, ...).
+#include <fmt/format.h>
+
+#include <filesystem>
+
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/units/unit_folder.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/shell_word.hpp"

@@ -1,6 +1,12 @@
 #include "analysis/cli/experiment_file.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/mapped.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"

@@ -2,16 +2,26 @@
 // of a recording, why one key of one query was kept or dropped.
 #include "analysis/kinds/explain.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/chat_prompt.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/explain_answer.hpp"
 #include "analysis/cli/explain_key.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,10 +1,18 @@
 #include "analysis/cli/explain_answer.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "traces/result_file.hpp"
 

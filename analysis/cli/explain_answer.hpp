@@ -2,12 +2,15 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/kinds/explain_answer.hpp"
 #include "analysis/options/options.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,9 +1,15 @@
 #include "analysis/cli/explain_key.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {

@@ -1,12 +1,17 @@
 // kvscope explain --put-back: how an answer goes on with dropped keys put back.
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <charconv>
 
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/explain_answer.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope::cli {

@@ -1,14 +1,25 @@
 // kvscope export: a trace, or a session of the window, as a page that a co-author opens without
 // installing anything.
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <fstream>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/selection_options.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "notebooks_export/html_page.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 /// A session is JSON; traces are HDF5. A pipe can be a session alone.

@@ -1,11 +1,20 @@
 // kvscope figure: a figure from a result, in every format a paper needs.
-#include "analysis/cli/kit.hpp"
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 /// Where the files go: a folder, or one file whose ending is the format.

@@ -1,6 +1,12 @@
 // kvscope figures: which figures there are, what they need, and which command makes that.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

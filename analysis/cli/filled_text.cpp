@@ -1,6 +1,14 @@
 #include "analysis/cli/filled_text.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,6 +1,14 @@
 // kvscope fit: what a method learns from a recording before it sees a sequence, as a file that runs
 // load.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
@@ -9,6 +17,9 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class FitCommand final : public Command {

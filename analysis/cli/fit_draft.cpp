@@ -1,11 +1,25 @@
 // kvscope fit draft: a draft model from a verifier's own first layers, and how often the verifier
 // takes what it proposes.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/fit/draft_folder.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::string_view kWhat =

@@ -1,10 +1,15 @@
 #include "analysis/cli/help.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <sstream>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/json.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 

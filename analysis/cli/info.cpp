@@ -1,15 +1,27 @@
 // kvscope info: what a trace, a result, a model or a folder of units holds.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/describe_model.hpp"
 #include "analysis/cli/info_describe.hpp"
 #include "analysis/cli/info_many.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/unit_status.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 // Numbers of a list, in ranges: "0-7", "0, 3-5".

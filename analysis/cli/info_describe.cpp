@@ -1,9 +1,8 @@
 #include "analysis/cli/info_describe.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/number_formats.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -13,7 +12,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 Json capture_words(const CaptureSet& capture) {
   Json words = Json::array();

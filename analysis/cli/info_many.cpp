@@ -1,15 +1,22 @@
 #include "analysis/cli/info_many.hpp"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "analysis/cli/info_describe.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
 #include "traces/look_at_files.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

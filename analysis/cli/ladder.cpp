@@ -1,11 +1,14 @@
 // kvscope ladder: what each concession of a serving engine costs a method.
 #include "analysis/kinds/ladder.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,7 +1,10 @@
 // Lists that are values of options: what the library's readers refuse is an error of usage here.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::cli {

@@ -1,14 +1,24 @@
 // kvscope merge: the shards of a sweep, or the units of any work, as one result.
 #include "analysis/sweep/sweep_result.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/program.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class MergeCommand final : public Command {

@@ -1,20 +1,24 @@
 #include "analysis/cli/model_source.hpp"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cctype>
 #include <set>
 
 #include "analysis/cli/device_option.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
+#include "analysis/cli/output.hpp"
 #include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

@@ -1,12 +1,24 @@
 // kvscope models: which models this machine has, and which of them run here.
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <system_error>
 
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/describe_model.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr int kMostDepth = 4;

@@ -1,10 +1,22 @@
 // kvscope notebook: a Jupyter notebook that checks and draws results.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/notebook_files.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class NotebookCommand final : public Command {

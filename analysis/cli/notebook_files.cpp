@@ -1,12 +1,16 @@
 #include "analysis/cli/notebook_files.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <algorithm>
+
+#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

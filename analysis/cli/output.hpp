@@ -5,9 +5,10 @@
 
 #include <exception>
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
+#include <utility>
 
 #include "core/base/shell_word.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,17 +1,31 @@
 // kvscope papers: every table, figure and known error of the three papers, made on a
 // model and judged.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_examples.hpp"
 #include "analysis/cli/papers_pictures.hpp"
 #include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/papers/doubts.hpp"
 #include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
+#include "core/base/json.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr const char* kOwnDraftRemark =

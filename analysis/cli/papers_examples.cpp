@@ -1,10 +1,13 @@
 #include "analysis/cli/papers_examples.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
-#include "analysis/cli/kit.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
 #include "traces/hash.hpp"
 #include "traces/writer.hpp"
 

@@ -1,12 +1,19 @@
 #include "analysis/cli/papers_pictures.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

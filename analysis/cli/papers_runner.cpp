@@ -1,19 +1,27 @@
 #include "analysis/cli/papers_runner.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/program.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
+#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/model/model_hash.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

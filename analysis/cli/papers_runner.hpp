@@ -3,9 +3,15 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cli/model_source.hpp"
 #include "analysis/figures/result_view.hpp"
@@ -13,7 +19,6 @@
 #include "analysis/papers/measure.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

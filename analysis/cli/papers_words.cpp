@@ -1,16 +1,25 @@
 // The command lines of the runs of kvscope papers: what stands for their names in braces, and the
 // draft that is made where none is given.
-#include <cmath>
+#include <fmt/format.h>
 
-#include "analysis/cli/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/papers_runner.hpp"
 #include "analysis/fit/draft_fit.hpp"
 #include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/shell_word.hpp"
+#include "core/base/version.hpp"
 #include "traces/hash.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

@@ -1,17 +1,23 @@
 #include "analysis/cli/program.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <new>
 
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/help.hpp"
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
 
 namespace kvscope::cli {

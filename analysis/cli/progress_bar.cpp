@@ -1,13 +1,17 @@
 #include "analysis/cli/progress_bar.hpp"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 

@@ -1,18 +1,34 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/chat_prompt.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/shell_word.hpp"
+#include "core/base/version.hpp"
 #include "traces/kept_recording.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr double kDenseWarningBytes = 1024.0 * 1024.0 * 1024.0;

@@ -1,10 +1,18 @@
 // kvscope recover: turns what a killed recording left into a valid trace.
 #include "traces/recover.hpp"
 
-#include "analysis/cli/kit.hpp"
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/progress_bar.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 class RecoverCommand final : public Command {

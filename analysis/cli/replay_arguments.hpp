@@ -2,8 +2,11 @@
 // calls, rows, layers and heads.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "analysis/options/options.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope::cli {

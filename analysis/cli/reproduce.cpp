@@ -1,16 +1,27 @@
 // kvscope reproduce: draws a figure again from its manifest and compares the bytes.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/sibling_program.hpp"
 #include "core/base/start_program.hpp"
+#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::size_t kMaxManifestBytes = std::size_t{64} << 20;

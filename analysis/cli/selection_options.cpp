@@ -1,7 +1,7 @@
 #include "analysis/cli/selection_options.hpp"
 
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 

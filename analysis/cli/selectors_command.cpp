@@ -1,9 +1,16 @@
 // kvscope selectors: which methods there are, what they take, and where they come from.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <sstream>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
 #include "core/selectors/list_owner.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/wrappers.hpp"

@@ -1,23 +1,34 @@
 #include "analysis/cli/simulate_base.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "analysis/base/number_formats.hpp"
+#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/device_option.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"
+#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

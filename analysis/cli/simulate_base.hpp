@@ -2,12 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/unit_job.hpp"
 #include "analysis/simulate/simulation.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,10 +1,14 @@
 // kvscope simulate perplexity: the model's perplexity with a selector inside its attention.
 #include "analysis/simulate/perplexity.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,15 +1,23 @@
 // kvscope simulate retrieval: facts hidden in long prompts, found or not; chains that go on.
 #include "analysis/simulate/retrieval.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "analysis/cli/chat_prompt.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
 #include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/wording.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,9 +1,10 @@
 // kvscope simulate speculative: draft and verify, densely or under a selector.
 #include "analysis/simulate/speculative.hpp"
 
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/filled_text.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "analysis/study/study_table.hpp"
 #include "analysis/units/unit_clock.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
@@ -24,7 +24,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostOfResult = std::size_t{1} << 30U;
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/cli/command.hpp"
@@ -19,6 +18,7 @@
 #include "analysis/study/study_check.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 
@@ -26,7 +26,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 std::string text_of(const Json& number, std::string (*text)(double)) {
   return number.is_null() ? "unknown" : text(number.get<double>());

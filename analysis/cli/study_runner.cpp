@@ -1,7 +1,6 @@
 #include "analysis/cli/study_runner.hpp"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "analysis/cli/study_job.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 
 namespace kvscope::cli {
@@ -17,7 +17,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 /// Jobs at a time: the files of their units lie in one folder until they are in the store.
 constexpr std::size_t kMostJobs = 4000;

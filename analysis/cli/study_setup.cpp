@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -13,6 +12,7 @@
 #include "analysis/cli/unit_options.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/model/model_hash.hpp"
 #include "traces/hash.hpp"
@@ -23,7 +23,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 std::unique_ptr<Command> command_called(const std::string& name) {
   for (auto& command : all_commands()) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/cli/command.hpp"
@@ -11,13 +10,13 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/study_setup.hpp"
 #include "analysis/study/study_work.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 class StudyStatusCommand final : public Command {
  public:

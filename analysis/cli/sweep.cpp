@@ -1,19 +1,30 @@
 // kvscope sweep: traces x selectors x budgets in one table.
 #include "analysis/sweep/sweep.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/experiment_file.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/unit_job.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_units.hpp"
+#include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 Shard parse_shard(std::string_view text) {

@@ -1,14 +1,23 @@
 #include "analysis/cli/sweep_output.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
   write_table_output({[&] { return sweep_csv(result); }, [&] { return sweep_json(result); },

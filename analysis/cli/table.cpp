@@ -1,5 +1,13 @@
 // kvscope table: results as tables that go into a paper.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
@@ -10,8 +18,11 @@
 #include "notebooks_export/table_presets.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 enum class TableFormat { automatic, latex, tabular, markdown, csv };
-}
+}  // namespace kvscope::cli
 
 template <>
 struct kvscope::EnumNames<kvscope::Spread> {

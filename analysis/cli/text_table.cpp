@@ -1,6 +1,7 @@
 #include "analysis/cli/text_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/utf8.hpp"
 

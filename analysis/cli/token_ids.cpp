@@ -1,9 +1,12 @@
 #include "analysis/cli/token_ids.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
-#include "analysis/cli/kit.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 

@@ -1,7 +1,10 @@
 // Token ids as users hand them in: JSON or plain numbers.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope::cli {

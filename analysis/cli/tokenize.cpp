@@ -1,11 +1,16 @@
 // kvscope tokenize: text to token ids and back.
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/chat_prompt.hpp"
+#include "analysis/cli/command.hpp"
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/token_ids.hpp"
 #include "analysis/simulate/prompts.hpp"
@@ -13,6 +18,9 @@
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 /// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/units/journal.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

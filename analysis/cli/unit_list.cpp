@@ -4,8 +4,12 @@
 
 #include <cmath>
 #include <fstream>
+#include <utility>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 

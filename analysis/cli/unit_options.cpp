@@ -1,18 +1,24 @@
 #include "analysis/cli/unit_options.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/cli/unit_list.hpp"
 #include "analysis/cli/unit_source.hpp"
 #include "analysis/units/unit_file.hpp"
+#include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/options/options.hpp"
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

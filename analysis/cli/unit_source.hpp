@@ -2,10 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "analysis/units/unit_leases.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

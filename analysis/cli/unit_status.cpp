@@ -1,14 +1,12 @@
 #include "analysis/cli/unit_status.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/units/unit_file.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 Json unit_status(const fs::path& folder) {
   const UnitFolder units = read_unit_folder(folder);

@@ -1,10 +1,16 @@
 // kvscope verify: checks a trace's structure, checksums and arithmetic.
 #include "traces/verify.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <filesystem>
 #include <optional>
 
-#include "analysis/cli/kit.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,6 +1,12 @@
 // kvscope version: what exactly this program is, for bug reports and provenance.
-#include "analysis/cli/kit.hpp"
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/json.hpp"
+#include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
 
 namespace kvscope::cli {

@@ -1,18 +1,15 @@
 #include "analysis/cost/cost_units.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/units/journal.hpp"
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The numbers of a work in the order of a journal.
 std::array<double*, 15> numbers_of(LayerWork& work) {

@@ -1,7 +1,12 @@
 #include "analysis/cost/hardware.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "analysis/cost/cost_data.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"

@@ -9,8 +9,10 @@
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
-
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace kvscope {
 

@@ -1,11 +1,14 @@
 #include "analysis/cost/measure_machine.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/attention/top_cuts.hpp"

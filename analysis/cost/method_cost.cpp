@@ -1,8 +1,14 @@
 #include "analysis/cost/method_cost.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <map>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/cost/predict.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 #include "core/sim/replay.hpp"
 

@@ -1,6 +1,8 @@
 #include "analysis/cost/predict.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace kvscope {
 

@@ -7,9 +7,12 @@
 // Stages run one after another, as separate kernels do. A stage without work takes no time.
 #pragma once
 
+#include <array>
+#include <optional>
+#include <string_view>
+
 #include "analysis/cost/hardware.hpp"
 #include "analysis/cost/work.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 
 namespace kvscope {

@@ -1,6 +1,11 @@
 #include "analysis/cost/shape_answer.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {

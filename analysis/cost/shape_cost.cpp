@@ -1,16 +1,14 @@
 #include "analysis/cost/shape_cost.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cost/prediction_error.hpp"
 #include "analysis/cost/shape_answer.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The smallest and the largest of a number over the three ways that lists may lie, times the ends
 /// of the ledger's error.

@@ -3,11 +3,15 @@
 // that it needs.
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cost/shape_lists.hpp"
 #include "core/base/enum_names.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

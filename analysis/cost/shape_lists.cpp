@@ -1,9 +1,17 @@
 #include "analysis/cost/shape_lists.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/made_up_text.hpp"
 #include "analysis/cost/trace_cost.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/memory_trace.hpp"

@@ -3,12 +3,15 @@
 // made-up text, through the same replay and the same counting (measured_work) as on a recording.
 #pragma once
 
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cost/method_cost.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,10 @@
 #include "analysis/cost/trace_cost.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+
+#include "analysis/base/measure_layers.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,15 @@
 #include "analysis/figures/beyond_oracle.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {

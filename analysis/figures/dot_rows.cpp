@@ -1,7 +1,18 @@
 // Dots on named rows, a panel per number.
-#include "analysis/figures/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
 #include "analysis/plot/data_range.hpp"
 #include "analysis/plot/scale.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::figures {
 

@@ -1,13 +1,19 @@
 #include "analysis/figures/figure_kind.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "analysis/base/number_formats.hpp"
-#include "analysis/figures/kit.hpp"
 #include "analysis/figures/panels_by.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -4,10 +4,14 @@
 // is then known to the command line, its listing and the explorer (CMake writes the table).
 #pragma once
 
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/figure.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

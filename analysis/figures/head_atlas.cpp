@@ -1,9 +1,19 @@
 #include "analysis/figures/head_atlas.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/figures/head_measures.hpp"
 #include "analysis/figures/head_overlap.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 

@@ -1,11 +1,19 @@
 #include "analysis/figures/head_atlas_difference.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/plot/rich_text.hpp"
 #include "core/attention/monotone_map.hpp"
+#include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::figures {
 

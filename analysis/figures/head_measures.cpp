@@ -1,7 +1,14 @@
 #include "analysis/figures/head_measures.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/selection.hpp"
 #include "analysis/kinds/heads.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kvscope::figures {

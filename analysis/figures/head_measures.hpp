@@ -1,8 +1,11 @@
 // The numbers of each head that figures of `kvscope analyze heads` choose from.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/figures/maps.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

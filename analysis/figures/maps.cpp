@@ -1,6 +1,15 @@
 #include "analysis/figures/maps.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 

@@ -2,10 +2,14 @@
 // enough to print.
 #pragma once
 
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

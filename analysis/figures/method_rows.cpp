@@ -1,6 +1,14 @@
 #include "analysis/figures/method_rows.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/plot/rich_text.hpp"
 
 namespace kvscope::figures {
 

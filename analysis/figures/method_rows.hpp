@@ -3,10 +3,12 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/base/table.hpp"
 #include "analysis/figures/selection.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

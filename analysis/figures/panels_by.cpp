@@ -1,6 +1,16 @@
 #include "analysis/figures/panels_by.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::figures {
 

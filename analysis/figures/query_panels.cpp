@@ -1,6 +1,10 @@
 #include "analysis/figures/query_panels.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
 
 namespace kvscope::figures {
 

@@ -3,9 +3,12 @@
 // them from results, the explorer of what it has computed.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "analysis/kinds/query_scores.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

@@ -1,8 +1,15 @@
 #include "analysis/figures/result_view.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/read_table.hpp"
-#include "analysis/figures/kit.hpp"
 #include "analysis/simulate/row_units.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -2,8 +2,13 @@
 // them.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "analysis/base/table.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

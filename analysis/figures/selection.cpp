@@ -1,9 +1,19 @@
 #include "analysis/figures/selection.hpp"
 
-#include <numeric>
+#include <fmt/format.h>
 
-#include "analysis/figures/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "analysis/plot/scale.hpp"
+#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

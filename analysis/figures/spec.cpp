@@ -1,6 +1,11 @@
 #include "analysis/figures/spec.hpp"
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope::figures {
 

@@ -3,11 +3,14 @@
 // specification over these, or a function where it is not.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

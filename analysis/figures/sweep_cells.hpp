@@ -2,12 +2,16 @@
 // that the result records.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

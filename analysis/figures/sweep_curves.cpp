@@ -1,12 +1,21 @@
 #include "analysis/figures/sweep_curves.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_cells.hpp"
+#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 

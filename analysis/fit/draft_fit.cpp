@@ -2,8 +2,12 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "core/base/error.hpp"
 #include "core/model/layer_weights.hpp"
 
 namespace kvscope {

@@ -1,6 +1,10 @@
 #include "analysis/fit/draft_folder.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+
+#include "analysis/base/measure_layers.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"

@@ -1,6 +1,14 @@
 #include "analysis/kinds/attention_map.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -1,9 +1,19 @@
 #include "analysis/kinds/coverage.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/kit.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/coverage_writer.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,13 @@
 #include "analysis/kinds/coverage_replay.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <limits>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/layer_divergence.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

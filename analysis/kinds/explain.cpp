@@ -1,7 +1,13 @@
 #include "analysis/kinds/explain.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/kinds/watched_method.hpp"
+#include "core/base/error.hpp"
 #include "core/sim/live.hpp"
 
 namespace kvscope {

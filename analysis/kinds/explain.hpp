@@ -6,10 +6,13 @@
 // them made. Looked at are the calls that predict the answer's tokens, the last query of each.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "analysis/simulate/prompts.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 

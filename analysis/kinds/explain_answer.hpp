@@ -5,11 +5,14 @@
 // runs again. Both runs are closed loops that are fed the tokens which the dense model says.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "analysis/kinds/put_back.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/live.hpp"

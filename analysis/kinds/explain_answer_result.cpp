@@ -1,5 +1,10 @@
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <numeric>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/kinds/explain_answer.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

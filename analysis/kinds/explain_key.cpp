@@ -1,9 +1,19 @@
 #include "analysis/kinds/explain_key.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/draft_rows.hpp"

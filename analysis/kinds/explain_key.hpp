@@ -7,11 +7,13 @@
 // in its prefill chunk, with all queries of the chunk; a decoded one as a step of its own.
 #pragma once
 
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/base/fields.hpp"
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/trace/source.hpp"
 

@@ -1,6 +1,12 @@
 #include "analysis/kinds/geometry_layer.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/nan.hpp"
 #include "core/tensor/principal_axes.hpp"
 
 namespace kvscope {

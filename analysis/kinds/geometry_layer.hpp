@@ -1,9 +1,12 @@
 // The geometry of one layer: its arrays, and how one KV group fills them.
 #pragma once
 
+#include <array>
+#include <string_view>
+#include <vector>
+
 #include "analysis/base/layer_arrays.hpp"
 #include "analysis/kinds/geometry.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,12 +1,19 @@
 #include "analysis/kinds/heads.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
-#include "analysis/base/kit.hpp"
 #include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/heads_loss.hpp"
 #include "core/attention/exact_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

@@ -1,13 +1,21 @@
 #include "analysis/kinds/ladder.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
 
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/kit.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/ladder_rungs.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/replay.hpp"
 

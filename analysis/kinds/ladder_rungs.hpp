@@ -3,7 +3,10 @@
 // core/selectors/every.hpp).
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

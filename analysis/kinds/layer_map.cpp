@@ -1,9 +1,19 @@
 #include "analysis/kinds/layer_map.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/mean_rows.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

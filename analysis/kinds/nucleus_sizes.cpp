@@ -1,9 +1,13 @@
 #include "analysis/kinds/nucleus_sizes.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
+#include <numeric>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/top_mass.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

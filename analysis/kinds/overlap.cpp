@@ -1,10 +1,19 @@
 #include "analysis/kinds/overlap.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <bit>
 #include <map>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/columns.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/reproducible_sums.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope {

@@ -1,14 +1,21 @@
 #include "analysis/kinds/pinsker_floor.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/analysis.hpp"
 #include "analysis/base/mean_rows.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "core/attention/layer_divergence.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

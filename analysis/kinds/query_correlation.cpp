@@ -1,6 +1,9 @@
 #include "analysis/kinds/query_correlation.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/statistics.hpp"
 
 namespace kvscope {
 

@@ -2,7 +2,9 @@
 // position explains taken out of both.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <array>
+#include <span>
+#include <string_view>
 
 namespace kvscope {
 

@@ -6,9 +6,13 @@
 // sees (later keys, keys behind a sliding window, blocks without rows) are masked: NaN, never 0.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "analysis/base/reproducible_sums.hpp"
 #include "core/attention/selection.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {

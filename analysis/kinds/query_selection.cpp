@@ -1,8 +1,18 @@
 #include "analysis/kinds/query_selection.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/base/columns.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "core/attention/exact_rows.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

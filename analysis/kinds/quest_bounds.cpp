@@ -1,8 +1,16 @@
 #include "analysis/kinds/quest_bounds.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <numeric>
+
+#include "analysis/base/columns.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/quest_step.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

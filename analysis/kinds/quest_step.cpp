@@ -1,11 +1,17 @@
 #include "analysis/kinds/quest_step.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <deque>
+#include <limits>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 

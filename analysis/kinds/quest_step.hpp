@@ -2,11 +2,17 @@
 // and what the pages that it selects hold.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "analysis/kinds/quest_bounds.hpp"
 #include "core/attention/score_rows.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/selectors/selector.hpp"
 

@@ -1,9 +1,19 @@
 // Compiled alone: the names of this file stand in quest_bounds.cpp too.
 #include "analysis/kinds/quoka.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "analysis/kinds/quoka_group.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

@@ -1,9 +1,18 @@
 #include "analysis/kinds/quoka_group.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/score_engine.hpp"
 
 namespace kvscope {

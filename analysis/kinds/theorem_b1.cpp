@@ -1,10 +1,17 @@
 #include "analysis/kinds/theorem_b1.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+
+#include "analysis/base/columns.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/evenly_spaced.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/splitmix64.hpp"
 
 namespace kvscope {

@@ -1,7 +1,13 @@
 #include "analysis/kinds/watched_method.hpp"
 
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "core/attention/exact_rows.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -11,11 +11,17 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/options/exit_code.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

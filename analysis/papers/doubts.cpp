@@ -1,9 +1,13 @@
 #include "analysis/papers/doubts.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <set>
 
-#include "analysis/base/kit.hpp"
 #include "analysis/papers/rows_where.hpp"
+#include "core/base/json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::papers {
 

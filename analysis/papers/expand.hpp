@@ -2,7 +2,10 @@
 // and chosen heads.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::papers {
 

@@ -1,6 +1,7 @@
 #include "analysis/papers/item.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace kvscope::papers {

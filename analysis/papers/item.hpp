@@ -7,7 +7,10 @@
 // runs() are the whole list.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::papers {
 

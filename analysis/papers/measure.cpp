@@ -1,11 +1,19 @@
 #include "analysis/papers/measure.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <map>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/base/table.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {

@@ -2,9 +2,13 @@
 // Computes nothing that a command could have computed.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "analysis/figures/result_view.hpp"
 #include "analysis/papers/item.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::papers {
 

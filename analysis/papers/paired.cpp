@@ -1,14 +1,17 @@
 #include "analysis/papers/paired.hpp"
 
+#include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
+#include <cmath>
 #include <map>
 
-#include "analysis/base/kit.hpp"
 #include "analysis/base/paired_numbers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/row_units.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <limits>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/papers/measure.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::papers {
 

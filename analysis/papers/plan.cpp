@@ -1,9 +1,15 @@
 #include "analysis/papers/plan.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <sstream>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/verdict.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {

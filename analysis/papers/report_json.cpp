@@ -1,6 +1,9 @@
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/report.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::papers {
 

@@ -10,6 +10,7 @@
 // an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
 // dense under every method, where the papers leave two; with any other draft nothing is left out.
 #include <algorithm>
+#include <utility>
 
 #include "analysis/papers/item.hpp"
 

@@ -1,8 +1,15 @@
 #include "analysis/papers/verdict.hpp"
 
-#include <cctype>
+#include <fmt/format.h>
 
-#include "analysis/base/kit.hpp"
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {

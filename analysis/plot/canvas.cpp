@@ -1,6 +1,7 @@
 #include "analysis/plot/canvas.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 

@@ -4,9 +4,13 @@
 // order. push_clip and begin_group nest and are closed in reverse order.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/colour.hpp"
 #include "analysis/plot/geometry.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

@@ -5,10 +5,12 @@
 // NaN in data is a gap; positions beyond an axis' range are clipped.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "analysis/plot/colour.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope::plot {

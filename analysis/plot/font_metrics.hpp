@@ -2,10 +2,14 @@
 // every canvas and need no graphics library.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/plot/canvas.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

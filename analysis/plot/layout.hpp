@@ -2,11 +2,14 @@
 // drawing.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "analysis/plot/canvas.hpp"
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/scale.hpp"
 #include "analysis/plot/theme.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

@@ -5,8 +5,11 @@
 // as such (UTF-8).
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/canvas.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

@@ -1,11 +1,12 @@
 #include "analysis/plot/scale.hpp"
 
-#include "core/base/nan.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+
+#include "core/base/nan.hpp"
 
 namespace kvscope::plot {
 

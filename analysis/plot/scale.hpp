@@ -1,8 +1,11 @@
 // Axes as mathematics: from data to [0, 1] and back, and where the ticks go.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

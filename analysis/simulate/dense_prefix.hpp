@@ -1,10 +1,12 @@
 // The dense beginning of a prompt, computed once for all methods without a history.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "analysis/simulate/simulation.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

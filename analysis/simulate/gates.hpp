@@ -4,11 +4,15 @@
 // same prompts, and never changes a number. Tables mark nothing as best that a gate doubts.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/simulate/intervals.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,10 +3,12 @@
 // named by a stream.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "analysis/sweep/sweep_rows.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -2,8 +2,11 @@
 // reductions, and the columns of keys, density, bytes and of a match.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "analysis/simulate/simulation.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

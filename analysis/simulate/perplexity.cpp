@@ -1,28 +1,27 @@
 #include "analysis/simulate/perplexity.hpp"
-#include "analysis/simulate/dense_prefix.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/simulate/dense_prefix.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/sim/draft_runner.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Units = std::vector<std::vector<UnitResult>>;
 
 class Perplexity final : public SimulationTask {

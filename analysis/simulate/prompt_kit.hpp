@@ -2,9 +2,15 @@
 // together with prose to an exact number of tokens.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

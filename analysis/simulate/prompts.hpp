@@ -6,8 +6,12 @@
 // larger model. The prose is the text that the simulation reads, the words are of this project.
 #pragma once
 
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/chat/chat_template.hpp"
 #include "core/model/tokenizer.hpp"
 

@@ -7,7 +7,10 @@
 // the prompt's last chunk: one list for all of it). "dense/sparse/sparse+unseen".
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

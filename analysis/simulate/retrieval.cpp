@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/base/analysis.hpp"
@@ -15,13 +14,12 @@
 #include "analysis/simulate/retrieval_cells.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Counts that are refused before anything of their size is made: a grid of more prompts than these
 /// runs for years.

@@ -2,8 +2,11 @@
 // take from as they become free, as far as memory goes. What comes out is the same however many do.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "analysis/simulate/simulation.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

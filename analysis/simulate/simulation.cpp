@@ -17,14 +17,13 @@
 #include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   const SimulationOptions& options = setup.options;

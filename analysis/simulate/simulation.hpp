@@ -3,8 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "analysis/base/column_table.hpp"
 #include "analysis/base/replay_pairs.hpp"
@@ -13,7 +19,6 @@
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/units/journal.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"
 #include "core/trace/source.hpp"

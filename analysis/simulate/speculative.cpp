@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/simulate/dense_prefix.hpp"
@@ -12,6 +11,7 @@
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/sim/speculative.hpp"
 
@@ -19,7 +19,6 @@ namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Units = std::vector<std::vector<UnitResult>>;
 
 /// Places in UnitResult::values.

@@ -7,11 +7,14 @@
 // among those that are measured, but for the examples of a file, whose first ones are taken.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <stop_token>
+#include <string_view>
+#include <vector>
 
 #include "analysis/simulate/retrieval.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_state.hpp"
 #include "core/base/csv_text.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_members.hpp"
 #include "core/base/json_reader.hpp"
 
 namespace kvscope {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

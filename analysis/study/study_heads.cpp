@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "analysis/base/paired_numbers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/study/study_table.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// What of a head is kept, and what a difference of it is called.
 constexpr std::pair<const char*, std::string_view> kHeadColumns[] = {

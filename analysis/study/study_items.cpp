@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 Json json_of(std::span<const StudyOption> options) {
@@ -30,7 +29,7 @@ void append(Words& words, const Words& more) {
 }
 
 /// A model on a text, or a recording of other origin: what a task works on.
-struct Place {
+struct TextPlace {
   const StudyModel* model = nullptr;  // null: `text` is the recording
   const StudySource* text = nullptr;
   std::string model_hash, draft_hash, text_hash;
@@ -60,7 +59,7 @@ class Planner {
   }
 
  private:
-  void add_place(const Place& place) {
+  void add_place(const TextPlace& place) {
     for (std::size_t t = 0; t < study_.tasks.size(); ++t) {
       const StudyTask& task = study_.tasks[t];
       if (place.model == nullptr && task.command != "sweep") continue;
@@ -74,7 +73,7 @@ class Planner {
     }
   }
 
-  void add_method(const Place& place, const StudyTask& task, const std::string& protocol,
+  void add_method(const TextPlace& place, const StudyTask& task, const std::string& protocol,
                   const Words& protocol_words, const StudyMethod& method) {
     if (!can_do(place, task, method)) return;
     const std::vector<ReplayPair> pairs = pairs_of(task, protocol, method);
@@ -105,7 +104,7 @@ class Planner {
   }
 
   /// False: the task leaves the method out, and a sentence says why.
-  bool can_do(const Place& place, const StudyTask& task, const StudyMethod& method) {
+  bool can_do(const TextPlace& place, const StudyTask& task, const StudyMethod& method) {
     const SelectorCaps& caps = method.spec.caps();
     if (task.command == "sweep" && caps.needs_calibration) {
       leave_out(fmt::format("{}: {} needs a recording to learn from, which a study does not make",
@@ -123,7 +122,8 @@ class Planner {
   }
 
   /// kvscope sweep; what its inputs are by contents goes to `what`, and to `kind` but for the text.
-  void replay(const Place& place, const MethodSpec& method, StudyJob& job, Json& what, Json& kind) {
+  void replay(const TextPlace& place, const MethodSpec& method, StudyJob& job, Json& what,
+              Json& kind) {
     job.words = {"sweep"};
     if (place.model == nullptr) {
       job.words.push_back(place.text->file.string());
@@ -145,8 +145,8 @@ class Planner {
   }
 
   /// kvscope simulate, beside the dense model, so that a row can say what the method loses.
-  void simulate(const Place& place, const StudyTask& task, const MethodSpec& method, StudyJob& job,
-                Json& what, Json& kind) {
+  void simulate(const TextPlace& place, const StudyTask& task, const MethodSpec& method,
+                StudyJob& job, Json& what, Json& kind) {
     job.words = {"simulate", task.command.substr(task.command.find(' ') + 1), "--model",
                  place.model->word};
     what["model"] = kind["model"] = place.model_hash;
@@ -188,7 +188,7 @@ class Planner {
   }
 
   /// The job that records the place's model on its text, once for all tasks.
-  std::size_t recording_of(const Place& place) {
+  std::size_t recording_of(const TextPlace& place) {
     Json what = {
         {"command", "record"}, {"options", json_of(study_.record)}, {"model", place.model_hash}};
     StudyJob job;
@@ -201,7 +201,7 @@ class Planner {
   }
 
   /// The job that records the draft on the tokens of a recording.
-  std::size_t draft_recording_of(const Place& place, std::size_t recording) {
+  std::size_t draft_recording_of(const TextPlace& place, std::size_t recording) {
     Json what = {{"command", "record"}, {"model", place.draft_hash}};
     StudyJob job;
     job.kind = Json{what, plan_.jobs[recording].kind}.dump();
@@ -211,7 +211,8 @@ class Planner {
     return record(place, what, std::move(job), *place.model->draft + " as draft");
   }
 
-  std::size_t record(const Place& place, const Json& what, StudyJob job, const std::string& model) {
+  std::size_t record(const TextPlace& place, const Json& what, StudyJob job,
+                     const std::string& model) {
     const auto [known, is_new] = recordings_.emplace(what.dump(), plan_.jobs.size());
     if (!is_new) return known->second;
     job.is_recording = true;
@@ -222,7 +223,7 @@ class Planner {
     return known->second;
   }
 
-  void add_item(StudyItem item, const Json& what, const std::string& model, const Place& place,
+  void add_item(StudyItem item, const Json& what, const std::string& model, const TextPlace& place,
                 StudyJob& job) {
     item.key = fmt::format("{}-{}", config_checksum(what), code_version());
     item.what = what.dump();

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/study/study_items.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_members.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
@@ -21,7 +21,6 @@ namespace kvscope {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kStoreMark = "kvscope_study_store";
 

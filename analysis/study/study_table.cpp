@@ -5,20 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "analysis/base/read_table.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 9> kOfItem = {"trace",       "model",       "task",
                                                      "selector",    "budget_kind", "budget",

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/units/unit_file.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 
@@ -17,7 +17,6 @@ namespace kvscope {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kWorkMark = "kvscope_study_work";
 

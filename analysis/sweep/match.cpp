@@ -1,6 +1,13 @@
 #include "analysis/sweep/match.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/base/measure_layers.hpp"
+#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 

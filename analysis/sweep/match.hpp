@@ -6,7 +6,12 @@
 // taken and the outcome says so.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/method_knob.hpp"
 
 namespace kvscope {

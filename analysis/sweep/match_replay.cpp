@@ -1,6 +1,12 @@
 #include "analysis/sweep/match_replay.hpp"
 
-#include "analysis/base/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

@@ -1,8 +1,10 @@
 #include "analysis/sweep/match_rows.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/sweep/match.hpp"
 
 namespace kvscope {

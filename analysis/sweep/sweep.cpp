@@ -3,10 +3,14 @@
 #include <map>
 #include <tuple>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/sweep/sweep_units.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -7,15 +7,19 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "analysis/cost/hardware.hpp"
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/source.hpp"
 

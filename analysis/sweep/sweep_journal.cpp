@@ -1,7 +1,13 @@
 #include "analysis/sweep/sweep_journal.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "analysis/base/base64.hpp"
-#include "analysis/base/kit.hpp"
+#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/units/journal.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

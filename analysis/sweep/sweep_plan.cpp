@@ -1,10 +1,17 @@
 // Planning a sweep: which pairs, which units, and what decides the numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/kit.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/sim/draft_rows.hpp"
 
 namespace kvscope {

@@ -1,9 +1,11 @@
 #include "analysis/sweep/sweep_rows.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/sweep/match_replay.hpp"
 #include "core/base/number_text.hpp"
 

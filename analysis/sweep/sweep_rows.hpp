@@ -1,7 +1,11 @@
 // From one replayed layer to the rows of a sweep's table: means, percentiles, bootstrap intervals.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/sweep/match.hpp"
@@ -9,7 +13,6 @@
 #include "analysis/sweep/sweep_table.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {

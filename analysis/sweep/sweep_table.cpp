@@ -1,13 +1,18 @@
 #include "analysis/sweep/sweep_table.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 
+#include "analysis/base/analysis.hpp"
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/column_table.hpp"
-#include "analysis/base/kit.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/sweep/sweep_result.hpp"
+#include "core/base/json.hpp"
 #include "core/base/shell_word.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

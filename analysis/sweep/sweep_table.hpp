@@ -2,8 +2,14 @@
 // them.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/base/table.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/metrics.hpp"
 
 namespace kvscope {

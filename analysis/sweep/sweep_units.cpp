@@ -1,13 +1,16 @@
 #include "analysis/sweep/sweep_units.hpp"
 
+#include <algorithm>
 #include <map>
 
-#include "analysis/base/kit.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/trace_cost.hpp"
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/units/unit_cost.hpp"
+#include "core/base/nan.hpp"
 #include "core/sim/replay_heads.hpp"
 
 namespace kvscope {

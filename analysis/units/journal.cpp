@@ -1,18 +1,16 @@
 #include "analysis/units/journal.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/base/same_weights.hpp"
 #include "analysis/units/unit_file.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const std::string& mark_of(const Json& header) {
   return header.get_ref<const Json::object_t&>().front().first;

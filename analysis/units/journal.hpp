@@ -8,11 +8,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string_view>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,15 +1,13 @@
 #include "analysis/units/layer_units.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/base64.hpp"
 #include "analysis/units/journal.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
-
-using Json = nlohmann::ordered_json;
 
 void OneLayer::keep(const std::string& name, Index slot, std::span<const std::byte> values) {
   if (slot == slot_) arrays_[name] = text_from_bytes(values);

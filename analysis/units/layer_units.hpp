@@ -3,13 +3,16 @@
 // that computed them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "analysis/base/layer_store.hpp"
 #include "analysis/base/null_result.hpp"
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -2,8 +2,11 @@
 // before anything is computed. Made from metadata alone.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/info.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "analysis/base/checked_lines.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
@@ -12,7 +13,6 @@
 namespace kvscope {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 UnitFile read_unit_file(const fs::path& file) {
   UnitFile unit;

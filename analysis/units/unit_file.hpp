@@ -6,9 +6,12 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

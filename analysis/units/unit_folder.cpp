@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "analysis/base/checked_lines.hpp"
@@ -11,6 +12,7 @@
 #include "analysis/units/others_unit.hpp"
 #include "analysis/units/unit_file.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
@@ -20,7 +22,6 @@ namespace kvscope {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kHashDigits = 16;
 constexpr std::size_t kMostUnits = 100'000'000;

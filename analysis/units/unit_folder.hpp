@@ -11,11 +11,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "core/tensor/attention_kernels.hpp"
 #include "core/tensor/row_kernels.hpp"

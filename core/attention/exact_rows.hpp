@@ -2,10 +2,13 @@
 // a time against the keys that they see, and knows that an attention sink takes its part of a row.
 #pragma once
 
+#include <functional>
 #include <limits>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "core/attention/score_rows.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

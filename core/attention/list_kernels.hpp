@@ -4,8 +4,11 @@
 // Vector code is chosen at run time; results are whole numbers and the same on every machine.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <span>
+
 #include "core/attention/top_cuts.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,7 +2,11 @@
 // non-decreasing one, and the unconstrained one.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -1,7 +1,10 @@
 // One layer's attention problem and the places for its answer, in rows and in lane blocks.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <span>
+
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/tensor.hpp"
 

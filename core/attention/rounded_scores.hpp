@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <span>
 
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

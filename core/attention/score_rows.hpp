@@ -2,9 +2,12 @@
 // map.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/attention/row_kernels.hpp"
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -2,8 +2,12 @@
 // and with summaries that stand for keys which are not in any list.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "core/base/raw_vector.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

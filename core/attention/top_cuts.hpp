@@ -2,7 +2,11 @@
 // ends.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -1,6 +1,7 @@
 #include "core/attention/top_mass.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/base/error.hpp"

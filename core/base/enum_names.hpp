@@ -2,9 +2,10 @@
 // stands beside the enum. Specialise EnumNames where a word is no identifier.
 #pragma once
 
+#include <array>
+#include <string_view>
 #include <type_traits>
-
-#include "core/base/vocabulary.hpp"
+#include <utility>
 
 namespace kvscope {
 

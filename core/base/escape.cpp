@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/base/json_reader.hpp"
 #include "core/base/utf8.hpp"

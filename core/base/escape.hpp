@@ -5,7 +5,9 @@
 // functions clean first and then escape what their format gives a meaning to.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope {
 

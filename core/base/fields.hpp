@@ -18,13 +18,18 @@
 #include <charconv>
 #include <concepts>
 #include <limits>
+#include <memory>
 #include <new>
+#include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <filesystem>
-
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

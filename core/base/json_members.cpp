@@ -1,5 +1,7 @@
 #include "core/base/json_members.hpp"
 
+#include <array>
+
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 

@@ -1,8 +1,11 @@
 // Lists as people type them: "a,b,c" and "0,4-7".
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <filesystem>
-
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <span>
+#include <string_view>
 
 namespace kvscope {
 

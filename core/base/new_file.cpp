@@ -8,12 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <random>
 #include <system_error>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"

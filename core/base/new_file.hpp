@@ -8,9 +8,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "core/base/file_kind.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <charconv>
-
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

@@ -2,7 +2,9 @@
 // its own output.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <functional>
+#include <memory>
 
 namespace kvscope {
 

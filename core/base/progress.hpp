@@ -1,7 +1,9 @@
 // How long work reports how far it is: a value handed to a callback, never a print.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <functional>
+#include <string>
 
 namespace kvscope {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <new>
-
-#include "core/base/vocabulary.hpp"
+#include <utility>
+#include <vector>
 
 namespace kvscope {
 

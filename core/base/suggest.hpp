@@ -1,7 +1,10 @@
 // "Did you mean": the known word nearest to an unknown one.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope {
 

@@ -1,6 +1,7 @@
 #include "core/base/utf8.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 namespace kvscope {

@@ -1,7 +1,9 @@
 // UTF-8 by hand: checking, stepping through characters, and the white space that tokenizers strip.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

@@ -31,7 +31,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const ModelConfig& config, const ModelWeights& weights, const BackendOptions& options)
       : options_(options),
         workspaces_(options.device, options.has_bf16_products),
-        model_{config, DeviceWeights(config, weights, options.has_bf16_products)} {
+        model_{config, DeviceWeights(weights, options.has_bf16_products)} {
     const auto uploaded = [&](DeviceBuffer& to, const RopeConfig& rope) -> const float* {
       const std::vector<float>& values = rope.frequencies;
       to = DeviceBuffer(values.size() * sizeof(float), "RoPE's frequencies");

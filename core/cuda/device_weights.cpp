@@ -106,17 +106,16 @@ class DeviceWeights::Uploader {
   std::vector<std::uint16_t> halves_;
 };
 
-DeviceWeights::DeviceWeights(const ModelConfig& config, const ModelWeights& weights, bool is_half) {
+DeviceWeights::DeviceWeights(const ModelWeights& weights, bool is_half) {
   Uploader planner(is_half, nullptr);
-  collect(config, weights, planner);
+  collect(weights, planner);
   memory_ = DeviceBuffer(planner.size(), "the model's weights");
   Uploader uploader(is_half, memory_.data());
-  collect(config, weights, uploader);
+  collect(weights, uploader);
   wait_for(nullptr);
 }
 
-void DeviceWeights::collect(const ModelConfig& config, const ModelWeights& weights,
-                            Uploader& uploader) {
+void DeviceWeights::collect(const ModelWeights& weights, Uploader& uploader) {
   layers_.clear();
   for (const LayerWeights& w : weights.layers) {
     DeviceLayer layer;

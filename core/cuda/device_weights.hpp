@@ -43,7 +43,7 @@ class DeviceWeights {
   /// is_half: matrices of linear layers in bf16, rounded where the files hold more; otherwise
   /// exactly what the files hold, as bf16 or f32. Throws DeviceError, before anything is uploaded,
   /// if the memory does not suffice.
-  DeviceWeights(const ModelConfig& config, const ModelWeights& weights, bool is_half);
+  DeviceWeights(const ModelWeights& weights, bool is_half);
 
   const DeviceLayer& layer(std::int64_t i) const { return layers_[static_cast<std::size_t>(i)]; }
   const DeviceMatrix& embedding() const { return embedding_; }  // exact
@@ -54,7 +54,7 @@ class DeviceWeights {
 
  private:
   class Uploader;
-  void collect(const ModelConfig& config, const ModelWeights& weights, Uploader& uploader);
+  void collect(const ModelWeights& weights, Uploader& uploader);
 
   DeviceBuffer memory_;
   std::vector<DeviceLayer> layers_;

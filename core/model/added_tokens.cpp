@@ -1,6 +1,7 @@
 #include "core/model/added_tokens.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/utf8.hpp"
 

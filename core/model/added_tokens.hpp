@@ -1,9 +1,13 @@
 // Added tokens: strings like <|im_start|> that are recognised in the text before anything else.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/regex.hpp"
 #include "core/model/tokenizer.hpp"
 

@@ -10,6 +10,12 @@
 // where another one computes in bf16, only rounding is equal.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
 #include "core/attention/list_plan.hpp"
 #include "core/attention/question.hpp"
 #include "core/attention/remote_rows.hpp"
@@ -17,7 +23,6 @@
 #include "core/base/device_memory.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/stopwatch.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_store.hpp"
 #include "core/model/layer_weights.hpp"

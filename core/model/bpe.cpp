@@ -1,6 +1,7 @@
 #include "core/model/bpe.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/splitmix64.hpp"
 #include "core/base/utf8.hpp"

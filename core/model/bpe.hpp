@@ -2,9 +2,15 @@
 // merge applies.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

@@ -1,5 +1,7 @@
 #include "core/model/byte_level.hpp"
 
+#include <array>
+
 #include "core/base/utf8.hpp"
 
 namespace kvscope {

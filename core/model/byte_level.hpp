@@ -2,7 +2,10 @@
 // vocabulary file can hold any bytes as text (a space is "Ġ", a line feed "Ċ").
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

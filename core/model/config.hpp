@@ -1,9 +1,13 @@
 // What a Hugging Face config.json says about a decoder-only transformer, checked and in our terms.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

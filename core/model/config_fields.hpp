@@ -1,10 +1,14 @@
 // The parts of reading a config.json that have files of their own; used by config.cpp only.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/json_reader.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 
 namespace kvscope {

@@ -1,7 +1,9 @@
 // One transformer layer's weights, ready for the kernels.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <array>
+#include <vector>
+
 #include "core/model/config.hpp"
 #include "core/model/matrix.hpp"
 #include "core/model/weights.hpp"

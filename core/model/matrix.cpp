@@ -1,6 +1,7 @@
 #include "core/model/matrix.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/tensor/dtype.hpp"
 

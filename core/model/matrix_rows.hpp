@@ -2,7 +2,10 @@
 // floats.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "core/model/weights.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -3,7 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <stdexcept>
+#include <vector>
 
 #include "core/base/utf8.hpp"
 

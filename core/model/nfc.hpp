@@ -2,7 +2,9 @@
 // spelling; KC also writes ligatures, wide and raised letters and the like as plain ones.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

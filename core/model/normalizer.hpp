@@ -1,9 +1,13 @@
 // The normalizer of a tokenizer: how text is brought into the form that the model's tokens have.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/sentencepiece/character_map.hpp"
 

@@ -1,7 +1,10 @@
 // What can be watched while the model runs, when, and with which shapes.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <memory>
+#include <optional>
+
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/tensor/typed_rows.hpp"

@@ -1,6 +1,7 @@
 #include "core/model/pre_tokenizer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/model/normalizer.hpp"
 

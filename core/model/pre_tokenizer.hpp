@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/regex.hpp"
 
 namespace kvscope {

@@ -5,6 +5,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <time.h>
+#include <array>
 
 #include <algorithm>
 #include <new>

@@ -2,7 +2,11 @@
 // cost.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace kvscope {
 

@@ -4,7 +4,12 @@
 // ...}, then the data without gaps; offsets count from the end of the header.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

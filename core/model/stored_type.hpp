@@ -4,7 +4,8 @@
 // ...). Every row of a tensor is a whole number of blocks, so that rows are widened one by one.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string_view>
+
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

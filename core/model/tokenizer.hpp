@@ -3,9 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,9 +2,12 @@
 // yet.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/normalizer.hpp"

@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "core/base/json_reader.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer_json.hpp"
 
 namespace kvscope {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/attention_policy.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"

@@ -2,7 +2,10 @@
 // vocabulary, the one whose scores have the largest sum.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

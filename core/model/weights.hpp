@@ -2,10 +2,17 @@
 // GGUF file (one or split), memory-mapped, never copied whole.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/row_order.hpp"
 #include "core/model/stored_type.hpp"
 #include "core/tensor/tensor.hpp"

@@ -6,9 +6,12 @@
 // so that a file of another method, another model or with changed bytes is refused with a sentence.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 #include "core/trace/source.hpp"
 

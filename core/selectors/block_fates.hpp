@@ -5,7 +5,10 @@
 // number `first` on.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/selectors/candidates.hpp"
 
 namespace kvscope {

@@ -2,7 +2,10 @@
 // block-sparse methods score.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -1,7 +1,11 @@
 // Exact attention rows of a calibration text, for methods that learn from them.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "core/trace/source.hpp"
 
 namespace kvscope {

@@ -6,7 +6,11 @@
 // are forced on top of it and the causal mask cuts them per row.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

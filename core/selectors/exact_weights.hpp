@@ -2,7 +2,10 @@
 // by its weights.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

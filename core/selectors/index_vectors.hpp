@@ -2,8 +2,11 @@
 // grow with the cache; those of queries are of one call.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "core/attention/rounded_scores.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/index_maps.hpp"
 #include "core/selectors/key_pools.hpp"
 #include "core/selectors/selector.hpp"

@@ -6,8 +6,11 @@
 // without rows keeps its centroid.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -6,7 +6,10 @@
 // A chunk of many queries does not need it: it reads the cache once for all of them.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <span>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

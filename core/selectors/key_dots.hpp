@@ -2,7 +2,10 @@
 // the cache.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/selectors/learned.hpp"
 
 namespace kvscope {
@@ -147,7 +147,6 @@ KeyRotation fit_rotation(const TraceSource& text, Index layer) {
 }
 
 Learned rotations_to_file(const std::map<Index, KeyRotation>& rotations) {
-  using Json = nlohmann::ordered_json;
   Json layers = Json::array();
   Json frequencies = Json::array();
   Json interleaved = Json::array();

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <map>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/trace/source.hpp"
 

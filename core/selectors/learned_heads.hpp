@@ -2,10 +2,14 @@
 // file of `kvscope fit`.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
 

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.hpp"
 #include "core/selectors/learned.hpp"
 
 namespace kvscope {
 
 Learned LearnedIndex::to_file() const {
-  using Json = nlohmann::ordered_json;
   Json layers = Json::array();
   Json explained = Json::array();
   Json queries = Json::array();

@@ -2,8 +2,12 @@
 // past keys of each KV head, or a pattern of positions per query row.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

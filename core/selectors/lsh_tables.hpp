@@ -7,9 +7,12 @@
 // it collides with.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/attention/selection.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/key_dots.hpp"
 
 namespace kvscope {

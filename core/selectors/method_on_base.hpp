@@ -3,7 +3,12 @@
 // needed.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

@@ -14,8 +14,13 @@
 #include <fmt/format.h>
 
 #include <concepts>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/wrappers.hpp"
 

@@ -2,9 +2,11 @@
 // per head shares.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <type_traits>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/selectors/selector.hpp"
 

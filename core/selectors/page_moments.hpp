@@ -8,7 +8,10 @@
 // = 1, it is Quest's bound (core/selectors/page_table.hpp); with the moments it bounds nothing.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

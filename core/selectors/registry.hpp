@@ -7,10 +7,16 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_family.hpp"
 #include "core/selectors/selector.hpp"
 

@@ -2,9 +2,12 @@
 // estimates attention with.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "core/attention/selection.hpp"
 #include "core/base/raw_vector.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/key_dots.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -7,13 +7,17 @@
 // number of threads.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <tuple>
 #include <typeindex>
+#include <vector>
 
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_table.hpp"
 

@@ -18,13 +18,21 @@
 // When drafts are rejected, it cuts all of these; a selector is not told.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/attention/list_plan.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact_origin.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"

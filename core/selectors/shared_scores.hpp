@@ -7,7 +7,12 @@
 // must leave dead keys out of these themselves.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 

@@ -2,7 +2,10 @@
 // threshold that skips a stated share of them.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/selectors/owners.hpp"
 
 namespace kvscope {

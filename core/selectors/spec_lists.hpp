@@ -1,7 +1,10 @@
 // Lists of selectors and of budgets as people type them.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

@@ -11,7 +11,11 @@
 // left, as in Twilight.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

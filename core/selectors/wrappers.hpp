@@ -9,7 +9,12 @@
 // A wrapper takes no budget: the method before it does.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {

@@ -57,7 +57,6 @@ void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index 
 Tensor<float> mean_attention(const AttentionQuestion& question, Index first, ThreadPool& pool) {
   const Index n_kv = question.k.dim(0);
   const Index n_ctx = question.k.dim(1);
-  const Index d = question.k.dim(2);
   const Index group = question.q.dim(0) / n_kv;
   const Index n_rows = question.n_tok - first;
   std::vector<Tensor<double>> sums(static_cast<std::size_t>(n_kv));  // of a KV head's group

@@ -1,10 +1,13 @@
 // What a draft model attended to: the rows that a verification hands to methods such as SpecAttn.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/attention/question.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 #include "core/trace/source.hpp"
 

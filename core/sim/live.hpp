@@ -12,7 +12,11 @@
 // dropped never comes back. With selector "full" every call has the bits of the plain model.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"

@@ -1,8 +1,11 @@
 // What a live run counted: keys attended to and loaded, what that cost, and where the time went.
 #pragma once
 
+#include <array>
+#include <functional>
+#include <vector>
+
 #include "core/attention/list_plan.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 #include "core/trace/info.hpp"
 

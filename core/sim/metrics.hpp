@@ -6,9 +6,15 @@
 // get, and the sink takes part in every softmax.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include "core/attention/selection.hpp"
 #include "core/attention/top_cuts.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

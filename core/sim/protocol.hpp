@@ -12,7 +12,11 @@
 // recorded) cost nothing.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/selectors/score_engine.hpp"
 #include "core/selectors/selector.hpp"
 

@@ -8,11 +8,15 @@
 // worker and query head of a group; never an attention map.
 #pragma once
 
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/sim/replay_calls.hpp"

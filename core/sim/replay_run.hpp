@@ -2,7 +2,11 @@
 // and asks it there.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "core/sim/protocol.hpp"
 #include "core/sim/replay.hpp"
 #include "core/sim/replay_side.hpp"

@@ -10,7 +10,9 @@
 // be.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <vector>
+
 #include "core/sim/draft_runner.hpp"
 #include "core/sim/live.hpp"
 

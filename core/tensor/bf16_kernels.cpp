@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"

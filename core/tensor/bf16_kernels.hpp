@@ -6,7 +6,9 @@
 // in the last bits of their sums.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <string_view>
+
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

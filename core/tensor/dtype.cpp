@@ -4,6 +4,7 @@
 #include "core/tensor/dtype.hpp"
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE

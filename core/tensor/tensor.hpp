@@ -2,13 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <initializer_list>
+#include <memory>
 #include <new>
+#include <span>
+#include <string>
 #include <type_traits>
 
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,8 +1,14 @@
 // What a trace says about itself: the model it came from, what was captured, and how the run ended.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/base/index.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/score_rule.hpp"

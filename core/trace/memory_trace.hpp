@@ -1,9 +1,14 @@
 // A trace held in memory: for tests and for analyses that never need a file.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/receiver.hpp"
 #include "core/trace/source.hpp"
 

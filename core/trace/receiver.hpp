@@ -1,7 +1,11 @@
 // Where a recorder puts what the model showed, unit by unit.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
 #include "core/tensor/tensor.hpp"
 #include "core/tensor/typed_rows.hpp"
 #include "core/trace/info.hpp"

@@ -1,7 +1,12 @@
 // Where analyses read recorded tensors from, whoever holds them (a file, memory).
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -4,13 +4,19 @@
 // The same App runs in a window, without a display for screenshots, and in tests.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/sibling_program.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/app/cells.hpp"
 #include "gui/app/export_dialog.hpp"
 #include "gui/app/file_dialog.hpp"

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -18,7 +18,6 @@ namespace kvscope::gui {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxSessionBytes = std::size_t{16} << 20;
-using Json = nlohmann::ordered_json;
 
 // ---- layouts ----
 

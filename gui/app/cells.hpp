@@ -3,9 +3,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/switch_row.hpp"

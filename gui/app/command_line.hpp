@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "analysis/plot/theme.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

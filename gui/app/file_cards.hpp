@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/traces/file_card.hpp"
 #include "gui/panels/panel.hpp"

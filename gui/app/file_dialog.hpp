@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/app/file_cards.hpp"
 #include "gui/model/traces/folder.hpp"
 

@@ -1,7 +1,13 @@
 // The command palette: everything that the explorer can do, found by typing parts of its name.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {

@@ -1,7 +1,9 @@
 // Everything that a key does, in one table: the program reads it, and the help overlay shows it.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace kvscope::gui {
 

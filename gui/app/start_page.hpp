@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/model_stores.hpp"
 #include "gui/app/file_cards.hpp"
 #include "gui/model/runs/command_form.hpp"

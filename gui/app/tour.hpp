@@ -1,7 +1,11 @@
 // Six steps through the window for who sees it for the first time: each points at a real control.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "gui/model/session/arrangement.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/render/look.hpp"

@@ -1,7 +1,10 @@
 // The attention map of the selected head: pan and zoom over every pair of query and key.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gui/model/map/map_figure.hpp"
 #include "gui/model/map/map_options.hpp"
 #include "gui/panels/attention_map_view.hpp"

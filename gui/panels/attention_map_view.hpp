@@ -4,7 +4,10 @@
 
 #include <imgui.h>
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gui/model/map/attention_tiles.hpp"
 #include "gui/model/map/map_colours.hpp"
 #include "gui/panels/panel.hpp"

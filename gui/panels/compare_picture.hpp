@@ -2,7 +2,12 @@
 // few numbers above it, and a list of keys beside it.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "gui/model/compare/compare_figures.hpp"
 #include "gui/panels/panel_base.hpp"
 

@@ -2,7 +2,10 @@
 // marked.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <optional>
+#include <utility>
+
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/panel.hpp"
 

@@ -2,7 +2,10 @@
 // pixels, and kept on a texture.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "gui/model/map/selected_layer.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/textures.hpp"

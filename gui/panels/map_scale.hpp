@@ -2,7 +2,10 @@
 // something moves, and the popup in which they are fixed.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "gui/model/map/attention_tiles.hpp"
 #include "gui/model/map/map_options.hpp"
 #include "gui/panels/panel.hpp"

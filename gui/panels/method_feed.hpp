@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <string>
+#include <string_view>
+
 #include "gui/model/tokens/token_losses.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 

@@ -13,10 +13,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/runs/run_queue.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/render/look.hpp"

@@ -9,10 +9,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/fields_json.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"

@@ -2,7 +2,11 @@
 // while the rest is still to come.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

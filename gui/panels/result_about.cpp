@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
@@ -15,8 +15,6 @@
 namespace kvscope::gui {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<std::string> lines_of(const Json& json) {
   if (json.is_null() || (json.is_structured() && json.empty())) return {};

@@ -2,11 +2,16 @@
 // itself.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "core/base/fields_json.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"

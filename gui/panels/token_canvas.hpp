@@ -1,7 +1,10 @@
 // Running text as it is drawn: shaded, underlined, framed; only the lines in sight.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/panels/panel.hpp"

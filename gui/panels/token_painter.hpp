@@ -3,8 +3,12 @@
 
 #include <imgui.h>
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/colour.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/render/look.hpp"
 

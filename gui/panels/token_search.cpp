@@ -5,9 +5,12 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/widgets.hpp"

@@ -5,10 +5,15 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/jobs/jobs.hpp"

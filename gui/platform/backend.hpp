@@ -13,9 +13,11 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "analysis/plot/colour.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/textures.hpp"
 

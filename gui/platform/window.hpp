@@ -1,7 +1,11 @@
 // The real window: GLFW and OpenGL 3.3. It draws when something happened and sleeps otherwise.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gui/platform/backend.hpp"
 
 namespace kvscope::gui {

@@ -3,7 +3,9 @@
 
 #include <imgui.h>
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <memory>
+#include <vector>
 
 namespace kvscope::gui {
 

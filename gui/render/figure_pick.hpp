@@ -1,10 +1,13 @@
 // What of a figure lies under the cursor.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <vector>
+
 #include "analysis/plot/data_range.hpp"
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/layout.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -12,10 +12,14 @@
 
 #include <imgui.h>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/layout.hpp"
 #include "analysis/plot/theme.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/render/figure_pick.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/textures.hpp"

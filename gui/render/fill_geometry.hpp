@@ -1,8 +1,11 @@
 // Areas as triangles, since a window draws nothing else.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "analysis/plot/geometry.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

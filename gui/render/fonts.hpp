@@ -7,8 +7,12 @@
 
 #include <imgui.h>
 
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/canvas.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

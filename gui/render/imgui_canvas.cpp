@@ -5,6 +5,7 @@
 #include <functional>
 #include <numbers>
 #include <string_view>
+#include <utility>
 
 #include "analysis/plot/font_metrics.hpp"
 #include "gui/render/colour.hpp"

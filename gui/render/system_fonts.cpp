@@ -3,8 +3,10 @@
 #include <fontconfig/fontconfig.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace kvscope::gui {
 

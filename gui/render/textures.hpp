@@ -7,8 +7,12 @@
 
 #include <imgui.h>
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
 #include "analysis/plot/canvas.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -8,12 +8,12 @@
 
 #include "analysis/units/unit_file.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/json.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::unit_leases_test {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 struct Shared {
   TempDir dir;

@@ -1,9 +1,11 @@
 #include "tests/architecture/source_tree.hpp"
-#include "tests/support/places.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
+
+#include "tests/support/places.hpp"
 
 namespace kvscope::test {
 

@@ -1,7 +1,9 @@
 // The project's own source files as text, for tests about the code itself.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::test {
 

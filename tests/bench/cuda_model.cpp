@@ -15,11 +15,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/selectors/registry.hpp"

@@ -10,12 +10,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/render/figure_view.hpp"
 

@@ -11,17 +11,19 @@
 // event and all frames that follow from it, and frames per second while the wheel turns; with a
 // third argument these alone.
 #include <fmt/format.h>
-
 #include <time.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/app/app.hpp"
 #include "gui/platform/offscreen.hpp"
 

@@ -15,12 +15,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 #include "traces/reader.hpp"

@@ -11,13 +11,13 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "tests/bench/bench_program.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 class BenchRecording final : public BenchProgram {
  public:

@@ -14,15 +14,19 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "tests/support/only_target.hpp"
 
 namespace {

@@ -5,18 +5,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/sweep/sweep.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/registry.hpp"

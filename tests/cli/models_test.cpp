@@ -1,6 +1,8 @@
 // Checkpoints of every family through the program, and checkpoints that it must refuse.
 #include <sys/stat.h>
 
+#include <cstdint>
+
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 

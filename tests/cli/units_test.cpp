@@ -2,6 +2,7 @@
 // those of one run.
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <set>

@@ -5,13 +5,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/registry.hpp"

@@ -1,9 +1,10 @@
 // Any text as config.json: either a config that keeps its promises, or an Error.
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

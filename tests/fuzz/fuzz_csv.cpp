@@ -1,7 +1,10 @@
 // Any bytes as a CSV table, as token ids and as JSON rows: a table whose columns fit together,
 // or an Error.
+#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "analysis/base/read_table.hpp"
 #include "core/base/csv_text.hpp"
@@ -9,7 +12,6 @@
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/utf8.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace {
 

@@ -1,10 +1,13 @@
 // Any bytes as a GGUF file: tensors whose bytes can all be read, a configuration, weights by the
 // hub's names and a tokenizer, or an Error.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_tokenizer.hpp"
 #include "core/model/gguf/gguf_weights.hpp"

@@ -1,12 +1,12 @@
 // Any text as the manifest of a figure: what is read back from its own JSON is the same, or an
 // Error. Labels of it go through every text format.
+#include <cstdint>
 #include <cstdlib>
-
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "notebooks_export/figure_manifest.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,10 +1,12 @@
 // Any bytes as tokenizer.model, or, if they begin as JSON does, as tekken.json: ids that decode, or
 // an Error.
+#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,9 @@
 // Any bytes as model.safetensors: either tensors whose bytes can all be read, or an Error.
+#include <cstdint>
 #include <cstdlib>
+#include <span>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,17 +1,17 @@
 // Fuzzes what the explorer reads of a saved session: selection, sliders, ticked methods, layout,
 // settings. Files it names are not opened: they would be others' formats. Errors of ours are fine,
 // crashes are not.
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-
-#include <fmt/format.h>
+#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"

@@ -1,10 +1,12 @@
 // tokenizer.json text, a zero byte, then text to encode: ids that decode, or an Error, in bounded
 // time.
+#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,8 +1,10 @@
 // Fuzzes the reader of trace files with whole files in memory: errors of ours are fine, crashes are
 // not.
 
+#include <cstdint>
+#include <span>
+
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "traces/reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

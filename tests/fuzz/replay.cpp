@@ -5,14 +5,14 @@
 // The changes are drawn from a fixed seed: bytes set, cut out, repeated, and the end cut off. What
 // a target must not do ends this program: a crash, an assertion, an exception that is not ours.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
-
-#include "core/base/vocabulary.hpp"
+#include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

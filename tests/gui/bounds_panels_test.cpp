@@ -6,18 +6,17 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "gui/model/bounds/layer_map_view.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::bounds_panels_test {
 
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 /// The lines of a panel's CSV that begin so.
 std::size_t count_lines(Rig& rig, const std::string& panel, const std::string& beginning) {

@@ -1,17 +1,16 @@
 // The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
 #include <fmt/format.h>
+
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <nlohmann/json.hpp>
-
+#include "core/base/json.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::coverage_panel_test {
 
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 struct CoverageRig : Rig {
   explicit CoverageRig(const char* options, ImVec2 size = {1600, 900}) : Rig(size) {

@@ -2,16 +2,15 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "notebooks_export/figure_csv.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::geometry_panel_test {
 
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 struct Landmark {
   std::string what;  // "query" or "key"

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/platform/window.hpp"
 
 namespace kvscope::gui::platform_window_test {

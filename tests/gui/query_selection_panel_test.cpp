@@ -1,16 +1,15 @@
 // The query-selection panel in the app: clicks on points and heads, what the table holds, states.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::query_selection_panel_test {
 
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 void show(Rig& rig, const Json& options = Json::object()) {
   rig.app().panel("query-selection").set_options(options);

@@ -1,4 +1,5 @@
 // The drawing interface on an ImDrawList: every primitive, and letters as wide as the figures'.
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cfloat>

@@ -2,13 +2,13 @@
 #include "gui/model/results/export.hpp"
 
 #include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/version.hpp"
 #include "support/temp_dir.hpp"
 #include "tests/gui_model/trace_files.hpp"
@@ -21,7 +21,6 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 using kvscope::testing::read_file;
 using kvscope::testing::TempDir;
-using Json = nlohmann::ordered_json;
 
 plot::Figure sample_figure() {
   plot::Figure figure{.name = "sample", .caption = {"A line of three points."}};

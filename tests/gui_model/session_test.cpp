@@ -3,16 +3,15 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::session_test {
 
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 SyntheticTrace named(const std::string& name, std::uint64_t seed = 1) {
   SyntheticTrace trace = make_trace({}, seed);

@@ -1,16 +1,14 @@
 // Notebooks as text: cells from Python files, parameters, the structure that nbformat 4.5 asks for.
 #include "notebooks_export/notebook.hpp"
 
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
+#include "core/base/json.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::notebook_test {
-
-using Json = nlohmann::ordered_json;
 
 NotebookInputs inputs_of(const NotebookKind& kind) {
   return NotebookInputs{.results = {{"../out/r.h5", kind.result_kinds.front(), "xxh128:12", ""}},

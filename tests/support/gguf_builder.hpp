@@ -1,7 +1,12 @@
 // Writes GGUF files for tests: sound ones from values, broken ones from numbers of one's own.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/model/stored_type.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <utility>
 
 #include "core/model/safetensors.hpp"
 #include "tests/support/temp_dir.hpp"

@@ -1,10 +1,13 @@
-#include "support/golden.hpp"
-#include "support/places.hpp"
-
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/golden.hpp"
+#include "support/places.hpp"
 
 namespace kvscope::test {
 

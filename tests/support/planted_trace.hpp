@@ -2,7 +2,11 @@
 // zero keys.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
 #include "core/trace/memory_trace.hpp"
 
 namespace kvscope::test {

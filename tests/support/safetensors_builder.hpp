@@ -2,7 +2,12 @@
 // own.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

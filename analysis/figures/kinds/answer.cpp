@@ -1,6 +1,18 @@
 // What dropped keys cost the answer: surprise of the dense model's tokens with and without them,
 // and what each head's keys bring back.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,15 @@
 // The attention map of one head, and beside it what QuoKA's selected queries made it keep: QuoKA's
 // figure 2a.
+#include <fmt/format.h>
 
-#include "analysis/figures/kit.hpp"
+#include <algorithm>
+#include <limits>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

@@ -1,9 +1,17 @@
 // Predicted speed: speedup of attention over dense by context, and where the time goes at the
 // longest context. A line per method, budget and card of a report of kvscope cost; a row of panels
 // per batch, since what one sequence costs cannot be seen beside what sixteen do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/base/mapped.hpp"
 #include "analysis/cost/predict.hpp"
-#include "analysis/figures/kit.hpp"
 #include "analysis/figures/method_rows.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 
 namespace kvscope {
 

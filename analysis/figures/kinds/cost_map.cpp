@@ -2,8 +2,18 @@
 // context and batch, a map per method and card; cells without room on the card are masked. Of one
 // batch the same as curves with the ends of their intervals.
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/figures/maps.hpp"
 #include "analysis/figures/method_rows.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

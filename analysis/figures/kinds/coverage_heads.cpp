@@ -1,7 +1,18 @@
 // What every query head keeps under each method at one budget: layer x head.
 
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
+#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

@@ -1,6 +1,17 @@
 // Where attention lies and what a method keeps of it: query block x page of one layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 

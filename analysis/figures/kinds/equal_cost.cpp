@@ -1,8 +1,18 @@
 // Every method at one measured cost: a dot per method, by family and best first, with the recorded
 // intervals. Of a sweep (mass, errors) or of a closed loop (perplexity, accuracy, acceptance).
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep/match_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

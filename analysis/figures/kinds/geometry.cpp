@@ -1,7 +1,16 @@
 // Queries and keys of one head along their principal axes, queries coloured by S_q: QuoKA's figure
 // 2b.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

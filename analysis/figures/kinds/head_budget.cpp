@@ -1,5 +1,14 @@
 // How many keys each head needs: a map, and the sorted profile that one budget for all ignores.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,13 @@
 // What every layer and query head does, as one layer x head map per measure.
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "analysis/figures/head_measures.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,9 @@
 // The serving ladder: every concession on a line of its own, alone and together with those above
 // it.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
 
 namespace kvscope {
 

@@ -6,9 +6,23 @@
 // attention and selection have columns of their own, and ratios were taken turn by turn. Its column
 // `method` tells the dense reference from `full` run as a method, which does the same work through
 // the methods' hooks: a control, whose distance from dense is what hooks and noise make.
+#include <fmt/format.h>
 
-#include "analysis/figures/kit.hpp"
-#include "core/base/vocabulary.hpp"
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,14 @@
 // The divergence between the layers of a verifier and its draft, with the monotone map boxed:
 // SpecAttn's figure 2.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 

@@ -4,15 +4,31 @@
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
 // that agree in all of these are averaged; kind, protocol, prompts and budget_kind are named where
 // they are there. A simulation's grids do as well.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
 #include <tuple>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
+#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,12 @@
 // How many keys hold a share p of a row's attention: distribution over rows, and medians by layer.
+#include <fmt/format.h>
+
 #include <numeric>
 
-#include "analysis/figures/kit.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope {
 

@@ -1,5 +1,15 @@
 // Which keys methods share: a method per row and column, and in the last column all the others.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

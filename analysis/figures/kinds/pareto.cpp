@@ -6,7 +6,18 @@
 // its own. It is ON THE FRONT if the intervals of all that take no more time lie at or above its
 // own; what is neither is undecided: the measurement does not say. Oracles and controls beat
 // nobody.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/registry.hpp"

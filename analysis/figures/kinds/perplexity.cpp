@@ -3,8 +3,17 @@
 // Arrays: curve/log_perplexity [pair, position] with curve/position, and the table's columns
 // selector, budget_kind and budget, whose row i belongs to pair i. As a table: columns selector,
 // position, log_perplexity (the mean loss in nats up to this position), budget optional.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/kit.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/plot/scale.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

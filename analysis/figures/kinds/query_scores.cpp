@@ -1,7 +1,14 @@
 // S_q against the largest attention weight: QuoKA's figure 2c for one head, and its correlation for
 // every head.
-#include "analysis/figures/kit.hpp"
+#include <cmath>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,14 @@
 // Quest's page bound against the true maximum of each page, and how far down the bound ranks the
 // truly best page.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/plot/scale.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope {
 

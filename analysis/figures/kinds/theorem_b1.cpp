@@ -1,6 +1,13 @@
 // Theorem B.1 on recorded rows: the measured cosine against each of the lower bounds.
-#include "analysis/figures/kit.hpp"
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/theorem_panel.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope {
 

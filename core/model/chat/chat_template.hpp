@@ -7,9 +7,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/chat/template_renderer.hpp"
 #include "core/model/tokenizer.hpp"
 

@@ -1,7 +1,10 @@
 // The merges of a SentencePiece vocabulary that a file lists without them.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <span>
+#include <string>
+#include <vector>
+
 #include "core/model/bpe.hpp"
 
 namespace kvscope {

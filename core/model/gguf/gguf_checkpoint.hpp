@@ -1,10 +1,16 @@
 // A model in GGUF: one file, or the parts NAME-00001-of-0000N.gguf of a split one, memory-mapped.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/mapped_file.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/gguf/gguf_file.hpp"
 
 namespace kvscope {

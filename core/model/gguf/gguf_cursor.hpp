@@ -2,9 +2,13 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/gguf/gguf_file.hpp"
 
 namespace kvscope {

@@ -5,11 +5,18 @@
 // from the next multiple of general.alignment on, the data.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/model/stored_type.hpp"
 #include "core/tensor/tensor.hpp"
 

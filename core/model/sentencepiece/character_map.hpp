@@ -2,7 +2,11 @@
 // as its files store it: a trie of bytes and the texts that it leads to.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope {
 

@@ -1,7 +1,11 @@
 // A tokenizer.model file of SentencePiece taken apart: its pieces and how text is prepared.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

@@ -4,7 +4,10 @@
 // groups, four or eight bytes, or a length and so many bytes (strings, messages).
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace kvscope {
 

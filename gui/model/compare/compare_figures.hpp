@@ -2,8 +2,11 @@
 // as CSV (compare_csv.cpp): one line per cell or key, with every digit.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/compare/compare_kept.hpp"
 #include "gui/model/compare/compare_query.hpp"
 #include "gui/model/compare/compare_sides.hpp"

@@ -2,8 +2,10 @@
 // difference costs in attention.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "analysis/sweep/sweep_rows.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 
 namespace kvscope::gui {

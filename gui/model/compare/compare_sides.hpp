@@ -1,7 +1,11 @@
 // What is compared with what: two methods, two budgets or two traces, as requests for both sides.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/session/session.hpp"
 

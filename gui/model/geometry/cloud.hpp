@@ -5,8 +5,12 @@
 // pixels (x to the right, y downwards) and to a depth; PlaneView and Orbit make cameras.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
 #include "analysis/plot/colour.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -2,9 +2,14 @@
 // screen and as a figure in a file.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/theme.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/geometry/geometry_view.hpp"
 #include "gui/model/geometry/orbit.hpp"
 #include "gui/model/methods/kept_rows.hpp"

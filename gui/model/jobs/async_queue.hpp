@@ -9,9 +9,14 @@
 // the cache by its own key: an item that comes and goes is not computed again.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_value.hpp"
 
 namespace kvscope::gui {

@@ -11,7 +11,10 @@
 // shown meanwhile. Asking with a key that the cache holds is instant.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <list>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <typeindex>
 #include <unordered_map>
-
-#include "core/base/vocabulary.hpp"
+#include <utility>
 
 namespace kvscope::gui {
 

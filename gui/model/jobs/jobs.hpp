@@ -5,12 +5,16 @@
 #pragma once
 
 #include <any>
+#include <functional>
+#include <memory>
 #include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/fields.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -2,12 +2,15 @@
 // looks.
 #pragma once
 
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/map/map_grid.hpp"
 

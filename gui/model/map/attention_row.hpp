@@ -2,8 +2,8 @@
 #pragma once
 
 #include <stop_token>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope::gui {

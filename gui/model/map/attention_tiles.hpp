@@ -6,7 +6,10 @@
 // and is kept in the shared cache: going back to a head shows what there was.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/map/map_tile.hpp"
 #include "gui/model/map/map_view.hpp"

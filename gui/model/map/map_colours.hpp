@@ -5,9 +5,13 @@
 // is one look into a table.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "analysis/plot/colour.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/map/map_tile.hpp"
 
 namespace kvscope::gui {

@@ -1,8 +1,12 @@
 // A square of an attention map at one level, and the tiles that are kept for a whole map.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "analysis/kinds/attention_map.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/map/attention_head.hpp"
 #include "gui/model/map/map_grid.hpp"
 

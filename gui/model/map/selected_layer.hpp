@@ -2,8 +2,12 @@
 // folded into coverage.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "analysis/plot/colour.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/map/map_view.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 

@@ -2,10 +2,13 @@
 // show.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/attention/selection.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/session/session.hpp"

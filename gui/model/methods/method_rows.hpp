@@ -2,9 +2,13 @@
 // coverage maps are computed, cached and added up.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "analysis/base/table.hpp"
 #include "analysis/sweep/sweep_table.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/session/selection.hpp"

@@ -2,9 +2,13 @@
 // heads that miss the target, curves of opened sweeps.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/recall_view.hpp"
 
 namespace kvscope::gui {

@@ -2,7 +2,11 @@
 // one layer after another, the correlations of all heads.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/session/session.hpp"

@@ -6,14 +6,13 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/runs/child_program.hpp"
 
 namespace kvscope::gui {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

@@ -1,8 +1,12 @@
 // Free plots of a table's columns, and where the cells of a result's map lead.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
 #include "analysis/figures/possible_figures.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/results/table_view.hpp"
 
 namespace kvscope::gui {

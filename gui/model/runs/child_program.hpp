@@ -2,10 +2,13 @@
 // it to end as Ctrl-C does.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/base/progress.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui {

@@ -5,9 +5,12 @@
 // "copy as command" gives, so that a result from the window is one from the command line.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/runs/command_form.hpp"
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui {

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::gui {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

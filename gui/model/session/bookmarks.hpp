@@ -2,8 +2,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/session/selection.hpp"
 
 namespace kvscope::gui {

@@ -2,7 +2,11 @@
 // one can tick: what they are called and how they work, and why one may not answer here.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/selectors/method_spec.hpp"
 #include "gui/model/session/selection.hpp"
 

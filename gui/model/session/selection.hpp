@@ -3,9 +3,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/trace/info.hpp"
 

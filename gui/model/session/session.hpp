@@ -5,13 +5,20 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/figures/result_view.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/session/bookmarks.hpp"

@@ -1,16 +1,14 @@
 // A session as JSON: files by uuid and path, what is selected, the sliders.
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 

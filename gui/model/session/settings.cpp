@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -16,7 +16,6 @@
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 constexpr std::size_t kMostRecent = 12;

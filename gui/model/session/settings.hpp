@@ -4,10 +4,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 
 namespace kvscope::gui {

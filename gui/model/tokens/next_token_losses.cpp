@@ -1,12 +1,15 @@
 #include "gui/model/tokens/next_token_losses.hpp"
 
 #include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/model_stores.hpp"
 #include "core/sim/live.hpp"

@@ -1,7 +1,9 @@
 // Names of scripts, for a sentence on what of a text is not drawn as it is written.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <string>
+#include <string_view>
 
 namespace kvscope::gui {
 

@@ -2,7 +2,9 @@
 // right to left. No shaping engine: letters stand in reading order, Arabic ones joined.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::gui {
 

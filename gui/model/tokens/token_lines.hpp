@@ -5,9 +5,11 @@
 // broken on a worker thread.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/document.hpp"
 

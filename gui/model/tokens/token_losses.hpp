@@ -3,8 +3,13 @@
 // the next token loses (next_token_losses.hpp). Two methods are compared by the difference.
 #pragma once
 
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/tokens/token_lines.hpp"
 

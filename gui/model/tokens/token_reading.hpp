@@ -2,8 +2,13 @@
 // layer's heads or all, and what methods do with each of these keys.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/attention/selection.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/tokens/token_losses.hpp"
 #include "gui/model/tokens/token_view.hpp"

@@ -1,7 +1,9 @@
 // Tokens as people read them: bytes made printable, and found again by search.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvscope::gui {
 

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/plot/figure.hpp"
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/traces/document.hpp"
 

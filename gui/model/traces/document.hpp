@@ -4,8 +4,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "traces/reader.hpp"

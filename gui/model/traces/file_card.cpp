@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/base64.hpp"
 #include "analysis/kinds/heads.hpp"
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -24,7 +24,6 @@
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -32,7 +31,7 @@ constexpr Index kHeads = 4;        // of the middle layer
 constexpr Index kCells = 24;       // a side of a head's map
 constexpr Index kRowsPerCell = 4;  // measured queries
 constexpr int kGap = 2;            // cells between maps
-constexpr double kDecades = 4.0;
+constexpr double kWeightDecades = 4.0;
 constexpr Index kTextTokens = 48;
 constexpr std::size_t kTextBytes = 160;
 constexpr std::size_t kSlices = std::size_t{64} << 20;  // of the trace, while its card is made
@@ -42,7 +41,7 @@ constexpr const char* kEnding = ".card.json";
 
 std::uint8_t shade_of(double weight) {
   if (std::isnan(weight)) return 0;
-  const double unit = 1.0 + std::log10(std::max(weight, 1e-30)) / kDecades;
+  const double unit = 1.0 + std::log10(std::max(weight, 1e-30)) / kWeightDecades;
   return static_cast<std::uint8_t>(1.5 + 254.0 * std::clamp(unit, 0.0, 1.0));
 }
 

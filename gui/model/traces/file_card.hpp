@@ -2,9 +2,11 @@
 // how its text begins. Made once, and kept in a folder of the cache while the file stays as it is.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
-#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/document.hpp"
 

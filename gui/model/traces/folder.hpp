@@ -3,8 +3,8 @@
 #pragma once
 
 #include <filesystem>
-
-#include "core/base/vocabulary.hpp"
+#include <string>
+#include <vector>
 
 namespace kvscope::gui {
 

@@ -2,7 +2,13 @@
 // heads.
 #pragma once
 
-#include "core/base/vocabulary.hpp"
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "core/trace/info.hpp"
 #include "gui/model/traces/document.hpp"
 

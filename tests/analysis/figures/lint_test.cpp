@@ -1,6 +1,7 @@
 // Every figure kind through the lint, at the width of a column and of a page, on both grounds; and
 // the lint itself, by faults that are planted.
-#include "analysis/figures/kit.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/samples.hpp"
 
 namespace kvscope::lint_test {

@@ -5,10 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/plot/canvas.hpp"
 #include "core/base/utf8.hpp"
-#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

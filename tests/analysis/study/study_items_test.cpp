@@ -7,11 +7,10 @@
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "analysis/study/study_table.hpp"
+#include "core/base/json.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::study_items_test {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kText = R"(
 models = { a = "verifier", b = { model = "draft", draft = "draft" } }

@@ -1,6 +1,8 @@
 // Hostile text and what becomes of it on its way into each format.
 #include "core/base/escape.hpp"
 
+#include <cstdint>
+
 #include "core/base/csv_text.hpp"
 #include "core/base/utf8.hpp"
 #include "tests/support/test.hpp"

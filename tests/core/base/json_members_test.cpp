@@ -1,14 +1,11 @@
 // Members of JSON objects as texts, beside what the parser says of them.
 #include "core/base/json_members.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::json_members_test {
-
-using Json = nlohmann::ordered_json;
 
 TEST_CASE("the members of an object are the texts of their values") {
   const Json object = {{"key", "a,\"b\\\" ]}{["},

@@ -1,10 +1,12 @@
 // The cases of tests/golden/conformance: what kvpress 0.5.5 keeps of a few prompts.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "core/attention/selection.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope::test {

@@ -1,10 +1,15 @@
 // Random sequences of q, k, v for tests of selectors, and what a selector answers to them.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/rng.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
 

@@ -1,6 +1,7 @@
 #include "core/tensor/dtype.hpp"
 
 #include <bit>
+#include <cstdint>
 #include <random>
 
 #include "tests/support/test.hpp"

@@ -1,4 +1,6 @@
 // The soft cap of scores beside tanh of the standard library, on every instruction set.
+#include <cstdint>
+
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 #include "support/only_target.hpp"

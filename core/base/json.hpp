@@ -1,0 +1,10 @@
+// JSON whose objects keep the order in which they were filled, as every report and file here has it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace kvscope {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace kvscope
