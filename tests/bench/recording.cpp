@@ -61,7 +61,7 @@ class BenchRecording final : public BenchProgram {
     try {
       take_turns({"record", n_repeats_}, 1, means, [&](std::size_t, bool counted) {
         const double plain =
-            time_prefill(model, nullptr, prompt, capture_.chunk, means.pool, means.stop).total;
+            time_live(model, nullptr, prompt, capture_.chunk, 0, means.pool, means.stop).total;
         const double recorded = seconds_of(record);
         fs::remove(file);
         if (!counted) return;
