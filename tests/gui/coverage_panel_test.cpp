@@ -14,7 +14,7 @@ using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
 
 struct CoverageRig : Rig {
-  explicit CoverageRig(const char* options, ImVec2 size = {1600, 900}) : Rig(size) {
+  explicit CoverageRig(const char* options) {
     open_pair();
     session().set_parameters("test", [](Parameters& p) {
       p.budget = 32;
@@ -87,24 +87,6 @@ TEST_CASE("coverage panel: a click on a page goes to a query of the block and a 
   CHECK(hovered.contains("text"));
   CHECK(hovered.contains("attention"));
   CHECK(hovered.contains("kept"));
-}
-
-TEST_CASE("coverage panel: every part and view, in small and large windows, in both phases") {
-  for (const ImVec2 size : {ImVec2{1024, 768}, ImVec2{420, 700}}) {
-    CoverageRig rig(R"({"view": "both"})", size);
-    CHECK(rig.panel().figure()->panels.size() == 2);
-    for (const char* options : {R"({"part": "selected"})", R"({"heads": "this head"})",
-                                R"({"metric": "output error"})"}) {
-      INFO(options);
-      rig.panel().set_options(Json::parse(options));
-      rig.settle();
-      REQUIRE(rig.panel().figure());
-      CHECK_NOTHROW(plot::check_figure(*rig.panel().figure()));
-    }
-    rig.session().select("test", [](Selection& s) { s.query = 195; });
-    rig.settle();
-    CHECK(rig.panel().figure()->panels.size() == 2);
-  }
 }
 
 TEST_CASE("coverage panel: locked colours stay when the layer changes") {
