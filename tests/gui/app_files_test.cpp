@@ -194,23 +194,6 @@ TEST_CASE("what a command line says of the window is not remembered; what the us
   CHECK(load_settings(file).ui_scale == 1.0);
 }
 
-TEST_CASE("closing the last trace closes its file") {
-  const TempDir folder;
-  const fs::path copy = folder.path() / "copy.h5";
-  fs::copy_file(embedded_trace(/*draft=*/false), copy);
-  Rig rig;
-  rig.open(copy);
-  rig.settle();
-  for (const auto& layout : {"budget", "bounds", "overview"}) {
-    rig.app().show_layout(layout);
-    rig.settle();
-  }
-  REQUIRE(n_open_below(folder.path()) > 0);
-  rig.session().close_trace(0);
-  rig.settle();
-  CHECK(n_open_below(folder.path()) == 0);
-}
-
 TEST_CASE("closing one of two traces closes its file in panels that are out of sight too") {
   const TempDir folder;
   const fs::path copy = folder.path() / "copy.h5";

@@ -149,23 +149,6 @@ TEST_CASE("quest panel: no decoded step is a sentence, and another switch is the
   CHECK(rig.app().panel("quest-bounds").figure());
 }
 
-TEST_CASE("theorem panel: a click on a point goes to its query and its k*") {
-  Rig rig({1200, 700});
-  rig.open_pair();
-  show(rig, "theorem-b1", {{"picture", "one"}, {"bound", "jensen"}, {"star", "first"}});
-  REQUIRE(rig.app().panel("theorem-b1").figure());
-  const Table csv = table_from_csv(*rig.app().panel("theorem-b1").csv(), "rows.csv");
-  std::vector<CloudPoint> points;
-  for (std::size_t row = 0; row < static_cast<std::size_t>(csv.n_rows()); ++row) {
-    const double bound = csv.numbers("jensen")[row];
-    if (std::isnan(bound)) continue;
-    CHECK(csv.numbers("star")[row] == 0);  // the first visible key
-    points.push_back({bound, csv.numbers("cos")[row], static_cast<Index>(csv.numbers("query")[row]),
-                      /*key=*/0});
-  }
-  check_hit_area(rig, "theorem-b1", points, loneliest(rig, "theorem-b1", points));
-}
-
 TEST_CASE("layer map panel: a click selects the verifier layer of its column") {
   Rig rig({1200, 700});
   rig.open_pair(/*with_draft=*/true);

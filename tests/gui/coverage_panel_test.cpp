@@ -1,4 +1,4 @@
-// The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
+// The coverage panel on a null backend: clicks lead to heads, queries and keys.
 #include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -87,19 +87,6 @@ TEST_CASE("coverage panel: a click on a page goes to a query of the block and a 
   CHECK(hovered.contains("text"));
   CHECK(hovered.contains("attention"));
   CHECK(hovered.contains("kept"));
-}
-
-TEST_CASE("coverage panel: locked colours stay when the layer changes") {
-  CoverageRig rig(
-      R"({"view": "heads", "lock_colours": true, "heads_low": 0.25, "heads_high": 0.75})");
-  const auto colours = [&] { return *rig.panel().figure()->panels[0].colour->axis.range; };
-  CHECK(colours() == plot::Range{0.25, 0.75});
-  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 16; });
-  rig.settle();
-  CHECK(colours() == plot::Range{0.25, 0.75});
-  rig.panel().set_options(Json::parse(R"({"lock_colours": false})"));
-  rig.settle();
-  CHECK_FALSE(colours() == plot::Range{0.25, 0.75});
 }
 
 TEST_CASE("coverage panel: a method that does not answer here is named; pages show attention") {

@@ -401,13 +401,6 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   CHECK(opened.label.find("layer") == std::string::npos);
   CHECK_THAT(both.figure.caption.back(), ContainsSubstring("layer 1, all query heads, 40 queries"));
   plot::check_figure(both.figure);
-  // One colour per method, whatever its settings there.
-  const auto other_settings =
-      std::make_shared<const Table>(table_of_sweep(sweep_of(question_of({"quoka:n-queries=4"}))));
-  const RecallPicture tuned =
-      recall_picture(question, items, rows, {{"v_1.h5", {"mine"}, other_settings}});
-  CHECK(std::get<plot::Line>(tuned.figure.panels[0].marks.back()).tone ==
-        line_of(tuned, "quoka").tone);
   // What is of another trace, or does not say of which, has no place here.
   const std::pair<std::vector<std::string>, const char*> strangers[] = {
       {{"another"}, "another trace than planted.h5"},
