@@ -1,4 +1,4 @@
-// Results as tables and figures: what is refused, free plots, and what a figure still lacks.
+// Results as tables and figures: what is refused, and free plots.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -80,28 +80,6 @@ TEST_CASE("an array too large for a list is refused before it is read") {
   };
   CHECK_THROWS_MATCHES(load_table(Huge(), "a"), ConfigError,
                        MessageMatches(ContainsSubstring("h5py")));
-}
-
-TEST_CASE("a figure of two results names the one that is missing, and takes any that is open") {
-  const auto quoka = std::make_shared<OwnedResult>("quoka", "quoka.h5");
-  const auto map = std::make_shared<OwnedResult>("attention-map", "map.h5");
-  const auto other = std::make_shared<OwnedResult>("attention-map", "map2.h5");
-  const auto find = [](const std::vector<PossibleFigure>& figures) {
-    const auto it = std::find_if(figures.begin(), figures.end(), [](const PossibleFigure& f) {
-      return f.kind.name == "attention-map";
-    });
-    REQUIRE(it != figures.end());
-    return *it;
-  };
-  CHECK_THAT(find(possible_figures({quoka}, quoka)).missing, ContainsSubstring("kvscope analyze"));
-  const PossibleFigure alone = find(possible_figures({map}, map));
-  CHECK(alone.missing.empty());
-  CHECK(alone.chosen.size() == 1);
-  const PossibleFigure both = find(possible_figures({other, quoka, map}, map));
-  REQUIRE(both.chosen.size() == 2);
-  CHECK(both.chosen[0] == map);
-  CHECK(both.chosen[1] == quoka);
-  CHECK(both.candidates[0] == std::vector<ResultPtr>{map, other});
 }
 
 TEST_CASE("a free plot of means: one line per method, n and the empty cell in the caption") {
