@@ -1,4 +1,5 @@
 // The drawing interface on an ImDrawList: what is drawn where, and what costs nothing.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cfloat>
 #include <limits>

@@ -1,6 +1,7 @@
 // One query under two answers, one row in two traces.
 #include "gui/model/compare/compare_query.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
