@@ -6,7 +6,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
 
 #include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"
@@ -80,89 +79,6 @@ TEST_CASE("keys step through layers, heads and queries, back with Shift, and can
   CHECK(rig.session().parameters().budget == 2 * budget);
   while (rig.session().can_undo()) rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
   CHECK(rig.session().selection() == start);
-}
-
-TEST_CASE("keys bring up layouts, one panel alone, the help page and the other ground") {
-  Rig rig;
-  rig.open_pair();
-  rig.tap(GLFW_KEY_2);
-  CHECK(rig.app().area_of("recall"));
-  CHECK_FALSE(rig.app().area_of("attention-map"));
-  rig.tap(GLFW_KEY_1);
-  rig.click_panel("attention-map", 0.5f, 0.5f);
-  rig.tap(GLFW_KEY_F);
-  CHECK(rig.app().area_of("attention-map"));
-  CHECK_FALSE(rig.app().area_of("geometry"));
-  rig.tap(GLFW_KEY_ESCAPE);
-  CHECK(rig.app().area_of("geometry"));
-  const int before = rig.backend().counts().vertices;
-  rig.tap(GLFW_KEY_F1);
-  CHECK(rig.backend().counts().vertices > before);
-  rig.tap(GLFW_KEY_F1);
-  const plot::Ground ground = rig.app().look().ground;
-  rig.tap(GLFW_KEY_T, /*ctrl=*/true, /*shift=*/true);
-  CHECK(rig.app().look().ground != ground);
-}
-
-TEST_CASE("the side bar stays where it is under any selection, and a hidden one comes back") {
-  for (const ImVec2 size : {ImVec2{1280, 800}, ImVec2{640, 480}}) {
-    Rig rig(size);
-    rig.open_pair();
-    const auto places = [&] {
-      nlohmann::json found;
-      for (const char* name : {"layer", "query", "method", "against", "budget", "page-size"}) {
-        const auto marks = rig.app().state()["landmarks"];
-        if (marks.contains(name)) found[name] = marks[name];
-      }
-      return found;
-    };
-    const auto before = places();
-    REQUIRE(before.contains("layer"));
-    const auto changes = [&](const std::function<void(Selection&)>& change) {
-      rig.session().select("test", change);
-      rig.settle();
-      CHECK(places() == before);
-    };
-    changes([](Selection& s) { s.key = 3; });
-    changes([](Selection& s) { s.query = 195; });                   // a decode step
-    changes([](Selection& s) { s.selector = "specattn"; });         // which needs a draft
-    changes([](Selection& s) { s.other = "minference-a-shape"; });  // which has no decode steps
-  }
-  Rig rig;
-  rig.open_pair();
-  const plot::Ground ground = rig.app().look().ground;
-  rig.tap(GLFW_KEY_S);  // as who types a method's name beside its box
-  rig.tap(GLFW_KEY_T);
-  CHECK(rig.app().settings().show_sidebar);
-  CHECK(rig.app().look().ground == ground);
-  rig.tap(GLFW_KEY_S, /*ctrl=*/true, /*shift=*/true);
-  CHECK_FALSE(rig.app().settings().show_sidebar);
-  const auto handle = rig.app().state()["landmarks"]["show side bar"];
-  REQUIRE(handle.is_array());
-  rig.click(handle[0].get<float>(), handle[1].get<float>());
-  CHECK(rig.app().settings().show_sidebar);
-}
-
-TEST_CASE("a bar between panels is dragged, remembered by its layout, and reset") {
-  Rig rig;
-  rig.open_pair();
-  const Area before = rig.area("attention-map");
-  rig.backend().move_mouse({before.x + before.w + 2, before.y + before.h / 2});
-  rig.frame(2);
-  rig.backend().press_button();
-  rig.frame(2);
-  rig.backend().move_mouse({before.x + before.w - 98, before.y + before.h / 2});
-  rig.frame(2);
-  rig.backend().release_button();
-  rig.frame(2);
-  const Area after = rig.area("attention-map");
-  CHECK(after.w < before.w - 90);
-  CHECK(after.w > before.w - 110);
-  rig.tap(GLFW_KEY_2);
-  rig.tap(GLFW_KEY_1);
-  CHECK(rig.area("attention-map").w == after.w);
-  rig.tap(GLFW_KEY_0, /*ctrl=*/true);
-  CHECK(rig.area("attention-map").w == before.w);
 }
 
 TEST_CASE("files that cannot be opened become sentences; what is open stays") {

@@ -4,10 +4,8 @@
 
 #include <GLFW/glfw3.h>
 
-#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +18,7 @@ using Catch::Approx;
 
 /// The panel alone, over a trace of 200 tokens.
 struct MapRig : Rig {
-  explicit MapRig(ImVec2 size = {1600, 900}) : Rig(size) {
+  MapRig() {
     open_pair();
     app().show_panel_alone("attention-map");
     settle();
@@ -44,25 +42,6 @@ struct MapRig : Rig {
 
 const plot::HeatMap& heat_map(const plot::Figure& figure) {
   return std::get<plot::HeatMap>(figure.panels.at(0).marks.at(0));
-}
-
-TEST_CASE("a sink can be masked only where there is one", "[map]") {
-  MapRig rig;
-  const auto head = AttentionHead::load(rig.session().document()->source(), 0, 0, {});
-  REQUIRE_FALSE(sink_share_of(*head, 4).is_sink());
-  const auto says_so = [&] {
-    const plot::Figure figure = *rig.panel().figure();
-    const auto& caption = figure.caption;
-    return std::any_of(caption.begin(), caption.end(), [](const std::string& line) {
-      return line.find("do not count") != std::string::npos;
-    });
-  };
-  CHECK_FALSE(says_so());
-  const auto mark = rig.app().state()["landmarks"]["mask sink"];
-  rig.backend().move_mouse({mark[0].get<float>(), mark[1].get<float>()});
-  rig.frame(2);
-  rig.click(mark[0].get<float>(), mark[1].get<float>());
-  CHECK(rig.panel().options()["mask_sinks"] == true);  // grey: it stays for heads that have one
 }
 
 TEST_CASE("a click selects the query and the key under it", "[map]") {
@@ -148,22 +127,6 @@ TEST_CASE("keys over the map move, zoom, fit and step the selected pair", "[map]
   });
   rig.frame(2);
   CHECK(rig.panel().view().queries().begin <= 20);
-}
-
-TEST_CASE("an export says that what covers kept attention is the window's", "[map]") {
-  MapRig rig;
-  const auto says_so = [&] {
-    const auto figure = rig.panel().figure();
-    REQUIRE(figure);
-    return std::any_of(figure->caption.begin(), figure->caption.end(),
-                       [](const std::string& sentence) {
-                         return sentence.find("covered in the window only") != std::string::npos;
-                       });
-  };
-  CHECK_FALSE(says_so());
-  rig.panel().set_options({{"overlay", true}, {"lost", true}});
-  rig.settle();
-  CHECK(says_so());
 }
 
 TEST_CASE("what is exported holds the weights in sight, of the head that is shown", "[map]") {
@@ -256,20 +219,6 @@ TEST_CASE("the kept keys of every method are drawn or explained", "[map]") {
     CHECK(rig.session().notices().empty());
     CHECK_FALSE(rig.panel().is_busy());
     CHECK(rig.backend().counts().vertices > 0);
-  }
-}
-
-TEST_CASE("a small window, and each scale and ground, draw", "[map]") {
-  for (const ImVec2 size : {ImVec2{320, 240}, ImVec2{1024, 768}, ImVec2{2560, 1440}}) {
-    MapRig rig(size);
-    for (const char* scale : {"linear", "log", "percentile"}) {
-      rig.panel().set_options({{"scale", scale}});
-      rig.settle();
-      rig.tap(GLFW_KEY_T, /*ctrl=*/true, /*shift=*/true);
-      rig.settle();
-      CHECK(rig.backend().counts().vertices > 0);
-      CHECK(rig.session().notices().empty());
-    }
   }
 }
 

@@ -1,15 +1,13 @@
 // The panels of Quest's bounds, Theorem B.1 and the layer map: clicks, failures, switches, numbers.
-#include <GLFW/glfw3.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <cstddef>
 #include <sstream>
 
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "gui/model/bounds/layer_map_view.hpp"
 #include "tests/gui/app_rig.hpp"
@@ -139,28 +137,6 @@ TEST_CASE("quest panel: a click on a point goes to its query and the first key o
         figure->panels[0].marks.size());
 }
 
-TEST_CASE("quest panel: along the context a click chooses the page at that position") {
-  Rig rig({1200, 700});
-  rig.open_pair();
-  show(rig, "quest-bounds", {{"picture", "pages"}, {"program", "kernel"}});
-  const Index query = rig.session().selection().query;
-  const auto figure = rig.app().panel("quest-bounds").figure();
-  REQUIRE(figure);
-  const plot::Range height = *figure->panels.at(0).y.range;
-  for (const Index page : {1, 5, 11}) {
-    for (const float beside : {-1.0f, 1.0f}) {  // pixels from the edge between two pages
-      const ImVec2 edge =
-          rig.place("quest-bounds", static_cast<double>(16 * page), (height.low + height.high) / 2);
-      rig.click((beside < 0 ? std::floor(edge.x) : std::ceil(edge.x)) + beside, edge.y);
-      rig.settle();
-      INFO("page " << page << ", " << beside << " pixels from its first key");
-      CHECK(rig.session().selection().key == (beside < 0 ? 16 * (page - 1) : 16 * page));
-      CHECK(rig.session().selection().query == query);
-    }
-  }
-  CHECK(count_lines(rig, "quest-bounds", fmt::format("{},", query)) == 12);
-}
-
 TEST_CASE("quest panel: no decoded step is a sentence, and another switch is the way out") {
   Rig rig({1024, 768});
   rig.open(embedded_trace(/*draft=*/false, 96, 0));
@@ -171,53 +147,6 @@ TEST_CASE("quest panel: no decoded step is a sentence, and another switch is the
   CHECK_FALSE(rig.app().panel("quest-bounds").csv());
   show(rig, "quest-bounds", {{"steps", "prompt"}});
   CHECK(rig.app().panel("quest-bounds").figure());
-}
-
-TEST_CASE("quest panel: a slider's new value is computed and the last picture stays meanwhile") {
-  Rig rig({1024, 768});
-  rig.open_pair();
-  show(rig, "quest-bounds");
-  rig.session().set_parameters("test", [](Parameters& p) { p.page_size = 32; });
-  rig.frame();
-  CHECK(rig.app().panel("quest-bounds").figure());
-  rig.settle();
-  CHECK_THAT(rig.app().panel("quest-bounds").figure()->caption.at(0),
-             ContainsSubstring("pages of 32 keys"));
-}
-
-TEST_CASE("theorem panel: a click on a point goes to its query and its k*") {
-  Rig rig({1200, 700});
-  rig.open_pair();
-  show(rig, "theorem-b1", {{"picture", "one"}, {"bound", "jensen"}, {"star", "first"}});
-  REQUIRE(rig.app().panel("theorem-b1").figure());
-  const Table csv = table_from_csv(*rig.app().panel("theorem-b1").csv(), "rows.csv");
-  std::vector<CloudPoint> points;
-  for (std::size_t row = 0; row < static_cast<std::size_t>(csv.n_rows()); ++row) {
-    const double bound = csv.numbers("jensen")[row];
-    if (std::isnan(bound)) continue;
-    CHECK(csv.numbers("star")[row] == 0);  // the first visible key
-    points.push_back({bound, csv.numbers("cos")[row], static_cast<Index>(csv.numbers("query")[row]),
-                      /*key=*/0});
-  }
-  check_hit_area(rig, "theorem-b1", points, loneliest(rig, "theorem-b1", points));
-}
-
-TEST_CASE("theorem panel: every picture, colour and key is drawn") {
-  Rig rig({1024, 768});
-  rig.open_pair();
-  for (const char* picture : {"one", "all", "main_text"}) {
-    for (const char* star : {"argmax", "rank", "current", "random"}) {
-      show(rig, "theorem-b1", {{"picture", picture}, {"colour", "position"}, {"star", star}});
-      const auto figure = rig.app().panel("theorem-b1").figure();
-      REQUIRE(figure);
-      CHECK(figure->panels.size() == (picture == std::string("all")         ? 4
-                                      : picture == std::string("main_text") ? 2
-                                                                            : 1));
-    }
-  }
-  CHECK(rig.app().panel("theorem-b1").options()["star"] == "random");
-  CHECK_THROWS_AS(rig.app().panel("theorem-b1").set_options({{"star", 3}}), ConfigError);
-  CHECK_THROWS_AS(rig.app().panel("theorem-b1").set_options({{"rank", 0}}), ConfigError);
 }
 
 TEST_CASE("layer map panel: a click selects the verifier layer of its column") {

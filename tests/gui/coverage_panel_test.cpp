@@ -1,4 +1,4 @@
-// The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
+// The coverage panel on a null backend: clicks lead to heads, queries and keys.
 #include <fmt/format.h>
 
 #include <catch2/catch_approx.hpp>
@@ -13,7 +13,7 @@ namespace kvscope::gui::test::coverage_panel_test {
 using Catch::Matchers::ContainsSubstring;
 
 struct CoverageRig : Rig {
-  explicit CoverageRig(const char* options, ImVec2 size = {1600, 900}) : Rig(size) {
+  explicit CoverageRig(const char* options) {
     open_pair();
     session().set_parameters("test", [](Parameters& p) {
       p.budget = 32;
@@ -86,37 +86,6 @@ TEST_CASE("coverage panel: a click on a page goes to a query of the block and a 
   CHECK(hovered.contains("text"));
   CHECK(hovered.contains("attention"));
   CHECK(hovered.contains("kept"));
-}
-
-TEST_CASE("coverage panel: every part and view, in small and large windows, in both phases") {
-  for (const ImVec2 size : {ImVec2{1024, 768}, ImVec2{420, 700}}) {
-    CoverageRig rig(R"({"view": "both"})", size);
-    CHECK(rig.panel().figure()->panels.size() == 2);
-    for (const char* options : {R"({"part": "selected"})", R"({"heads": "this head"})",
-                                R"({"metric": "output error"})"}) {
-      INFO(options);
-      rig.panel().set_options(Json::parse(options));
-      rig.settle();
-      REQUIRE(rig.panel().figure());
-      CHECK_NOTHROW(plot::check_figure(*rig.panel().figure()));
-    }
-    rig.session().select("test", [](Selection& s) { s.query = 195; });
-    rig.settle();
-    CHECK(rig.panel().figure()->panels.size() == 2);
-  }
-}
-
-TEST_CASE("coverage panel: locked colours stay when the layer changes") {
-  CoverageRig rig(
-      R"({"view": "heads", "lock_colours": true, "heads_low": 0.25, "heads_high": 0.75})");
-  const auto colours = [&] { return *rig.panel().figure()->panels[0].colour->axis.range; };
-  CHECK(colours() == plot::Range{0.25, 0.75});
-  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 16; });
-  rig.settle();
-  CHECK(colours() == plot::Range{0.25, 0.75});
-  rig.panel().set_options(Json::parse(R"({"lock_colours": false})"));
-  rig.settle();
-  CHECK_FALSE(colours() == plot::Range{0.25, 0.75});
 }
 
 TEST_CASE("coverage panel: a method that does not answer here is named; pages show attention") {

@@ -1,7 +1,6 @@
 // The geometry panel in the app: every state, clicks on points, turning, switches, export.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -54,19 +53,6 @@ TEST_CASE("geometry panel: clicks on points select them, flat and from the side"
       }
     }
   }
-}
-
-TEST_CASE("geometry panel: nothing is said of a trace that was closed", "[geometry]") {
-  Rig rig;
-  rig.open_pair(/*with_draft=*/true);
-  rig.session().select("test", [](Selection& s) { s.trace = 0; });
-  show(rig, Json::object());
-  REQUIRE(landmarks(rig).size() == 4);
-  rig.session().close_trace(0);  // its numbers go with it
-  rig.frame();
-  CHECK(landmarks(rig).empty());
-  rig.settle();
-  CHECK(landmarks(rig).size() == 4);
 }
 
 TEST_CASE("geometry panel: hover says what the table says", "[geometry]") {
@@ -142,16 +128,6 @@ TEST_CASE("geometry panel: every colour and basis shows a figure that can be exp
   CHECK(rig.session().notices().empty());
 }
 
-TEST_CASE("geometry panel: a method that is not defined here is a sentence, and points stay",
-          "[geometry]") {
-  Rig rig;
-  rig.open_pair();
-  rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
-  show(rig, {{"colour", "kept"}});
-  CHECK(rig.app().panel("geometry").figure());
-  CHECK_FALSE(rig.app().panel("geometry").is_busy());
-}
-
 TEST_CASE("geometry panel: as many other keys are kept, and have other colours", "[geometry]") {
   Rig rig;
   rig.open_pair();
@@ -182,15 +158,6 @@ TEST_CASE("geometry panel: options of the wrong kind are refused and change noth
   CHECK_THROWS_AS(panel.set_options({{"colour", 7}}), ConfigError);
   CHECK_THROWS_AS(panel.set_options({{"is_3d", true}, {"orbit", {{"pitch", 500.0}}}}), ConfigError);
   CHECK(panel.options() == before);
-}
-
-TEST_CASE("geometry panel: 1024x768 beside others, and switched off sets", "[geometry]") {
-  Rig rig({1024, 768});
-  rig.open_pair();
-  rig.frame(3);
-  show(rig, {{"keys", false}, {"queries", false}});
-  CHECK_FALSE(rig.app().panel("geometry").figure());
-  CHECK(landmarks(rig).empty());
 }
 
 }  // namespace kvscope::gui::test::geometry_panel_test

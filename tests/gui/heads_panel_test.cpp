@@ -1,11 +1,9 @@
 // The head atlas in the window: a click selects a head, the order and the numbers
 // follow the switches.
-#include <imgui_internal.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <string_view>
 
 #include "tests/gui/app_rig.hpp"
 
@@ -17,42 +15,6 @@ ImVec2 place_of(Rig& rig, const std::string& name) {
   }
   FAIL("no place " << name);
   return {};
-}
-
-TEST_CASE("once the atlas is there, the side bar's heads are shaded by it and say its numbers") {
-  Rig rig({1200, 900});
-  rig.open_pair();
-  const auto hovered = [&] {  // a layer that nobody has looked at
-    for (const auto& [found, at] : rig.app().panel("traces").landmarks()) {
-      if (found == "head 5 6") rig.backend().move_mouse(at);
-    }
-    rig.frame(2);
-    return rig.app().state()["hover"].dump();
-  };
-  CHECK_THAT(hovered(), !Catch::Matchers::ContainsSubstring("Retrieval score"));
-  rig.app().show_panel_alone("heads");
-  rig.settle();
-  CHECK_THAT(hovered(), Catch::Matchers::ContainsSubstring("query head") &&
-                            Catch::Matchers::ContainsSubstring("Retrieval score"));
-}
-
-TEST_CASE("the box of a computation leaves the colour bar free") {
-  Rig rig({1200, 900});
-  rig.open_pair();
-  rig.app().show_panel_alone("heads");
-  rig.settle();
-  rig.app().panel("heads").set_options({{"number", "lost_mass"}});
-  rig.frame();  // the picture of before is shown, and what is being computed
-  const Area area = rig.area("heads");
-  bool is_shown = false;
-  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows) {
-    if (!window->Active || std::string_view(window->Name).find("/job_") == std::string_view::npos)
-      continue;
-    is_shown = true;
-    CHECK(window->Pos.x + window->Size.x < area.x + area.w - 70.0f);
-  }
-  CHECK(is_shown);
-  rig.settle();
 }
 
 TEST_CASE("heads panel: a click on a head selects it, in both orders") {

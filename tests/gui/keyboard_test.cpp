@@ -10,9 +10,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "gui/app/palette.hpp"
-#include "gui/model/session/help_texts.hpp"
-#include "gui/model/session/methods.hpp"
 #include "notebooks_export/html_page.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -29,55 +26,11 @@ ImVec2 landmark_at(Rig& rig, const std::string& name) {
   return {places[name][0].get<float>(), places[name][1].get<float>()};
 }
 
-/// The characters for which the window's letters have no shape: boxes on screen.
-std::string undrawn_in(const ImFont& font, std::string_view text) {
-  std::string undrawn;
-  for (const char* at = text.data(); at < text.data() + text.size();) {
-    unsigned code = 0;
-    const int n = ImTextCharFromUtf8(&code, at, text.data() + text.size());
-    if (code != '\n' && font.FindGlyphNoFallback(static_cast<ImWchar>(code)) == nullptr)
-      undrawn.append(at, static_cast<std::size_t>(n));
-    at += n;
-  }
-  return undrawn;
-}
-
 void type_and_enter(Rig& rig, const std::string& text) {
   rig.backend().type(text);
   rig.frame(2);
   rig.tap(GLFW_KEY_ENTER);
   rig.frame();
-}
-
-TEST_CASE("palette: words in any order, and places to go to") {
-  const std::vector<Action> actions = {{"View", "light or dark", "T", {}},
-                                       {"Files", "save the session", "Ctrl+S", {}},
-                                       {"Panel", "Dark matter", "", {}}};
-  const auto found = matching(actions, "dark");
-  REQUIRE(found.size() == 2);
-  CHECK(found[0]->words == "Dark matter");  // it begins with it
-  CHECK(matching(actions, "session SAVE").size() == 1);
-  CHECK(matching(actions, "files").size() == 1);
-  CHECK(matching(actions, "").size() == 3);
-  CHECK(matching(actions, "nothing").empty());
-  const Destination to = destination_of("layer 5 head=3, query 400");
-  CHECK(to.layer == 5);
-  CHECK(to.words() == "layer 5, head 3, query 400");
-  CHECK(destination_of("layer").is_empty());
-  CHECK(destination_of("layer 5 dark").is_empty());
-  CHECK(destination_of("layer -1").is_empty());
-}
-
-TEST_CASE("palette: other words find an action, and what was run lately comes first") {
-  const std::vector<Action> actions = {{"View", "light or dark", "T", {}, "theme"},
-                                       {"Files", "save the session", "Ctrl+S", {}, ""},
-                                       {"Files", "save a theme", "", {}, ""}};
-  const auto found = matching(actions, "theme");
-  REQUIRE(found.size() == 2);
-  CHECK(found[0]->words == "save a theme");  // its own words before other ones
-  CHECK(matching(actions, "")[0]->words == "light or dark");
-  CHECK(matching(actions, "", {"save a theme", "save the session"})[0]->words == "save a theme");
-  CHECK(matching(actions, "save", {"save a theme"})[0]->words == "save a theme");
 }
 
 TEST_CASE("the palette is an index: commands, switches, atlas scores, other words") {
@@ -108,16 +61,6 @@ TEST_CASE("the palette is an index: commands, switches, atlas scores, other word
   CHECK(run("attention map scale log")["panels"]["attention-map"]["scale"] == "log");
   CHECK(run("select h2o")["selection"]["selector"] == "h2o");
   CHECK(run("2309.17453 select")["selection"]["selector"] == "streamingllm");
-  for (const char* words : {"heads", "record", "sweep", "html", "retrieval", "lost", "threshold"}) {
-    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-    rig.frame(2);
-    rig.backend().type(words);
-    rig.frame(2);
-    INFO(words);
-    CHECK(rig.app().state()["landmarks"].contains("palette choice"));
-    rig.tap(GLFW_KEY_ESCAPE);
-    rig.frame(2);
-  }
 }
 
 TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that is gone") {
@@ -156,30 +99,6 @@ TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that
     rig.frame(2);
     CHECK(rig.session().selection().layer == 3);
   }
-}
-
-TEST_CASE("methods are found by paper, year and idea, and stand under their families") {
-  CHECK(paper_and_year("arXiv 2406.10774") == "arXiv 2406.10774, 2024");
-  CHECK(paper_and_year("arXiv 2502.13189, 2502.11089") == "arXiv 2502.13189, 2025");
-  CHECK(paper_and_year("control") == "control");
-  std::size_t n = 0;
-  for (const MethodGroup& group : method_groups("")) n += group.methods.size();
-  CHECK(n == method_names().size());
-  CHECK(method_groups("quest").front().methods.front().name == "quest");
-  CHECK(method_groups("2309.17453").front().methods.front().name == "streamingllm");
-  CHECK(method_groups("no such method").empty());
-  CHECK(method_groups("", {"h2o", "quest"}).front().methods.front().name == "h2o");
-
-  Rig rig({640, 480});
-  rig.open_pair();
-  const ImVec2 box = landmark_at(rig, "method");
-  rig.click(box.x, box.y);
-  rig.frame(2);
-  type_and_enter(rig, "pages 2024");
-  rig.frame(2);
-  const std::string chosen = rig.session().selection().selector.text();
-  CHECK(chosen == method_groups("pages 2024").front().methods.front().name);
-  CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 }
 
 TEST_CASE("the palette runs what is typed: panels, themes, methods, places") {
@@ -275,50 +194,6 @@ TEST_CASE("Export page saves the session of the bookmarks, of which the command 
     REQUIRE(page.steps.size() == 1);
     CHECK(page.steps[0].title == "first");
   }
-}
-
-TEST_CASE("help unfolds above a panel and folds again; every picture has its texts") {
-  Rig rig;
-  rig.open_pair();
-  rig.app().show_panel_alone("theorem-b1");
-  rig.settle();
-  const int folded = rig.backend().counts().vertices;
-  const ImVec2 at = landmark_at(rig, "help of theorem-b1");
-  rig.click(at.x, at.y);
-  rig.frame(2);
-  const int unfolded = rig.backend().counts().vertices;
-  CHECK(unfolded > folded + 500);
-  rig.tap(GLFW_KEY_F2);
-  rig.frame(2);
-  CHECK(rig.backend().counts().vertices < unfolded);
-  for (const char* panel :
-       {"attention-map", "recall", "coverage", "quest-bounds", "theorem-b1", "query-selection",
-        "geometry", "layer-map", "compare", "heads", "why"}) {
-    INFO(panel);
-    CHECK_FALSE(help_texts(panel).empty());
-    for (const HelpText& text : help_texts(panel)) {
-      CHECK_FALSE(text.words.empty());
-      CHECK(undrawn_in(*rig.backend().fonts().body(), text.formula) == "");
-      CHECK(undrawn_in(*rig.backend().fonts().body(), text.words) == "");
-    }
-  }
-  CHECK(help_texts("no-such").empty());
-}
-
-TEST_CASE("help leaves its panel's figure room in a window of 1280 x 800") {
-  Rig rig({1280, 800});
-  rig.open_pair();
-  rig.tap(GLFW_KEY_3);
-  rig.settle();
-  const auto height = [&] {
-    return std::abs(rig.place("theorem-b1", 0.0, 0.5).y - rig.place("theorem-b1", 0.0, 0.0).y);
-  };
-  const float folded = height();
-  const ImVec2 at = landmark_at(rig, "help of theorem-b1");
-  rig.click(at.x, at.y);
-  rig.settle();
-  CHECK(height() < folded);
-  CHECK(height() > 0.5f * folded);
 }
 
 TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
@@ -496,24 +371,6 @@ TEST_CASE("Tab does not leave a panel that stands alone and in no layout for ano
   }
 }
 
-TEST_CASE("keys are named as they are written on keyboards") {
-  const std::pair<int, const char*> keys[] = {{GLFW_KEY_PAGE_DOWN, "Ctrl+PageDown"},
-                                              {GLFW_KEY_PAGE_UP, "Ctrl+PageUp"},
-                                              {GLFW_KEY_F, "Ctrl+F"}};
-  for (const auto& [key, name] : keys) CHECK(keys_of({.key = key, .ctrl = true}) == name);
-}
-
-TEST_CASE("letters say what they have changed") {
-  Rig rig;
-  rig.open_pair();
-  rig.tap(GLFW_KEY_L);
-  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("layer 1"));
-  rig.tap(GLFW_KEY_B);
-  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("budget 200"));
-  rig.tap(GLFW_KEY_F);
-  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("F: back"));
-}
-
 TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
   const testing::TempDir folder;
   const auto before = std::filesystem::current_path();
@@ -561,21 +418,6 @@ TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
   rig.frame(2);
   CHECK(command() != first);
   CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
-}
-
-TEST_CASE("switches of a narrow panel go on in further lines") {
-  Rig rig({640, 480});
-  rig.open_pair();
-  for (const auto& [panel, last] :
-       {std::pair<std::string, std::string>{"attention-map", "lost only"}, {"recall", "along"}}) {
-    rig.app().show_panel_alone(panel);
-    rig.settle();
-    const ImVec2 at = landmark_at(rig, last);  // named only where its middle can be seen
-    const Area area = rig.area(panel);
-    INFO(panel);
-    CHECK(at.x > area.x);
-    CHECK(at.x < area.x + area.w);
-  }
 }
 
 }  // namespace kvscope::gui::test::keyboard_test

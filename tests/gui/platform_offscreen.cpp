@@ -1,7 +1,6 @@
 // The invisible picture: real pixels without a display, judged by their properties.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <cstdlib>
 
 #include "core/base/error.hpp"
 #include "gui/platform/offscreen.hpp"
@@ -61,43 +60,6 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
   CHECK(near(1, 0.5, 0.5, plot::colour_at(plot::ColourMap::sequential, 0.0)));
   CHECK(near(1, 1.5, 0.5, plot::colour_at(plot::ColourMap::sequential, 1.0)));
   CHECK(screen.png().substr(1, 3) == "PNG");
-}
-
-TEST_CASE("letters leave ink, other sizes make other pictures", "[platform][offscreen]") {
-  Offscreen screen({300, 100});
-  screen.set_ground({10, 20, 30, 1.0});
-  const auto ink = [&](float at) {
-    screen.frame([&] {
-      ImGui::GetBackgroundDrawList()->AddText(screen.fonts().title(), 24.0F, {at, 20.0F},
-                                              IM_COL32_WHITE, "Σ attention");
-    });
-    const plot::Image image = screen.image();
-    int n = 0;
-    for (std::size_t i = 0; i < image.rgba.size(); i += 4) n += image.rgba[i] > 128 ? 1 : 0;
-    return n;
-  };
-  CHECK(ink(20.0F) > 300);
-  CHECK(ink(500.0F) == 0);
-  const plot::Image image = screen.image();
-  CHECK(pixel_at(image, 5, 5) == Pixel{10, 20, 30});
-  screen.resize({64, 32});
-  screen.frame([] {});
-  CHECK(screen.image().width == 64);
-}
-
-TEST_CASE("two pictures at a time do not disturb each other", "[platform][offscreen]") {
-  Offscreen first({40, 40});
-  first.set_ground({255, 0, 0, 1.0});
-  first.frame([] {});
-  {
-    Offscreen second({40, 40});
-    second.set_ground({0, 255, 0, 1.0});
-    second.frame([] {});
-    CHECK(pixel_at(second.image(), 3, 3) == Pixel{0, 255, 0});
-  }
-  CHECK(pixel_at(first.image(), 3, 3) == Pixel{255, 0, 0});
-  first.frame([] {});
-  CHECK(pixel_at(first.image(), 3, 3) == Pixel{255, 0, 0});
 }
 
 TEST_CASE("textures show their pixels and are freed when dropped", "[platform][offscreen]") {

@@ -1,4 +1,4 @@
-// Points painted into a picture: where, in which order, how strong; and the texture that keeps it.
+// Points painted into a picture, and the texture that keeps it.
 #include "gui/render/point_cloud.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -11,7 +11,6 @@ namespace kvscope::gui::test::point_cloud_test {
 
 const plot::Colour kWhite{255, 255, 255};
 const plot::Colour kRed{255, 0, 0};
-const plot::Colour kBlue{0, 0, 255};
 
 plot::Image blank(int width, int height) {
   return {width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(4 * width * height))};
@@ -34,38 +33,6 @@ plot::Image painted(const Cloud& cloud, const Camera& camera, float radius = 2.0
   return image;
 }
 
-TEST_CASE("points: a point colours the pixels around its place and no others", "[points]") {
-  Cloud cloud;
-  cloud.add({{10.5f, 20.5f, 0.0f}}, {kRed}, 1.0f, 1.0f);
-  const plot::Image image = painted(cloud, plain_camera());
-  for (int y = 0; y < 30; ++y) {
-    for (int x = 0; x < 40; ++x) {
-      const int distance2 = (x - 10) * (x - 10) + (y - 20) * (y - 20);
-      if (distance2 <= 1) CHECK(pixel(image, x, y) == kRed);
-      if (distance2 >= 9) CHECK(pixel(image, x, y) == kWhite);
-    }
-  }
-}
-
-TEST_CASE("points: opacity mixes with the ground; later sets lie on top", "[points]") {
-  Cloud cloud;
-  cloud.add({{10.5f, 20.5f, 0.0f}}, {kRed}, 1.0f, 0.5f);
-  CHECK(pixel(painted(cloud, plain_camera()), 10, 20) == plot::Colour{255, 127, 127});
-  cloud.add({{10.5f, 20.5f, 0.0f}}, {kBlue}, 1.0f, 1.0f);
-  CHECK(pixel(painted(cloud, plain_camera()), 10, 20) == kBlue);
-}
-
-TEST_CASE("points: seen from the side, what is in front covers what is behind", "[points]") {
-  Camera camera = plain_camera();
-  camera.toward = {0.0, 0.0, 1.0};
-  Cloud cloud;
-  cloud.add({{10.5f, 20.5f, 0.99f}}, {kRed}, 1.0f, 1.0f);  // in front, though it comes first
-  cloud.add({{10.5f, 20.5f, 0.01f}, {30.5f, 10.5f, 0.01f}}, {kBlue, kBlue}, 1.0f, 1.0f);
-  const plot::Image image = painted(cloud, camera, 3.0f);
-  CHECK(pixel(image, 10, 20) == kRed);
-  CHECK(pixel(image, 30, 10) == kBlue);
-}
-
 TEST_CASE("points: those beyond the edges and without a place do no harm", "[points]") {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -80,12 +47,6 @@ TEST_CASE("points: those beyond the edges and without a place do no harm", "[poi
   CHECK(pixel(image, 0, 10) != kWhite);  // its edge reaches in
   CHECK(pixel(image, 20, 15) == kWhite);
   CHECK(painted(Cloud(), plain_camera()).rgba == std::vector<std::uint8_t>(4 * 40 * 30, 255));
-}
-
-TEST_CASE("points: more points are drawn smaller, down to a limit") {
-  CHECK(point_radius(100, 1.0f) > point_radius(20000, 1.0f));
-  CHECK(point_radius(10'000'000, 1.0f) > 0.5f);
-  CHECK(point_radius(100, 2.0f) == 2.0f * point_radius(100, 1.0f));
 }
 
 TEST_CASE("point cloud: painted only when something changed; finds the point under the mouse",

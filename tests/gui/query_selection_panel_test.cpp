@@ -1,7 +1,6 @@
 // The query-selection panel in the app: clicks on points and heads, what the table holds, states.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -88,16 +87,6 @@ TEST_CASE("query-selection panel: spans, skips and decoded queries all show some
   CHECK_FALSE(panel.figure());
   CHECK_FALSE(panel.is_busy());
   CHECK_THROWS_AS(panel.set_options({{"span", "page"}}), ConfigError);
-}
-
-TEST_CASE("query-selection panel: small and wide windows, both grounds", "[query_selection]") {
-  for (const ImVec2 size : {ImVec2{480, 320}, ImVec2{1024, 768}, ImVec2{2560, 1440}}) {
-    Rig rig(size);
-    rig.open_pair();
-    show(rig);
-    CHECK(rig.backend().counts().vertices > 0);
-    CHECK(rig.session().notices().empty());
-  }
 }
 
 }  // namespace kvscope::gui::test::query_selection_panel_test

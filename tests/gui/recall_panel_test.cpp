@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 
 /// The panel alone, its curves computed.
 struct RecallRig : Rig {
-  explicit RecallRig(ImVec2 size = {1600, 900}) : Rig(size) {
+  RecallRig() {
     open_pair();
     session().set_parameters("test", [](Parameters& p) { p.budget = 64; });
     app().show_panel_alone("recall");
@@ -110,23 +110,6 @@ TEST_CASE("recall panel: ticks add and remove curves, the others stay as they ar
   rig.settle();
   CHECK_FALSE(rig.panel().figure());
   CHECK_FALSE(rig.panel().is_busy());
-}
-
-TEST_CASE("recall panel: switches, phases and small windows") {
-  for (const ImVec2 size : {ImVec2{1024, 768}, ImVec2{560, 420}, ImVec2{2560, 1440}}) {
-    RecallRig rig(size);
-    for (const char* options :
-         {R"({"scope": "head", "metric": "output error", "y": "log"})",
-          R"({"scope": "all layers", "band": "none", "x": "linear", "y": "linear"})",
-          R"({"phase": "decode", "metric": "top-k recall", "band": "range"})"}) {
-      INFO(options);
-      rig.panel().set_options(nlohmann::ordered_json::parse(options));
-      rig.settle();
-      REQUIRE(rig.panel().figure());
-      CHECK_NOTHROW(plot::check_figure(*rig.panel().figure()));
-    }
-    CHECK_THAT(rig.panel().figure()->caption.front(), ContainsSubstring("top-k recall"));
-  }
 }
 
 TEST_CASE("recall panel: the curve of a method with a draft is that of this draft") {

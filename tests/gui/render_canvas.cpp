@@ -1,14 +1,11 @@
-// The drawing interface on an ImDrawList: every primitive, and letters as wide as the figures'.
+// The drawing interface on an ImDrawList: what is drawn where, and what costs nothing.
 #include <algorithm>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cfloat>
-#include <cmath>
 #include <limits>
 
 #include "gui/platform/headless.hpp"
 #include "gui/render/imgui_canvas.hpp"
-#include "notebooks_export/cairo_canvas.hpp"
 
 namespace kvscope::gui::render_canvas_test {
 namespace {
@@ -44,41 +41,8 @@ Extent extent_of(NullBackend& backend, double scale, Draw draw) {
   return extent;
 }
 
-TEST_CASE("the window's letters are as wide as the figures'", "[render][canvas]") {
-  NullBackend backend;
-  for (double em : {9.0, 12.9, 17.0, 40.0}) {
-    // from the left edge of one H to that of another: bearings cancel
-    const std::string text = "Hαβ attention → ∑ mass 0.25";
-    const auto first = extent_of(backend, 1.0, [&](auto& canvas) {
-      canvas.text({100.0, 100.0}, "H", {em, {}});
-    });
-    const auto both = extent_of(backend, 1.0, [&](auto& canvas) {
-      canvas.text({100.0, 100.0}, text + "H", {em, {}});
-    });
-    const double expected = figure_font_metrics().width(text, em);
-    CHECK(both.high.x - first.high.x == Catch::Approx(expected).epsilon(0.01));
-    CHECK(backend.fonts().metrics().width(text, em) == Catch::Approx(expected).epsilon(1e-9));
-    // a capital of DejaVu Sans is 0.729 em high and stands on the baseline
-    CHECK(first.high.y - first.low.y == Catch::Approx(0.729 * em).margin(2.1));
-    CHECK(first.high.y == Catch::Approx(100.0).margin(1.6));
-  }
-}
-
-TEST_CASE("rotated text reads upwards from its place", "[render][canvas]") {
-  NullBackend backend;
-  const auto level = extent_of(backend, 1.0, [](auto& canvas) {
-    canvas.text({200.0, 200.0}, "mass kept", {12.0, {}, plot::Align::centre});
-  });
-  const auto turned = extent_of(backend, 1.0, [](auto& canvas) {
-    canvas.text({200.0, 200.0}, "mass kept", {12.0, {}, plot::Align::centre, 90.0});
-  });
-  CHECK(turned.high.y - turned.low.y == Catch::Approx(level.high.x - level.low.x).margin(1.0));
-  CHECK(turned.high.x - turned.low.x == Catch::Approx(level.high.y - level.low.y).margin(1.0));
-  CHECK(turned.high.x <= 204.0F);  // what was below the baseline is now to its right
-  CHECK(turned.low.y == Catch::Approx(200.0 - 0.5 * (level.high.x - level.low.x)).margin(2.0));
-}
-
-TEST_CASE("every primitive draws where it should, bad numbers nowhere", "[render][canvas]") {
+TEST_CASE("rectangles and pictures draw where they should, bad numbers nowhere",
+          "[render][canvas]") {
   NullBackend backend;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto rect = extent_of(backend, 2.0, [](auto& canvas) {
@@ -87,26 +51,6 @@ TEST_CASE("every primitive draws where it should, bad numbers nowhere", "[render
   CHECK(rect.low.x == 20.0F);
   CHECK(rect.high.y == 120.0F);
 
-  std::vector<Point> wave;
-  for (int i = 0; i < 400; ++i) wave.push_back({1.0 * i, 100.0 + 50.0 * std::sin(0.5 * i)});
-  for (plot::Dash dash :
-       {plot::Dash::solid, plot::Dash::dashed, plot::Dash::dotted, plot::Dash::dash_dot}) {
-    const auto line = extent_of(backend, 1.0, [&](auto& canvas) {
-      canvas.polyline(wave, {{}, 1.5, dash});
-    });
-    CHECK(line.high.x == Catch::Approx(399.0).margin(6.0));
-    CHECK(line.high.y <= 156.0F);  // no spikes at the turns
-    CHECK(line.low.y >= 44.0F);
-  }
-  for (int shape = 0; shape < 9; ++shape) {
-    const Point at{50.0, 50.0};
-    const auto marker = extent_of(backend, 1.0, [&](auto& canvas) {
-      canvas.markers({&at, 1}, static_cast<plot::MarkerShape>(shape), 4.0, {});
-    });
-    CHECK(0.5F * (marker.low.x + marker.high.x) == Catch::Approx(50.0).margin(0.1));
-    CHECK(marker.high.x - marker.low.x > 6.0F);
-    CHECK(marker.high.x - marker.low.x < 13.0F);
-  }
   const plot::Image image{2, 1, {255, 0, 0, 255, 0, 255, 0, 255}};
   const auto picture = extent_of(backend, 1.0, [&](auto& canvas) {
     canvas.image({10.2, 10.2, 100.0, 50.0}, image);
@@ -141,25 +85,6 @@ TEST_CASE("what lies far outside costs nothing", "[render][canvas]") {
     canvas.polygon(far, {});
   });
   CHECK(band.high.x < 2000.0F);
-}
-
-TEST_CASE("one texture per content, kept while it is drawn", "[render][canvas]") {
-  NullBackend backend;
-  DrawnImages images(backend.texture_store());
-  const plot::Image a{1, 1, {1, 2, 3, 255}};
-  const plot::Image b{1, 1, {9, 2, 3, 255}};
-  images.begin();
-  const ImTextureID of_a = images.of(a).id();
-  CHECK(images.of(a).id() == of_a);
-  CHECK(images.of(b).id() != of_a);
-  images.end();
-  CHECK(backend.texture_store().count() == 2);
-  images.begin();
-  CHECK(images.of(a).id() == of_a);
-  images.end();
-  CHECK(backend.texture_store().count() == 2);  // still on screen
-  backend.frame([] {});
-  CHECK(backend.texture_store().count() == 1);
 }
 
 }  // namespace

@@ -168,23 +168,6 @@ TEST_CASE("the wheel zooms about the cursor, a double click resets", "[render][f
   CHECK_FALSE(stage.view.current_figure().panels[0].x.range);
 }
 
-TEST_CASE("Ctrl zooms x alone, Shift y alone, R resets", "[render][figure_view]") {
-  Stage stage(figure_of({plot::Line{"a", {}, {0, 10}, {0, 10}}}));
-  stage.move_to(stage.place(5.0, 5.0));
-  stage.backend.set_modifiers(/*ctrl=*/true, /*shift=*/false, /*alt=*/false);
-  stage.backend.scroll(2.0F);
-  stage.frame();
-  CHECK(stage.view.current_figure().panels[0].x.range);
-  CHECK_FALSE(stage.view.current_figure().panels[0].y.range);
-  stage.backend.set_modifiers(/*ctrl=*/false, /*shift=*/true, /*alt=*/false);
-  stage.backend.scroll(2.0F);
-  stage.frame();
-  CHECK(stage.view.current_figure().panels[0].y.range);
-  stage.backend.set_modifiers(/*ctrl=*/false, /*shift=*/false, /*alt=*/false);
-  stage.backend.tap('R', [&] { stage.draw(); });
-  CHECK_FALSE(stage.view.is_zoomed());
-}
-
 TEST_CASE("dragging pans, and is no click", "[render][figure_view]") {
   Stage stage(figure_of({plot::Line{"a", {}, {0, 5, 10}, {0, 5, 10}}}));
   const ImVec2 at = stage.place(5.0, 5.0);
@@ -208,21 +191,6 @@ TEST_CASE("dragging pans, and is no click", "[render][figure_view]") {
   stage.backend.release_button();
   stage.frame();
   CHECK_FALSE((stage.view.hit() && stage.view.hit()->clicked));
-}
-
-TEST_CASE("shared axes move together", "[render][figure_view]") {
-  plot::Figure figure = figure_of({plot::Line{"a", {}, {0, 10}, {0, 10}}});
-  figure.panels.push_back(figure.panels[0]);
-  figure.columns = 2;
-  figure.share_y = true;
-  Stage stage(figure, {1400, 500});
-  stage.move_to(stage.place(5.0, 5.0, 1));
-  stage.backend.scroll(3.0F);
-  stage.frame();
-  const plot::Figure seen = stage.view.current_figure();
-  CHECK(seen.panels[0].y.range == seen.panels[1].y.range);
-  CHECK(seen.panels[1].x.range);
-  CHECK_FALSE(seen.panels[0].x.range);
 }
 
 TEST_CASE("a figure is drawn once, however many frames show it", "[render][figure_view]") {
@@ -261,42 +229,6 @@ TEST_CASE("what cannot be drawn becomes a sentence", "[render][figure_view]") {
   small.backend.resize({600, 400});
   small.frame();
   CHECK(small.view.problem().empty());
-}
-
-TEST_CASE("zooming where nothing is still draws", "[render][figure_view]") {
-  plot::Scatter points = cloud(10000);
-  points.x.push_back(100.0);  // far from the others
-  points.y.push_back(100.0);
-  points.value.push_back(0.5);
-  Stage stage(figure_of({points}));
-  stage.move_to(stage.place(50.0, 20.0));
-  for (int i = 0; i < 12; ++i) {
-    stage.backend.scroll(2.0F);
-    stage.frame();
-  }
-  CHECK(stage.view.problem().empty());
-  CHECK(stage.view.is_zoomed());
-  for (int i = 0; i < 20; ++i) {
-    stage.backend.scroll(-2.0F);
-    stage.frame();
-  }
-  CHECK_FALSE(stage.view.is_zoomed());
-}
-
-TEST_CASE("the zoom survives new numbers on the same axes", "[render][figure_view]") {
-  Stage stage(figure_of({plot::Line{"a", {}, {0, 10}, {0, 10}}}));
-  stage.move_to(stage.place(5.0, 5.0));
-  stage.backend.scroll(3.0F);
-  stage.frame();
-  const auto zoomed = stage.view.current_figure().panels[0].x.range;
-  stage.figure = figure_of({plot::Line{"a", {}, {0, 11}, {0, 12}}});
-  ++stage.version;
-  stage.frame();
-  CHECK(stage.view.current_figure().panels[0].x.range == zoomed);
-  stage.figure.panels[0].x.label = "something else";
-  ++stage.version;
-  stage.frame();
-  CHECK_FALSE(stage.view.current_figure().panels[0].x.range);
 }
 
 /// It is drawn roughly while the wheel turns, once more after it, and then no more.

@@ -1,7 +1,6 @@
 // Letters on demand: characters and sizes appear with the next frame, and only so many of them.
 #include <imgui_internal.h>
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
@@ -15,26 +14,6 @@ bool shows(const NullBackend&, ImFont* font, unsigned code) {
   return font->FindGlyphNoFallback(static_cast<ImWchar>(code)) != nullptr;
 }
 
-TEST_CASE("formulas are always there, other scripts when asked for", "[render][fonts]") {
-  NullBackend backend;
-  FontAtlas& fonts = backend.fonts();
-  backend.frame([] {});
-  for (unsigned code : {0x41U, 0x3B1U, 0x2211U, 0x2264U, 0x2192U, 0x25A1U})
-    CHECK(shows(backend, fonts.body(), code));
-  CHECK_FALSE(shows(backend, fonts.body(), 0x416U));
-  const auto before = fonts.generation();
-  CHECK_FALSE(fonts.require("Жизнь"));
-  CHECK(fonts.is_stale());
-  CHECK(backend.wait(0.0));  // so that the next frame comes by itself
-  backend.frame([] {});
-  CHECK(fonts.generation() == before + 1);
-  CHECK(shows(backend, fonts.body(), 0x416U));
-  CHECK(fonts.require("Жизнь"));
-  CHECK_FALSE(fonts.is_stale());
-  backend.frame([] {});
-  CHECK(fonts.generation() == before + 1);
-}
-
 TEST_CASE("characters that no font has are boxes, once and for all", "[render][fonts]") {
   NullBackend backend;
   backend.frame([] {});
@@ -42,18 +21,6 @@ TEST_CASE("characters that no font has are boxes, once and for all", "[render][f
   CHECK(fonts.require("\xF0\x9F\x98\x80 \xFF\xFE \uE123"));  // beyond the plane, broken, private
   CHECK_FALSE(fonts.is_stale());
   CHECK(fonts.body()->FallbackChar == 0x25A1);
-}
-
-TEST_CASE("Chinese comes from the fallback font where it is installed", "[render][fonts]") {
-  if (!std::filesystem::exists("/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf"))
-    SKIP("fonts-droid-fallback is not installed");
-  NullBackend backend;
-  backend.fonts().require("注意力");
-  backend.frame([] {});
-  CHECK(shows(backend, backend.fonts().body(), 0x6CE8U));
-  CHECK(shows(backend, backend.fonts().small(), 0x529BU));
-  // an ideograph is about as wide as high
-  CHECK(backend.fonts().metrics().width("注", 10.0) == Catch::Approx(10.0).margin(1.0));
 }
 
 TEST_CASE("a character that the figures' font lacks comes from whichever font has it",
@@ -90,23 +57,6 @@ TEST_CASE("the atlas stays bounded whatever texts ask for", "[render][fonts]") {
   CHECK(backend.fonts().imgui().TexHeight <= 8192);
   backend.fonts().nearest(77.7);
   CHECK_FALSE(backend.fonts().is_stale());
-}
-
-TEST_CASE("figure sizes are baked when they are first used", "[render][fonts]") {
-  NullBackend backend;
-  backend.frame([&] {
-    const BakedFont first = backend.fonts().nearest(24.0);
-    CHECK(first.font != nullptr);
-    CHECK(first.em < 20.0);  // the title's, for now
-  });
-  backend.frame([&] { CHECK(backend.fonts().nearest(24.0).em == 24.0); });
-  // ImGui's height of a font is 1.164 times its em
-  backend.frame([&] {
-    CHECK(backend.fonts().nearest(24.0).font->FontSize ==
-          Catch::Approx(24.0 * 1.164).epsilon(1e-3));
-  });
-  backend.fonts().set_scale(2.0);
-  backend.frame([&] { CHECK(backend.fonts().body_em() == Catch::Approx(26.0).margin(0.6)); });
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 // The results panel in every state: tables, figures, plots, what a file says, clicks, filters.
-#include <GLFW/glfw3.h>
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -13,8 +11,6 @@
 #include "traces/result_file.hpp"
 
 namespace kvscope::gui::test::results_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 std::string sweep_csv_text(int n_layers) {
   std::string csv =
@@ -167,17 +163,6 @@ TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bri
   panel.set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
   rig.settle();
   CHECK_FALSE(panel.figure());
-  // Nothing of the figure before stands beside the sentence, its caption neither.
-  Rig fresh;
-  fresh.open(folder.path() / "sweep.csv");
-  show(fresh, "figure").set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
-  fresh.app().panel("results").set_options({{"figure", {{"metric", "mass"}}}});
-  fresh.settle();
-  rig.frame(2);
-  fresh.frame(2);
-  constexpr int kCacheWords = 40;  // vertices of the status bar, which may differ
-  CHECK(std::abs(rig.backend().counts().vertices - fresh.backend().counts().vertices) <
-        kCacheWords);
   panel.set_options({{"figure", {{"layers", "1"}}}});
   rig.settle();
   CHECK(panel.figure());
@@ -205,20 +190,6 @@ TEST_CASE("results: a wide table, a long one, and the mouse everywhere") {
     }
     CHECK(rig.session().notices().empty());
   }
-}
-
-TEST_CASE("results: opened alone at the start, one is shown; beside a trace, the layout stays") {
-  const testing::TempDir folder;
-  const auto file = write_h5(folder.path() / "sample.h5");
-  Rig alone;
-  alone.open(file);
-  CHECK(alone.app().area_of("results").has_value());
-  Rig both;
-  both.app().open(file);
-  both.app().open(embedded_trace(/*draft=*/false));
-  both.settle();
-  CHECK_FALSE(both.app().area_of("results").has_value());
-  CHECK(both.app().area_of("attention-map").has_value());
 }
 
 }  // namespace kvscope::gui::test::results_panel_test

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "tests/gui/app_rig.hpp"
-#include "traces/reader.hpp"
 
 namespace kvscope::gui::test::start_page_test {
 
@@ -218,24 +217,6 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
   empty.settle();
   press(empty, "tour");
   CHECK(empty.app().state()["tour"].is_null());
-}
-
-TEST_CASE("the tour speaks of a sink and of heads only where the trace has them") {
-  const auto words = [](const TourFacts* facts) {
-    std::string all;
-    for (const TourStep& step : tour_steps(facts)) all += step.words + "\n";
-    return all;
-  };
-  CHECK(words(nullptr).find("sink") == std::string::npos);
-  TourFacts facts;
-  CHECK(words(&facts) == words(nullptr));
-  facts.retrieving = TourFacts::Head{5, 6, 0.34};
-  facts.pair = TourFacts::Pair{190, 20, 0.4};
-  CHECK(words(&facts).find("sink") == std::string::npos);
-  CHECK_THAT(words(&facts), ContainsSubstring("Layer 5 head 6 retrieves best: 34 %") &&
-                                ContainsSubstring("at 190 looks back at"));
-  facts.sink = TourFacts::Head{0, 1, 0.6};
-  CHECK_THAT(words(&facts), ContainsSubstring("Layer 0 head 1 has an attention sink: 60 %"));
 }
 
 TEST_CASE("a typed text is recorded, and the trace is opened when it is whole") {

@@ -254,21 +254,6 @@ TEST_CASE("a turn of the wheel asks for nothing, a word under the mouse is asked
   CHECK(hovered(rig, "reads") == "-");
 }
 
-TEST_CASE(
-    "a word of the other phase that is left before its lists are there is waited for no more") {
-  Rig rig;
-  open_alone(rig);
-  rig.session().select("test", [](Selection& s) { s.query = 150; });  // of the prompt
-  rig.settle();
-  rig.backend().move_mouse(place_of(rig, 195));  // decoded
-  rig.frame();
-  CHECK(rig.app().is_busy());
-  rig.backend().move_mouse(place_of(rig, 140));
-  rig.settle();
-  CHECK_FALSE(rig.app().is_busy());
-  CHECK_THAT(hovered(rig, "reads"), ContainsSubstring("%"));
-}
-
 TEST_CASE("who reads a word is a list of heads, and a click selects one and its query") {
   Rig rig;
   open_alone(rig);
@@ -320,24 +305,6 @@ TEST_CASE("two methods are compared in one text: both losses in the table, one s
     CHECK_THAT(hovered(rig, "lost"), ContainsSubstring(", the other "));
     CHECK_THAT(hovered(rig, "compared"), ContainsSubstring("both keep"));
   }
-}
-
-TEST_CASE("the strip follows a query that is chosen elsewhere, and stays where one scrolled to") {
-  Rig rig;
-  rig.open(embedded_trace(/*draft=*/false, 1500, 0));
-  rig.app().show_layout("overview");
-  rig.settle();
-  for (const Index query : {1499, 3, 700}) {
-    rig.session().select("test", [&](Selection& s) { s.query = query; });
-    rig.settle();
-    CHECK(is_in_sight(rig, query));
-  }
-  rig.hover_panel(kPanel, 0.5f, 0.8f);
-  rig.backend().scroll(-30.0f);
-  rig.settle();
-  CHECK_FALSE(is_in_sight(rig, 700));
-  rig.settle();
-  CHECK_FALSE(is_in_sight(rig, 700));
 }
 
 /// One layer, two query heads, words of a few letters with line breaks: long, and quickly written.
@@ -408,25 +375,6 @@ TEST_CASE("methods that have no answer here say why, and the text stays") {
     CHECK_FALSE(rig.app().is_busy());
     CHECK(is_in_sight(rig, rig.session().selection().query));
     REQUIRE(rig.app().panel(kPanel).csv());
-  }
-}
-
-TEST_CASE("all its states are drawn at all sizes: nothing open, reading, the text, closed again") {
-  for (const ImVec2 size : {ImVec2{1600, 900}, ImVec2{1024, 768}, ImVec2{320, 240}}) {
-    Rig rig(size);
-    rig.app().show_panel_alone(kPanel);
-    rig.frame(3);
-    CHECK_FALSE(rig.app().panel(kPanel).figure());
-    CHECK_FALSE(rig.app().panel(kPanel).csv());
-    rig.app().open(embedded_trace(/*draft=*/false));
-    rig.frame(3);
-    rig.settle();
-    CHECK(rig.app().panel(kPanel).figure());
-    rig.session().close_trace(0);
-    rig.frame(3);
-    CHECK_FALSE(rig.app().panel(kPanel).csv());
-    CHECK(rig.app().panel(kPanel).landmarks().empty());
-    CHECK_FALSE(rig.app().is_busy());
   }
 }
 

@@ -2,7 +2,6 @@
 #include "gui/model/map/attention_head.hpp"
 #include "core/trace/result.hpp"
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
@@ -61,17 +60,6 @@ TEST_CASE("a window, a sink and partial rows change the map as they should", "[m
   check_levels(with_info(trace, info), 1, 3);
   info.window[0].reset();
   check_levels(with_info(trace, info), 0, 2);
-}
-
-TEST_CASE("what the first keys take is the mean over queries that see many more", "[map]") {
-  const MemoryTrace trace = map_trace(90, /*has_sink_logits=*/false);
-  const auto head = AttentionHead::load(trace, 0, 1, {});
-  double sum = 0.0;
-  for (Index query = 32; query < 90; ++query) {
-    for (Index key = 0; key < 4; ++key) sum += head->weight(query, key).value_or(0.0);
-  }
-  CHECK(sink_share_of(*head, 4).share == Catch::Approx(sum / 58.0));
-  CHECK(sink_share_of(*head, 64).share == 0.0);  // no query sees so many
 }
 
 TEST_CASE("the recorded lse is used if it is right, and not if it is not", "[map]") {
@@ -144,28 +132,6 @@ TEST_CASE("the command line's pooled map has the same cells", "[map]") {
         REQUIRE(same(own[i], static_cast<double>(map[i])));
     }
   }
-}
-
-TEST_CASE("a sample shows the group's last recorded query, and masks what nobody sees", "[map]") {
-  MemoryTrace trace = map_trace(200);
-  TraceInfo info = without_lse(trace.info());
-  info.rows = {20, 190};
-  info.window[0] = 50;
-  const MemoryTrace part = with_info(trace, info);
-  const auto head = AttentionHead::load(part, 0, 0, {});
-  const std::vector<double> map = naive_map(part, 0, 0);
-  ThreadPool pool(2);
-  const PooledCells exact = head->pool(3, {0, 25}, {0, 25}, pool, {});
-  const PooledCells sampled = head->sample(3, {0, 25}, 4, pool, {});
-  for (std::size_t i = 0; i < exact.max.size(); ++i) {
-    REQUIRE(std::isnan(exact.max[i]) == std::isnan(sampled.max[i]));
-    if (!std::isnan(exact.max[i])) CHECK(sampled.mean[i] <= sampled.max[i]);
-  }
-  // group of cell rows 8 to 11: queries 64 to 95; query 95 sees keys 46 to 95
-  double largest = 0.0;
-  for (Index key = 72; key < 80; ++key) largest = std::max(largest, map[95 * 200 + key]);
-  CHECK(same(sampled.max[sampled.at(10, 9)], largest));
-  CHECK(same(sampled.max[sampled.at(11, 9)], largest));
 }
 
 TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {

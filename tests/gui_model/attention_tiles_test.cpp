@@ -4,7 +4,6 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <set>
 
 #include "core/base/error.hpp"
 #include "gui_model/naive_map.hpp"
@@ -107,20 +106,6 @@ TEST_CASE("the levels of a whole map equal the naive one, whatever the order of 
   }
 }
 
-TEST_CASE("busy rows are not handed out, nearer ones first", "[map]") {
-  const MapGrid grid{400, {0, 400}, std::nullopt};
-  const MapOverview overview(grid);
-  const auto first = overview.next_rows(200, 20);
-  REQUIRE(first);
-  CHECK(first->begin <= 200);
-  CHECK(first->end > 200);
-  const CellRange busy[] = {*first};
-  const auto second = overview.next_rows(200, 20, busy);
-  REQUIRE(second);
-  CHECK((second->end <= first->begin || second->begin >= first->end));
-  CHECK(second->size() <= 20);
-}
-
 TEST_CASE("a short map is exact at every scale of the view", "[map]") {
   Rig desk;
   const Index n = 517;
@@ -143,35 +128,6 @@ TEST_CASE("a short map is exact at every scale of the view", "[map]") {
   }
   CHECK(tiles.progress().phase == MapProgress::Phase::complete);
   CHECK(tiles.progress().rows_exact == n);
-}
-
-TEST_CASE("finer tiles than the overview come when they are looked at", "[map]") {
-  Rig desk;
-  const Index n = 2300;  // the overview begins at level 1
-  const auto trace = plain_trace(n);
-  AttentionTiles tiles(desk.bench());
-  tiles.show({trace, "a", 0, 1});
-  MapView view;
-  view.set_size(300, 200);
-  view.set_map(n);
-  view.fit({{2000, 500}, {2100, 600}});
-  REQUIRE(view.level() == 0);
-  const MapPicture picture = settled(tiles, view, desk.jobs);
-  REQUIRE_FALSE(picture.tiles.empty());
-  const auto head = tiles.head();
-  for (const MapTile* tile : picture.tiles) {
-    CHECK(tile->id.level == 0);
-    for (Index row = 0; row < tile->n_rows; row += 37) {
-      for (Index col = 0; col < tile->n_cols; col += 19) {
-        const Index query = tile->id.row * kTileCells + row;
-        const Index key = tile->id.col * kTileCells + col;
-        const auto weight = head->weight(query, key);
-        const float cell = tile->max[row * tile->n_cols + col];
-        REQUIRE(weight.has_value() == !std::isnan(cell));
-        if (weight) CHECK(cell == static_cast<float>(*weight));
-      }
-    }
-  }
 }
 
 TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
@@ -407,28 +363,6 @@ TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
   tiles.picture(view);
   CHECK(desk.jobs.is_idle());  // no endless attempts
   trace->fails = false;
-  tiles.retry();
-  settled(tiles, view, desk.jobs);
-  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
-}
-
-TEST_CASE("work that somebody else cancels rests until it is asked for again", "[map]") {
-  Rig desk;
-  AttentionTiles tiles(desk.bench());
-  MapView view;
-  view.set_size(600, 600);
-  view.set_map(6000);
-  tiles.show({plain_trace(6000), "a", 0, 0});
-  while (tiles.progress().rows_exact == 0) {
-    desk.jobs.poll();
-    tiles.picture(view);
-  }
-  for (const Job& job : desk.jobs.active()) job.cancel();
-  REQUIRE(desk.jobs.drain(kSeconds));
-  const MapPicture picture = tiles.picture(view);
-  CHECK(tiles.progress().phase == MapProgress::Phase::stopped);
-  CHECK_FALSE(picture.tiles.empty());
-  CHECK(desk.jobs.is_idle());
   tiles.retry();
   settled(tiles, view, desk.jobs);
   CHECK(tiles.progress().phase == MapProgress::Phase::complete);

@@ -121,21 +121,6 @@ TEST_CASE("maps, masses and Jaccard are those of three loops") {
   CHECK(c.interval->high > c.mass_a - c.mass_b);
 }
 
-TEST_CASE("a method compared with itself differs nowhere") {
-  TestJob job;
-  const MemoryTrace trace = planted_trace(plant());
-  const KeptRows rows =
-      kept_rows(trace, nullptr, request_for("quoka:n-queries=4", 24), job.context);
-  const KeptComparison c = compare_kept(rows, rows, std::nullopt, Phase::prefill, 16,
-                                        map_cells_for(160, 0, Phase::prefill, 16, 8), job.context);
-  CHECK(c.jaccard == 1.0);
-  CHECK(c.mass_a == c.mass_b);
-  REQUIRE(c.interval);
-  CHECK(c.interval->low == 0.0);
-  CHECK(c.interval->high == 0.0);
-  for (const float d : c.difference) CHECK((std::isnan(d) || d == 0.0F));
-}
-
 TEST_CASE("the mean masses are those of a sweep over the same queries") {
   TestJob job;
   const MemoryTrace trace = planted_trace(plant());
@@ -161,25 +146,6 @@ TEST_CASE("the mean masses are those of a sweep over the same queries") {
   CHECK(c.mass_b == Approx(mean_of(layers[0].pairs[1].of(ReplayMetric::mass))));
   CHECK(c.mass_b >= c.mass_a);
   CHECK(c.n_calls == 10);
-}
-
-TEST_CASE("cells are found by query and key, and grow where there would be too many") {
-  const MapCells cells = map_cells_for(1'000'000, 0, Phase::prefill, 128, 16);
-  CHECK(cells.query_block % 128 == 0);
-  CHECK(cells.page_size % 16 == 0);
-  CHECK((1'000'000 + cells.query_block - 1) / cells.query_block <= kMostMapBlocks);
-  CHECK((1'000'000 + cells.page_size - 1) / cells.page_size <= kMostMapPages);
-  CHECK(map_cells_for(4096, 64, Phase::decode, 128, 16).query_block == 1);
-
-  TestJob job;
-  const KeptRows rows = random_rows(3, 40, 0.5);
-  const KeptComparison c =
-      compare_kept(rows, rows, std::nullopt, Phase::prefill, 10, {10, 8}, job.context);
-  CHECK(c.cell_of(0, 0) == std::size_t{0});
-  CHECK(c.cell_of(39, 33) == std::size_t{3 * 5 + 4});
-  CHECK_FALSE(c.cell_of(40, 0));
-  CHECK_FALSE(c.cell_of(0, 40));
-  CHECK_FALSE(c.cell_of(-1, 0));
 }
 
 TEST_CASE("sides without a common query, and a single call") {

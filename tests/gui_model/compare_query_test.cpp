@@ -1,20 +1,18 @@
-// One query under two answers, one row in two traces, and their figures and CSV.
+// One query under two answers, one row in two traces.
 #include "gui/model/compare/compare_query.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <limits>
 
 #include "core/base/error.hpp"
-#include "gui/model/compare/compare_figures.hpp"
 #include "support/planted_trace.hpp"
 
 namespace kvscope::gui::test::compare_query_test {
 
 using Catch::Approx;
 using kvscope::test::planted_trace;
-using kvscope::test::PlantOptions;
 
 AttentionRow row_of(std::vector<float> probs, Index begin = 0) {
   AttentionRow row{.visible = {begin, begin + static_cast<Index>(probs.size())}};
@@ -93,22 +91,6 @@ TEST_CASE("total variation and KL are those of a loop, also with sinks and a win
   const RowDifference same = compare_rows(a, a);
   CHECK(same.total_variation == 0.0);
   CHECK(same.kl_a_b == 0.0);
-}
-
-TEST_CASE("what lies under the cursor: positions above, the nearest kept key in the rug") {
-  const QueryKeys q = split_keys(row_of(std::vector<float>(50, 0.02F)), {3, 10, 40}, {10, 41});
-  CHECK(key_under(q, 0, 12.4, 0.0) == Index{12});
-  CHECK_FALSE(key_under(q, 0, 70.0, 0.0));
-  CHECK_FALSE(key_under(q, 0, -3.0, 0.0));
-  CHECK(key_under(q, 1, 12.4, 2.5) == Index{10});
-  CHECK(key_under(q, 1, 25.0, 1.5) == Index{40});
-  CHECK(key_under(q, 1, 5.0, 1.5) == Index{3});
-  CHECK(key_under(q, 1, 5.0, 0.5) == Index{41});
-  CHECK_FALSE(key_under(q, 1, 5.0, 3.5));
-  CHECK(kept_by(q, 10) == "both");
-  CHECK(kept_by(q, 3) == "only A");
-  CHECK(kept_by(q, 41) == "only B");
-  CHECK(kept_by(q, 5) == "neither");
 }
 
 }  // namespace kvscope::gui::test::compare_query_test

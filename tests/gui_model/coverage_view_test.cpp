@@ -1,5 +1,5 @@
 // Coverage maps: cells are the sweep's and the coverage analysis' numbers, also by naive loops;
-// what is masked, where a click leads, and what is said where a method does not answer.
+// what is masked.
 #include "gui/model/methods/coverage_view.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -8,7 +8,6 @@
 #include <cmath>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
@@ -197,70 +196,6 @@ TEST_CASE("pages: cells are means over measured rows and heads, by loops", "[cov
   }
 }
 
-TEST_CASE("pages: nothing lies outside the maps", "[coverage_view]") {
-  const CoveragePages pages = pages_of(request_of("quoka"));
-  CHECK_FALSE(pages.cell_at(-0.5, 3.0));
-  CHECK_FALSE(pages.cell_at(3.0, -0.5));
-  CHECK_FALSE(pages.cell_at(static_cast<double>(kTokens), 3.0));
-  CHECK_FALSE(pages.cell_at(3.0, static_cast<double>(kTokens)));
-  CHECK_FALSE(pages.cell_at(std::nan(""), 3.0));
-  CHECK(pages.bytes() > 3 * 12 * 3 * sizeof(float));
-}
-
-TEST_CASE("pages: the figure shows one part at a time", "[coverage_view]") {
-  const CoveragePages pages = pages_of(request_of("quoka"));
-  for (const PagesPart part : {PagesPart::attention, PagesPart::kept, PagesPart::selected}) {
-    const plot::Figure figure = pages_figure(pages, part, "planted.h5");
-    REQUIRE(figure.panels.size() == 1);
-    const plot::HeatMap& map = map_of(figure);
-    CHECK(map.n_rows == 3);
-    CHECK(map.n_cols == 12);
-    const auto cell = pages.cell_at(2.0, 40.0);
-    const double value = part == PagesPart::attention ? cell->attention
-                         : part == PagesPart::kept    ? *cell->kept
-                                                      : *cell->selected;
-    CHECK(static_cast<double>(map.values[12]) == value);
-    CHECK(std::isnan(map.values[11]));
-    CHECK(figure.panels[0].colour->show_bar);
-    CHECK_THAT(figure.caption.front(), ContainsSubstring("planted.h5, layer 1"));
-    CHECK((figure.panels[0].colour->axis.range->high == 1.0) == (part == PagesPart::selected));
-    plot::check_figure(figure);
-  }
-}
-
-TEST_CASE("pages: a method that does not answer leaves the attention", "[coverage_view]") {
-  const PagesRequest request = pages_request(trace_of().info(), 1, std::nullopt, Phase::prefill,
-                                             method_of("specattn"), parameters_of());
-  CHECK(request.spec.empty());
-  const CoveragePages pages = pages_of(request);
-  CHECK_FALSE(pages.has_method());
-  CHECK_FALSE(pages.cell_at(1.0, 1.0)->kept);
-  CHECK(pages_figure(pages, PagesPart::attention, "t").panels.size() == 1);
-  CHECK_THROWS_AS(pages_figure(pages, PagesPart::kept, "t"), ConfigError);
-}
-
-TEST_CASE("pages: decode steps are blocks that each hold a measured one", "[coverage_view]") {
-  TraceInfo info = trace_of().info();
-  info.n_prompt = 32;
-  info.n_tokens = 96;
-  const MethodItem method = method_of("quest", Phase::decode);
-  CHECK(pages_request(info, 0, std::nullopt, Phase::decode, method, parameters_of()).query_block ==
-        1);
-  info.n_tokens = 32 + 1000;
-  CHECK(pages_request(info, 0, std::nullopt, Phase::decode, method, parameters_of()).query_block ==
-        8);
-}
-
-TEST_CASE("pages: a click leads to the block's last query and the page's first key",
-          "[coverage_view]") {
-  PageCell cell{.block = {64, 96}, .page = {16, 24}};
-  CHECK(page_place(cell, 96).query == 95);
-  CHECK(page_place(cell, 96).key == 16);
-  CHECK(page_place(cell, 80).query == 79);  // the prompt ends inside the block
-  cell.page = {88, 96};
-  CHECK(page_place(cell, 80).key == 79);  // never beyond the query
-}
-
 TEST_CASE("coverage: every number that decides a map is part of its key", "[coverage_view]") {
   const PagesRequest request = request_of("quoka");
   std::set<std::string> keys = {request.key()};
@@ -279,29 +214,6 @@ TEST_CASE("coverage: every number that decides a map is part of its key", "[cove
   differs([](auto& r) { r.rows_per_chunk = 4; });
   differs([](auto& r) { r.query_block = 16; });
   differs([](auto& r) { r.page_size = 4; });
-}
-
-TEST_CASE("coverage: locked colours stay where they can be drawn", "[coverage_view]") {
-  plot::Figure figure = pages_figure(pages_of(request_of("quoka")), PagesPart::kept, "t");
-  const plot::Range own = *figure.panels[0].colour->axis.range;
-  set_colours(figure, 0.0, 1.0);  // logarithmic: zero has no place
-  CHECK(*figure.panels[0].colour->axis.range == own);
-  set_colours(figure, 0.5, 0.5);
-  CHECK(*figure.panels[0].colour->axis.range == own);
-  set_colours(figure, 1e-3, 0.5);
-  CHECK(*figure.panels[0].colour->axis.range == plot::Range{1e-3, 0.5});
-}
-
-TEST_CASE("coverage: a trace without what a replay needs is refused with a sentence",
-          "[coverage_view]") {
-  TraceInfo info = make_trace_info(2, 4, 2, 8, 64, 16);
-  info.q_heads = {0, 1};
-  info.kv_heads = {0};
-  const MemoryTrace partial(info);
-  TestJob job;
-  MethodRowsRequest request = plan_heads(question_of("quoka")).at(0);
-  request.layers = {0};
-  CHECK_THROWS_AS(method_rows(partial, nullptr, request, job.context), ConfigError);
 }
 
 }  // namespace kvscope::gui::test::coverage_view_test

@@ -3,19 +3,16 @@
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <limits>
 #include <thread>
 
-#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::data_check_test {
 
 using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 struct Check {
   Cache cache{1 << 20};
@@ -57,21 +54,6 @@ TEST_CASE("a sound group has no problems, and norms as computed by hand") {
   CHECK(check.k.largest >= check.k.mean);
 }
 
-TEST_CASE("long traces are folded into bins of neighbours") {
-  const TempFolder folder;
-  Check c;
-  Plan plan;
-  plan.n_prompt = 300;
-  plan.n_decode = 0;
-  plan.rows = {0, 300};
-  plan.chunk = 100;
-  const SyntheticTrace trace = make_trace(plan);
-  const auto document = open_document(write_trace(folder / "a.h5", trace), c.cache);
-  const GroupCheck check = check_group(*document, 0, 0, c.job);
-  REQUIRE(check.k.bins.size() == 100);  // 3 positions each
-  CHECK(check.k.bins[99] == Approx(mean_norm(trace.layers[0].k, 0, 297, 300)));
-}
-
 TEST_CASE("NaN and Inf are found with array, head and position; the rest is still measured") {
   const TempFolder folder;
   Check c;
@@ -110,53 +92,6 @@ TEST_CASE("what was not recorded cannot be checked, and a stopped check ends") {
   CHECK_THROWS_AS(check_group(*document, 0, 0, c.job), Interrupted);
 }
 
-/// Frames until the checks of a layer are done.
-void settle(DataChecks& checks, Bench& bench, Index layer) {
-  for (int frame = 0; frame < 1000; ++frame) {
-    checks.update({bench.jobs, bench.cache}, bench.session().document(), layer);
-    if (!checks.is_busy()) return;
-    bench.drain();
-  }
-  FAIL("the checks do not end");
-}
-
-TEST_CASE("layers are checked as they are looked at, and forgotten with their document") {
-  const TempFolder folder;
-  const SyntheticTrace trace = make_trace({});
-  const auto path = write_trace(folder / "a.h5", trace);
-  overwrite_number(path, trace.layers[1].k(1, 9, 0), trace.layers[1].k(1, 9, 1), std::nanf(""));
-  Bench bench;
-  bench.open(path);
-  DataChecks checks;
-  settle(checks, bench, 0);
-  CHECK(checks.problems().empty());
-  REQUIRE(checks.find(0, 0) != nullptr);
-  REQUIRE(checks.find(0, 1) != nullptr);
-  CHECK(checks.find(1, 0) == nullptr);
-  REQUIRE(checks.find_q(0, 3) != nullptr);
-  CHECK(checks.find_q(0, 3)->head == 3);
-  CHECK(checks.find_q(1, 3) == nullptr);
-  CHECK(checks.largest_q_norm() >= checks.find_q(0, 3)->mean);
-  settle(checks, bench, 1);
-  REQUIRE(checks.problems().size() == 1);
-  CHECK(checks.problems()[0].head == 1);
-  CHECK(checks.find(0, 0) != nullptr);
-  settle(checks, bench, 0);
-  CHECK(checks.problems().size() == 1);  // not found twice
-
-  const auto table = table_from_csv(head_table_csv(bench.document()->info(), checks), "heads");
-  REQUIRE(table.n_rows() == 12);
-  CHECK(table.numbers("q_norm_mean")[3] == Approx(checks.find_q(0, 3)->mean).epsilon(1e-4));
-  CHECK(std::isnan(table.numbers("q_norm_mean")[8]));  // layer 2 was not looked at
-  CHECK(table.text("kind").at(4) == "sliding window of 6 tokens");
-
-  bench.session().close_trace(0);
-  checks.update({bench.jobs, bench.cache}, bench.session().document(), 0);
-  CHECK(checks.problems().empty());
-  CHECK(checks.find(0, 0) == nullptr);
-  CHECK_FALSE(checks.is_busy());
-}
-
 TEST_CASE("a check that was cancelled is not started again by itself; other work goes first") {
   const TempFolder folder;
   Bench bench;
@@ -182,20 +117,6 @@ TEST_CASE("a check that was cancelled is not started again by itself; other work
   }
   CHECK_FALSE(checks.is_busy());
   CHECK(bench.jobs.is_idle());
-}
-
-TEST_CASE("norms as a figure") {
-  const TempFolder folder;
-  Check c;
-  const auto document = open_document(write_trace(folder / "a.h5", make_trace({})), c.cache);
-  const GroupCheck check = check_group(*document, 0, 1, c.job);
-  const auto figure = norms_figure(*document, 0, 2, check);
-  REQUIRE(figure);
-  CHECK_NOTHROW(plot::check_figure(*figure));
-  const auto& line = std::get<plot::Line>(figure->panels[0].marks.at(0));
-  CHECK(line.x.size() == 24);
-  CHECK(line.y[3] == Approx(check.q[0].bins[3]));
-  CHECK_FALSE(norms_figure(*document, 0, 0, check));  // a head of the other group
 }
 
 }  // namespace kvscope::gui::test::data_check_test

@@ -11,7 +11,6 @@
 #include "core/base/json.hpp"
 #include "core/base/version.hpp"
 #include "support/temp_dir.hpp"
-#include "tests/gui_model/trace_files.hpp"
 #include "traces/hash.hpp"
 
 namespace kvscope::gui::test::export_test {
@@ -111,27 +110,6 @@ TEST_CASE("what cannot be exported is a sentence, and leaves nothing") {
   request.figure->panels.clear();
   CHECK_THROWS_AS(export_view(request, Existing::keep), ConfigError);
   CHECK(fs::is_empty(folder.path()));
-}
-
-TEST_CASE("requests are filled from the session: names, traces, its JSON") {
-  const TempDir folder;
-  const TempFolder traces;
-  Bench bench;
-  bench.open(write_trace(traces / "a strange näme (1).h5", make_trace({})));
-  bench.session().select("test", [](Selection& s) {
-    s.layer = 2;
-    s.q_head = 1;
-  });
-  const ExportRequest request =
-      export_request(bench.session(), "compare", Extent::head, folder.path());
-  CHECK(request.stem == "compare-a-strange-n-me-1-layer2-head1");
-  CHECK(suggested_stem(bench.session(), "recall", Extent::layer) ==
-        "recall-a-strange-n-me-1-layer2");
-  CHECK(suggested_stem(bench.session(), "heads", Extent::trace) == "heads-a-strange-n-me-1");
-  REQUIRE(request.traces.size() == 1);
-  CHECK(request.traces[0].uuid == bench.document()->info().uuid);
-  CHECK(request.session["kind"] == "kvscope-session");
-  CHECK(request.folder == folder.path());
 }
 
 }  // namespace kvscope::gui::test::export_test

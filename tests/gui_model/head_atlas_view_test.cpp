@@ -1,13 +1,12 @@
 // The head atlas of the window: equal to the command line's analysis, every head where it is drawn.
+#include "gui/model/traces/head_atlas_view.hpp"
 #include "analysis/kinds/overlap.hpp"
 #include "core/trace/result.hpp"
-#include "gui/model/map/attention_row.hpp"
-#include "gui/model/traces/tour_facts.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstring>
 
@@ -48,9 +47,6 @@ TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where 
   CHECK(sorted.places.front().q_head == most % 4);
   CHECK(sorted.at(0.5, 0.5) == sorted.of(most / 4, most % 4));
 
-  const auto lines = head_lines(atlas, 1, 3);
-  CHECK(lines.front().second == "layer 1, query head 3");
-  CHECK(lines.back().first == "Lost under quoka tokens=16");
   const std::string csv = head_atlas_csv(atlas, {});
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 9);
   CHECK(csv.starts_with("layer,q_head,distance,"));
@@ -152,39 +148,6 @@ TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it")
   CHECK_THAT(csv, Catch::Matchers::ContainsSubstring(fmt::format(",{},", first[0])));
   choice.couple = AtlasCouple::lost;
   CHECK(draw_atlas(atlas, choice).difference);
-}
-
-TEST_CASE("facts for the tour: the head, pair and sink that naive loops find") {
-  MemoryTrace trace = kvscope::test::planted_trace(kvscope::test::PlantOptions{.n_tokens = 300});
-  std::vector<TokenId> repeated(300);
-  for (std::size_t i = 0; i < repeated.size(); ++i) repeated[i] = static_cast<TokenId>(i % 37);
-  trace.set_tokens(std::move(repeated));
-  const auto tokens = trace.tokens();
-  TestJob job;
-  const TourFacts facts = tour_facts_of(trace, job.context);
-  const HeadAtlas atlas = head_atlas_of(trace, plain_atlas_options(), job.context);
-  const auto retrieval = atlas.result.values<double>("retrieval");
-  const auto sinks = atlas.result.values<double>("sink_share");
-  const auto best = std::max_element(retrieval.begin(), retrieval.end()) - retrieval.begin();
-  const auto n_heads = static_cast<std::ptrdiff_t>(atlas.q_heads.size());
-  REQUIRE(facts.retrieving);
-  CHECK(facts.retrieving->layer == atlas.layers[best / n_heads]);
-  CHECK(facts.retrieving->q_head == atlas.q_heads[best % n_heads]);
-  const double most = *std::max_element(sinks.begin(), sinks.end());
-  CHECK(facts.sink.has_value() == (most >= 0.2));
-  if (facts.sink) CHECK(facts.sink->share == most);
-
-  REQUIRE(facts.pair);
-  double heaviest = 0.0;
-  for (const Index query : atlas.result.values<std::int64_t>("row_pos")) {
-    const AttentionRow row =
-        attention_row(trace, facts.retrieving->layer, facts.retrieving->q_head, query);
-    for (Index key = 1; key <= query - atlas.options.local_tokens; ++key) {
-      if (tokens[key - 1] == tokens[query]) heaviest = std::max(heaviest, row.prob(key));
-    }
-  }
-  REQUIRE(heaviest > 0.0);
-  CHECK_THAT(facts.pair->weight, Catch::Matchers::WithinAbs(heaviest, 1e-6));
 }
 
 }  // namespace kvscope::gui::test::head_atlas_view_test

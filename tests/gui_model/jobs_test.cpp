@@ -4,8 +4,6 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <latch>
-#include <stdexcept>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -140,57 +138,6 @@ TEST_CASE("a slot computes once per key, keeps the last value meanwhile and find
   CHECK(ask(2).value->value == 2);
   CHECK(ask(1).fresh);  // from the cache, at once
   CHECK(computed == 2);
-}
-
-TEST_CASE("a slot shows a rough value until the real one is there, which is made once for two") {
-  std::latch rough_may(1);  // so that no job ends while it is asked for
-  std::latch real_may(1);
-  JobRunner jobs;
-  Cache cache(1 << 20);
-  const Workbench bench{jobs, cache};
-  std::atomic<int> n_rough = 0;
-  std::atomic<int> n_real = 0;
-  using Compute = std::function<Number(JobContext&)>;
-  const auto ask = [&](AsyncValue<Number>& slot, const std::string& key) {
-    const Compute real = [&](JobContext&) {
-      real_may.wait();
-      return Number{10 + ++n_real};
-    };
-    const Compute rough = [&](JobContext&) {
-      rough_may.wait();
-      return Number{++n_rough};
-    };
-    return slot.ask(bench, key, {"number"}, real, key + "/rough", rough);
-  };
-  AsyncValue<Number> slot;
-  AsyncValue<Number> other;
-  CHECK(ask(slot, "a").value == nullptr);
-  CHECK(ask(other, "a").value == nullptr);
-  rough_may.count_down();
-  REQUIRE(jobs.drain(kSeconds));
-  const auto rough = ask(slot, "a");  // and the real one begins
-  REQUIRE(rough.value);
-  CHECK(rough.value->value == 1);
-  CHECK(rough.is_pending());
-  CHECK(ask(other, "a").value != nullptr);
-  real_may.count_down();
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask(slot, "a").fresh);
-  CHECK(ask(slot, "a").value->value == 11);
-  CHECK(ask(other, "a").value->value == 11);
-  CHECK(n_rough == 1);
-  CHECK(n_real == 1);
-  ask(slot, "b");
-  CHECK(ask(slot, "a").fresh);  // known: nothing rough in between
-  cache.set_limit(0);
-  CHECK(ask(slot, "a").fresh);  // forgotten by the cache, but here
-  slot.clear();
-  CHECK(ask(slot, "a").value == nullptr);
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask(slot, "a").value->value == n_rough);
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask(slot, "a").fresh);  // a cache that keeps nothing
-  CHECK(jobs.drain(kSeconds));
 }
 
 TEST_CASE("a slot shows a failure until it is told to try again") {

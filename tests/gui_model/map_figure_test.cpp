@@ -1,7 +1,6 @@
 // What is in sight as a figure: its cells, its ranges, and what its caption says.
 #include "gui/model/map/map_figure.hpp"
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include "gui_model/naive_map.hpp"
@@ -9,8 +8,6 @@
 
 namespace kvscope::gui::test::map_figure_test {
 namespace {
-
-using Catch::Approx;
 
 struct Shown {
   Cache cache{std::size_t{1} << 28};
@@ -117,48 +114,6 @@ TEST_CASE("a pooled cell's heaviest pair is the one that its maximum is of", "[m
     ++n_cells;
   }
   CHECK(n_cells == 5);
-}
-
-TEST_CASE("logarithms and ranks are drawn inside their range", "[map]") {
-  Shown shown(200, {0, 200});
-  shown.look();
-  const auto log = shown.figure(MapScaleKind::log);
-  REQUIRE(log);
-  const plot::Range range = *log->panels[0].colour->axis.range;
-  const auto ranks = shown.figure(MapScaleKind::percentile);
-  REQUIRE(ranks);
-  for (std::size_t i = 0; i < heat_map(*log).values.size(); ++i) {
-    const float value = heat_map(*log).values[i];
-    const float rank = heat_map(*ranks).values[i];
-    REQUIRE(std::isnan(value) == std::isnan(rank));
-    if (std::isnan(value)) continue;
-    REQUIRE(static_cast<double>(value) >= range.low * (1.0 - 1e-6));
-    REQUIRE(rank >= 0.0F);
-    REQUIRE(rank <= 1.0F);
-  }
-  CHECK(log->panels[0].marks.size() == 3);  // the cells, the selected query and key
-}
-
-TEST_CASE("the cell under a pair is found, and nothing is drawn from nothing", "[map]") {
-  Shown shown(300, {0, 300});
-  CHECK_FALSE(cell_at({}, MapGrid{300, {0, 300}, std::nullopt}, {3, 3}));
-  shown.look();
-  REQUIRE(shown.picture.level > 0);
-  const auto cell = cell_at(shown.picture, shown.tiles.head()->grid(), {250, 100});
-  REQUIRE(cell);
-  CHECK(cell->queries.begin <= 250);
-  CHECK(cell->queries.end > 250);
-  CHECK(cell->keys.begin <= 100);
-  CHECK(cell->keys.end > 100);
-  CHECK(cell->state == RowState::exact);
-  CHECK(cell->mean <= cell->max);
-  double largest = 0.0;
-  for (Index query = cell->queries.begin; query < cell->queries.end; ++query) {
-    for (Index key = cell->keys.begin; key < cell->keys.end; ++key) {
-      largest = std::max(largest, shown.tiles.head()->weight(query, key).value_or(0.0));
-    }
-  }
-  CHECK(static_cast<double>(cell->max) == Approx(largest).epsilon(1e-6));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The query-selection panel's model: heads as the whole analysis has them, single queries against
-// loops, the kept queries of a chunk, pictures, table, and what is asked for when.
+// loops, the kept queries of a chunk.
 #include "gui/model/queries/query_selection_view.hpp"
 #include "core/trace/result.hpp"
 
@@ -9,7 +9,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <sstream>
 
 #include "core/base/error.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
@@ -136,131 +135,6 @@ TEST_CASE("query-selection: the kept queries are those of largest S_q inside the
   CHECK(picks.find(picks.pos[2]) == std::size_t{2});
   CHECK_FALSE(picks.find(1));
   CHECK(picks.bytes() > 4 * sizeof(Index));
-}
-
-TEST_CASE("query-selection: figures hold the points that count, and the kept ones",
-          "[query_selection]") {
-  const MemoryTrace trace = small_trace();
-  TestJob job;
-  const QuerySelectionView view = view_of(trace, {0, {1}, small_options()});
-  const QuerySelectionHead head = head_of(view, 1);
-  const ChunkPicks picks = chunk_picks(trace, {0, 1, {0, 16}, 8, small_options()}, job.context);
-  QuerySelectionSwitches switches;
-  const plot::Figure figure = scatter_figure(head, 0, 1, switches, &picks);
-  REQUIRE_NOTHROW(plot::check_figure(figure));
-  REQUIRE(figure.panels[0].marks.size() == 2);
-  const auto& points = std::get<plot::Scatter>(figure.panels[0].marks[0]);
-  CHECK(points.x.size() == 69);  // query 0 sees nothing but the sink
-  CHECK(points.of[0] == 1);
-  const auto& kept = std::get<plot::Scatter>(figure.panels[0].marks[1]);
-  REQUIRE(kept.of.size() >= 7);  // query 0 may be among the 8
-  for (std::size_t i = 0; i < kept.of.size(); ++i) {
-    const auto at = head.find(static_cast<Index>(kept.of[i]));
-    REQUIRE(at);
-    CHECK(kept.x[i] == Approx(head.prompt_s_q[*at]).margin(1e-6));
-    CHECK(std::log(kept.y[i]) == Approx(head.log_max_weight[*at]).margin(1e-5));
-  }
-  CHECK_THAT(figure.panels[0].title, ContainsSubstring("Layer 0, query head 1"));
-  switches.picks = false;
-  CHECK(scatter_figure(head, 0, 1, switches, &picks).panels[0].marks.size() == 1);
-
-  const plot::Figure strip =
-      strip_figure(trace.info(), {{0, {0.5, -0.25, 0.0, 1.0}}}, /*layer=*/1, /*q_head=*/2);
-  REQUIRE_NOTHROW(plot::check_figure(strip));
-  const auto& map = std::get<plot::HeatMap>(strip.panels[0].marks[0]);
-  CHECK(map.n_rows == 2);
-  CHECK(map.values[1] == -0.25f);
-  CHECK(std::isnan(map.values[4]));  // layer 1 is not known
-  const auto& box = std::get<plot::Boxes>(strip.panels[0].marks[1]);
-  CHECK(box.x[0] == plot::Range{2.0, 3.0});
-  CHECK(box.y[0] == plot::Range{1.0, 2.0});
-  const plot::Figure both = joined_figure(figure, strip);
-  REQUIRE_NOTHROW(plot::check_figure(both));
-  CHECK(both.panels.size() == 2);
-
-  const auto coefficients = coefficients_of(head, QuerySpan::prompt);
-  CHECK(coefficients[0].value == head.prompt.pearson_log());
-  CHECK(coefficients[1].value == head.prompt.spearman());
-}
-
-TEST_CASE("query-selection: without a point there is a sentence, not a picture",
-          "[query_selection]") {
-  const MemoryTrace trace = small_trace();
-  QuerySelectionOptions options = small_options();
-  options.skip_recent = 4096;  // no key is left
-  const QuerySelectionView view = view_of(trace, {0, {0}, options});
-  CHECK_THROWS_WITH(scatter_figure(head_of(view, 0), 0, 0, {}, nullptr),
-                    ContainsSubstring("no query has both"));
-}
-
-TEST_CASE("query-selection: the table holds every measured query and the kept ones once",
-          "[query_selection]") {
-  const MemoryTrace trace = small_trace();
-  TestJob job;
-  QuerySelectionOptions options = small_options();
-  options.queries = 8;
-  const QuerySelectionView view = view_of(trace, {0, {1}, options});
-  const QuerySelectionHead head = head_of(view, 1);
-  const ChunkPicks picks = chunk_picks(trace, {0, 1, {16, 32}, 5, options}, job.context);
-  std::istringstream csv(query_selection_csv(head, 0, 1, trace.tokens(), &picks));
-  std::string line;
-  std::getline(csv, line);
-  CHECK_THAT(line, ContainsSubstring("layer,q_head,pos,token_id,s_q_prompt"));
-  std::vector<Index> positions;
-  std::size_t n_picked = 0;
-  while (std::getline(csv, line)) {
-    positions.push_back(std::stoll(line.substr(4)));
-    n_picked += line.ends_with(",1") ? 1 : 0;
-  }
-  CHECK(n_picked == 5);
-  for (const Index pos : picks.pos) {
-    CHECK(std::count(positions.begin(), positions.end(), pos) == 1);
-  }
-  for (const Index pos : head.pos) {
-    CHECK(std::count(positions.begin(), positions.end(), pos) == 1);
-  }
-}
-
-TEST_CASE("query-selection: the feed computes the head, the kept queries, then all layers",
-          "[query_selection]") {
-  TempFolder folder;
-  Bench bench;
-  bench.open(write_trace(folder / "a.h5", make_trace(Plan{})));
-  Session& session = bench.session();
-  session.set_parameters("test", [](Parameters& p) { p.chunk = 8, p.n_queries = 3; });
-  session.select("test", [](Selection& s) { s.layer = 1, s.q_head = 2, s.query = 11; });
-  QuerySelectionFeed feed;
-  QuerySelectionSwitches switches;
-  feed.update(session, switches);
-  CHECK(feed.is_waiting());
-  CHECK_FALSE(feed.is_fresh());
-  for (int i = 0; i < 8; ++i) {
-    bench.drain();
-    feed.update(session, switches);
-  }
-  CHECK_FALSE(feed.is_waiting());
-  REQUIRE(feed.value());
-  CHECK(feed.is_fresh());
-  CHECK(feed.value()->layer == 1);
-  REQUIRE(feed.picks());
-  CHECK(feed.picks()->chunk == TokenRange{8, 16});
-  CHECK(feed.picks()->pos.size() == 3);
-  REQUIRE(feed.selected());
-  CHECK(feed.selected()->pos == std::vector<Index>{11});
-  CHECK(feed.layers().size() == 3);  // a small trace: all of them, unasked
-
-  // Another head of a known layer is there at once; a decoded query has no chunk.
-  session.select("test", [](Selection& s) { s.q_head = 3, s.query = 22; });
-  feed.update(session, switches);
-  CHECK(feed.is_fresh());
-  CHECK(feed.value()->has_head(3));
-  CHECK(feed.picks() == nullptr);
-  // Other switches: the map begins anew.
-  switches.skip_recent = 2;
-  feed.update(session, switches);
-  CHECK(feed.layers().empty());
-  CHECK(feed.is_waiting());
-  bench.drain();
 }
 
 TEST_CASE("query-selection: a trace that lacks queries is a sentence", "[query_selection]") {

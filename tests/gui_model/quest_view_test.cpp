@@ -1,19 +1,13 @@
-// Quest's pages of one head: against three loops, the command line's analysis, and what the panel
-// draws from them.
+// Quest's pages of one head: against three loops and the command line's analysis.
 #include "gui/model/bounds/quest_view.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <set>
 
-#include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
@@ -166,118 +160,6 @@ TEST_CASE("quest view: decoded steps, keys of the cache, bad input", "[quest_vie
   CHECK_THROWS_AS(quest_steps(trace, request, job.context), FormatError);
 }
 
-using Rgb = std::array<double, 3>;  // linear light
-
-Rgb light_of(plot::Colour colour) {
-  const auto linear = [](std::uint8_t byte) {
-    const double v = byte / 255.0;
-    return v <= 0.04045 ? v / 12.92 : std::pow((v + 0.055) / 1.055, 2.4);
-  };
-  return {linear(colour.r), linear(colour.g), linear(colour.b)};
-}
-
-/// CIE L*a*b* under D65.
-Rgb lab_of(const Rgb& c) {
-  const auto f = [](double v) { return v > 0.008856 ? std::cbrt(v) : 7.787 * v + 16.0 / 116.0; };
-  const double x = f((0.4124 * c[0] + 0.3576 * c[1] + 0.1805 * c[2]) / 0.9505);
-  const double y = f(0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]);
-  const double z = f((0.0193 * c[0] + 0.1192 * c[1] + 0.9505 * c[2]) / 1.089);
-  return {116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)};
-}
-
-/// How far apart two colours look: to all, without green cones, without red cones (Machado et al.
-/// 2009, severity 1); the least of the three.
-double least_distance(plot::Colour a, plot::Colour b) {
-  constexpr double kSight[3][3][3] = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
-                                      {{0.367322, 0.860646, -0.227968},
-                                       {0.280085, 0.672501, 0.047413},
-                                       {-0.011820, 0.042940, 0.968881}},
-                                      {{0.152286, 1.052583, -0.204868},
-                                       {0.114503, 0.786281, 0.099216},
-                                       {-0.003882, -0.048116, 1.051998}}};
-  double least = 1e9;
-  for (const auto& sight : kSight) {
-    const auto seen = [&](plot::Colour colour) {
-      const Rgb from = light_of(colour);
-      Rgb to{};
-      for (std::size_t row = 0; row < 3; ++row) {
-        for (std::size_t k = 0; k < 3; ++k) to[row] += sight[row][k] * from[k];
-        to[row] = std::clamp(to[row], 0.0, 1.0);
-      }
-      return lab_of(to);
-    };
-    const Rgb p = seen(a);
-    const Rgb q = seen(b);
-    least = std::min(least, std::hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]));
-  }
-  return least;
-}
-
-TEST_CASE("quest cloud: kept and other pages are told apart by every eye, points from the ground",
-          "[quest_view]") {
-  const MemoryTrace trace = small_trace();
-  TestJob job;
-  const plot::Figure cloud = quest_cloud(quest_steps(trace, small_request(), job.context), kEval);
-  for (const plot::Ground ground : {plot::Ground::light, plot::Ground::dark}) {
-    const plot::Theme theme = plot::make_theme(plot::Venue::slide, ground);
-    std::vector<plot::Colour> drawn;
-    for (const plot::Mark& mark : cloud.panels[0].marks) {
-      if (const auto* scatter = std::get_if<plot::Scatter>(&mark)) {
-        drawn.push_back(
-            plot::blend(plot::with_alpha(theme.style_of(scatter->tone).colour, scatter->opacity),
-                        theme.ground));
-      }
-    }
-    REQUIRE(drawn.size() == 2);
-    CHECK(least_distance(drawn[0], drawn[1]) > 50.0);
-    for (const double unit : {0.0, 0.5, 1.0}) {
-      const plot::Colour point = theme.point_colour(plot::ColourMap::sequential, unit);
-      if (ground == plot::Ground::dark) CHECK(least_distance(point, theme.ground) > 35.0);
-      if (ground == plot::Ground::light)
-        CHECK(point == plot::colour_at(plot::ColourMap::sequential, unit));
-    }
-  }
-}
-
-TEST_CASE("quest cloud: every page is one point that knows its query and page", "[quest_view]") {
-  const MemoryTrace trace = small_trace();
-  TestJob job;
-  const QuestRequest request = small_request();
-  const QuestSteps steps = quest_steps(trace, request, job.context);
-  const QuestPages selected = quest_query(trace, request, 50).steps.at(0);
-  plot::Figure cloud = quest_cloud(steps, kEval);
-  check_figure(cloud);
-  const auto& marks = cloud.panels[0].marks;
-  std::set<std::pair<Index, std::size_t>> seen;
-  std::size_t n_kept = 0;
-  for (const plot::Mark& mark : marks) {
-    const auto* scatter = std::get_if<plot::Scatter>(&mark);
-    if (scatter == nullptr) continue;
-    REQUIRE(scatter->of.size() == scatter->x.size());
-    for (std::size_t i = 0; i < scatter->x.size(); ++i) {
-      const auto [page, slot] = steps.page(scatter->of[i]);
-      REQUIRE(page != nullptr);
-      const QuestPages pages = quest_query(trace, request, page->query).steps.at(0);
-      CHECK(scatter->x[i] == double{pages.true_max[slot]});
-      CHECK(scatter->y[i] == double{pages.bound[slot]});
-      CHECK(seen.insert({page->query, slot}).second);
-      n_kept += pages.choice(kEval).kept[slot];
-      CHECK((scatter->label == "kept pages") == (pages.choice(kEval).kept[slot] != 0));
-    }
-  }
-  CHECK(seen.size() == steps.n_points());
-  CHECK(n_kept > 0);
-  CHECK(steps.page(steps.n_points()).first == nullptr);
-
-  mark_query(cloud, selected, 9);
-  check_figure(cloud);
-  const auto& one = std::get<plot::Scatter>(cloud.panels[0].marks.back());
-  CHECK(one.label == "selected page");
-  REQUIRE(one.x.size() == 1);
-  CHECK(one.x[0] == double{selected.true_max[2]});  // key 9 lies in the third page of 4
-  CHECK(one.y[0] == double{selected.bound[2]});
-}
-
 TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_view]") {
   QuestSteps steps;
   QuestPages pages{.page_size = 1, .visible = {0, 50000}};
@@ -310,47 +192,6 @@ TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_
   const auto listed = quest_violations(steps, 10);
   REQUIRE(listed.size() == 1);
   CHECK_THAT(listed[0].sentence, ContainsSubstring("page 40000"));
-}
-
-TEST_CASE("quest profile: bound, truth and filled pages lie where the pages are", "[quest_view]") {
-  const MemoryTrace trace = small_trace();
-  const Index query = GENERATE(0, 50, 89);
-  const auto semantics = GENERATE(kEval, kKernel);
-  const QuestSteps asked = quest_query(trace, small_request(), query);
-  const QuestPages& pages = asked.steps.at(0);
-  plot::Figure figure = quest_profile(asked, semantics);
-  check_figure(figure);
-  std::size_t n_filled = 0;
-  for (const plot::Mark& mark : figure.panels[0].marks) {
-    if (const auto* line = std::get_if<plot::Line>(&mark)) {
-      REQUIRE(line->x.size() == pages.n_pages() + 1);
-      CHECK(line->x.back() == static_cast<double>(query + 1));
-      const auto& values = line->label == "bound" ? pages.bound : pages.true_max;
-      for (std::size_t p = 0; p < pages.n_pages(); ++p) {
-        CHECK(line->x[p] == static_cast<double>(pages.keys_of(p).begin));
-        CHECK(line->y[p] == double{values[p]});
-      }
-    }
-    if (const auto* area = std::get_if<plot::Area>(&mark)) n_filled = area->x.size() / 3;
-  }
-  CHECK(static_cast<Index>(n_filled) == pages.n_kept(semantics));
-  const std::size_t n_marks = figure.panels[0].marks.size();
-  mark_page(figure, pages, 5000);
-  CHECK(figure.panels[0].marks.size() == n_marks);
-  mark_page(figure, pages, query);
-  const auto& box = std::get<plot::Boxes>(figure.panels[0].marks.back());
-  CHECK(box.x.at(0) ==
-        plot::Range{static_cast<double>(query / 4 * 4), static_cast<double>(query + 1)});
-}
-
-TEST_CASE("quest csv: one line per page with the values that are shown", "[quest_view]") {
-  const MemoryTrace trace = small_trace();
-  const QuestSteps query = quest_query(trace, small_request(), 6);
-  const std::string csv = quest_csv(query, kEval);
-  CHECK(csv.rfind("query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated\n6,0,0,3,",
-                  0) == 0);
-  CHECK(std::count(csv.begin(), csv.end(), '\n') == 3);
-  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", query.steps.at(0).bound[1])));
 }
 
 }  // namespace kvscope::gui::test::quest_view_test

@@ -1,5 +1,5 @@
-// Recall against budget: the rows and the curves are those of the command line's sweep; what is
-// asked for, what a click means, and what is said where there is nothing to see.
+// Recall against budget: the rows and the curves are those of the command line's sweep; what is of
+// other layers or traces is not mixed in.
 #include "gui/model/methods/recall_view.hpp"
 
 #include <algorithm>
@@ -100,48 +100,6 @@ const plot::Line& line_of(const RecallPicture& picture, const std::string& metho
   }
   FAIL("no curve of " << method);
   throw ConfigError("unreachable");
-}
-
-TEST_CASE("recall view: the ladder ends with the trace", "[recall_view]") {
-  CHECK(budget_ladder(4160) == std::vector<Index>{16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
-  CHECK(budget_ladder(10) == std::vector<Index>{1, 2, 4, 8});
-  CHECK(budget_ladder(1) == std::vector<Index>{1});
-  CHECK(budget_ladder(0) == std::vector<Index>{1});
-}
-
-TEST_CASE("recall view: each method is asked for by itself", "[recall_view]") {
-  const RecallQuestion question = question_of({"oracle-topk", "quoka", "oracle-topp", "full"});
-  const auto items = plan_recall(question);
-  std::vector<std::string> order;
-  for (const RecallItem& item : items) order.push_back(question.methods[item.method].name);
-  CHECK(order == std::vector<std::string>{"quoka", "full", "oracle-topk", "oracle-topp"});
-  CHECK(items[0].request.budgets.size() == budget_ladder(kTokens).size());
-  CHECK(items[0].request.layers == std::vector<Index>{1});
-  CHECK(items[1].request.budgets.empty());
-  REQUIRE(items[3].request.budgets.size() == 1);
-  CHECK(items[3].request.budgets[0].kind == Budget::Kind::mass);
-
-  // Moving the slider adds one small item per method; the ladders keep their keys.
-  const auto moved = plan_recall(question_of({"oracle-topk", "quoka", "oracle-topp", "full"}, 50));
-  REQUIRE(moved.size() == 6);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(moved[i].request.key() == items[i].request.key());
-  CHECK(moved[4].request.budgets.size() == 1);
-  CHECK(moved[4].request.budgets[0].value == 50.0);
-
-  // All layers come one by one, except for methods that pass context between layers.
-  RecallQuestion all = question_of({"quoka", "lessismore"});
-  all.options.scope = RecallScope::all_layers;
-  all.phase = Phase::decode;
-  for (MethodItem& method : all.methods) method.obstacle.clear();
-  const auto wide = plan_recall(all);
-  REQUIRE(wide.size() == 4);
-  CHECK(wide[2].request.layers == std::vector<Index>{2});
-  CHECK(wide[3].request.layers == std::vector<Index>{0, 1, 2});
-
-  // What is not defined here, or is the same method under another name, is not computed.
-  RecallQuestion odd = question_of({"quoka", "quoka:n-queries=16", "specattn"});
-  const auto few = plan_recall(odd);
-  CHECK(std::all_of(few.begin(), few.end(), [](const auto& item) { return item.method == 0; }));
 }
 
 TEST_CASE("recall view: every number that decides the rows is part of their key", "[recall_view]") {
@@ -284,25 +242,6 @@ TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, b
   CHECK(curve.y[at - curve.x.begin()] == Approx(picture.numbers[0].mass));
 }
 
-TEST_CASE("recall view: curves come method by method and keep their colours", "[recall_view]") {
-  const RecallQuestion question = question_of({"recent", "quoka", "tova", "oracle-topk"});
-  const auto items = plan_recall(question);
-  const Rows rows = compute(planted_trace(plant()), items);
-  const auto tones = recall_tones(question.methods);
-  Rows some(rows.size());
-  for (std::size_t known = 0; known < rows.size(); ++known) {
-    some[known] = rows[known];
-    const RecallPicture picture = recall_picture(question, items, some);
-    const auto& marks = picture.figure.panels.at(0).marks;
-    CHECK(marks.size() == known + 1);
-    CHECK(picture.numbers.size() == known + 1);
-    for (std::size_t i = 0; i <= known; ++i) {
-      const std::size_t method = items[i].method;
-      CHECK(line_of(picture, question.methods[method].name).tone == tones[method]);
-    }
-  }
-}
-
 TEST_CASE("recall view: what is there of all layers is compared over the same ones",
           "[recall_view]") {
   RecallQuestion question = question_of({"quoka", "quest", "streamingllm"}, 20);
@@ -372,41 +311,6 @@ TEST_CASE("recall view: what is there of all layers is compared over the same on
   }
 }
 
-TEST_CASE("recall view: axes follow the switches, and zero has no place on a logarithmic one",
-          "[recall_view]") {
-  RecallQuestion question = question_of({"quoka", "oracle-topk"});
-  question.options.metric = RecallMetric::output_error;
-  question.options.y = AxisScale::log;
-  const RecallPicture log = picture_of(question);
-  CHECK(log.figure.panels[0].x.scale == plot::ScaleKind::log2);
-  CHECK(log.figure.panels[0].y.scale == plot::ScaleKind::log10);
-  for (const plot::Mark& mark : log.figure.panels[0].marks) {
-    for (double low : std::get<plot::Line>(mark).low) CHECK(low > 0.0);
-  }
-  plot::check_figure(log.figure);
-  question.options.x = question.options.y = AxisScale::linear;
-  const RecallPicture linear = picture_of(question);
-  CHECK(linear.figure.panels[0].x.scale == plot::ScaleKind::linear);
-  CHECK(linear.figure.panels[0].y.scale == plot::ScaleKind::linear);
-  CHECK(linear.figure.panels[0].x.ticks.empty());
-}
-
-TEST_CASE("recall view: a click sets the nearest budget, and on a curve the method",
-          "[recall_view]") {
-  const RecallPicture picture = picture_of(question_of({"quoka", "oracle-topk", "oracle-topp"}));
-  CHECK(recall_place(picture, kTokens, 40.0, std::nullopt).budget == 32);
-  CHECK(recall_place(picture, kTokens, 50.0, std::nullopt).budget == 64);
-  CHECK(recall_place(picture, kTokens, -3.0, std::nullopt).budget == 16);
-  CHECK(recall_place(picture, kTokens, 1e9, std::nullopt).budget == 128);
-  CHECK(recall_place(picture, kTokens, 40.0, std::nullopt).method.empty());
-  for (std::size_t m = 0; m < picture.mark_methods.size(); ++m) {
-    const RecallPlace place = recall_place(picture, kTokens, 64.0, m);
-    CHECK(place.method == picture.mark_methods[m]);
-    CHECK(place.budget.has_value() == (place.method != "oracle-topp"));
-  }
-  CHECK(recall_place(picture, kTokens, 64.0, 99).method.empty());
-}
-
 TEST_CASE("recall view: along what is measured, points lie where the sweep measured them",
           "[recall_view]") {
   for (const auto& [along, axis] : {std::pair{RecallAlong::keys, figures::Along::keys},
@@ -426,30 +330,6 @@ TEST_CASE("recall view: along what is measured, points lie where the sweep measu
       CHECK(quoka.x == line->x);
       CHECK(quoka.y == line->y);
     }
-    // Each point knows its budget, and a budget its place.
-    for (std::size_t m = 0; m < picture.mark_budgets.size(); ++m) {
-      // the oracle's budgets, of which some cost the same
-      const std::set<double> named(picture.mark_budgets[m].begin(), picture.mark_budgets[m].end());
-      if (picture.mark_methods[m] == "oracle-topk")
-        CHECK(named.size() == line_of(picture, "oracle-topk").x.size());
-      if (picture.mark_methods[m] != "quoka") continue;
-      CHECK(picture.reference == m);
-      for (std::size_t i = 0; i < quoka.x.size(); ++i) {
-        const double budget = picture.mark_budgets[m][i];
-        CHECK(place_of_budget(picture, m, budget) == quoka.x[i]);
-        const RecallPlace place = recall_place(picture, kTokens, quoka.x[i], m);
-        REQUIRE(place.budget.has_value());
-        CHECK(static_cast<double>(*place.budget) == budget);
-        CHECK(recall_place(picture, kTokens, quoka.x[i], std::nullopt).budget == place.budget);
-      }
-      const double between = place_of_budget(picture, m, 24.0).value();
-      CHECK(between > place_of_budget(picture, m, 16.0).value());
-      CHECK(between < place_of_budget(picture, m, 32.0).value());
-    }
-    const plot::Figure exported = with_budget_rule(picture.figure, picture, 32);
-    CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at ==
-          place_of_budget(picture, *picture.reference, 32.0));
-    CHECK_THAT(exported.caption.back(), ContainsSubstring("quoka at a budget of 32"));
   }
 }
 
@@ -521,13 +401,6 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   CHECK(opened.label.find("layer") == std::string::npos);
   CHECK_THAT(both.figure.caption.back(), ContainsSubstring("layer 1, all query heads, 40 queries"));
   plot::check_figure(both.figure);
-  // One colour per method, whatever its settings there.
-  const auto other_settings =
-      std::make_shared<const Table>(table_of_sweep(sweep_of(question_of({"quoka:n-queries=4"}))));
-  const RecallPicture tuned =
-      recall_picture(question, items, rows, {{"v_1.h5", {"mine"}, other_settings}});
-  CHECK(std::get<plot::Line>(tuned.figure.panels[0].marks.back()).tone ==
-        line_of(tuned, "quoka").tone);
   // What is of another trace, or does not say of which, has no place here.
   const std::pair<std::vector<std::string>, const char*> strangers[] = {
       {{"another"}, "another trace than planted.h5"},
@@ -562,34 +435,6 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   REQUIRE(apart.notes.size() == 1);
   CHECK_THAT(apart.notes[0], ContainsSubstring("share of the past keys"));
   CHECK(apart.figure.caption == recall_picture(question, items, rows).figure.caption);
-}
-
-TEST_CASE("recall view: captions say what is shown, and sentences why nothing is",
-          "[recall_view]") {
-  RecallQuestion question = question_of({"quoka", "oracle-topk"});
-  const RecallPicture picture = picture_of(question);
-  std::string caption;
-  for (const std::string& sentence : picture.figure.caption) caption += sentence + " ";
-  for (const char* part : {"planted.h5", "layer 1", "all query heads", "attention mass",
-                           "quoka:n-queries=16", "chunks of 32", "8 rows", "n = 4"}) {
-    CHECK_THAT(caption, ContainsSubstring(part));
-  }
-  const plot::Figure exported = with_budget_rule(picture.figure, picture, 32);
-  CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at == 32.0);
-  CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).label == "budget of 32");
-  CHECK_THAT(exported.caption.back(), ContainsSubstring("32"));
-
-  CHECK_THAT(picture_of(question_of({})).sentence, ContainsSubstring("Tick a method"));
-  question.parameters.dense_layers = 3;
-  CHECK_THAT(picture_of(question).sentence, ContainsSubstring("dense"));
-  CHECK(picture_of(question).figure.panels.empty());
-}
-
-TEST_CASE("recall view: long traces are sampled more thinly, and say so", "[recall_view]") {
-  CHECK(display_rows_per_chunk(4096) == 8);
-  CHECK(display_rows_per_chunk(8192) == 8);
-  CHECK(display_rows_per_chunk(32768) == 2);
-  CHECK(display_rows_per_chunk(1 << 20) == 1);
 }
 
 }  // namespace kvscope::gui::test::recall_view_test

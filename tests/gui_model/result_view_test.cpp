@@ -1,9 +1,8 @@
-// Results as tables and figures: what can be listed, free plots, and the figures that fit.
+// Results as tables and figures: what is refused, and free plots.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -41,17 +40,6 @@ class OwnedResult final : public ResultView {
   MemoryResultView view_;
 };
 
-std::shared_ptr<OwnedResult> sample_result() {
-  auto owned = std::make_shared<OwnedResult>("sample");
-  MemoryResult& r = owned->result();
-  r.declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
-  r.write<std::int64_t>("layer", 0, std::vector<std::int64_t>{3, 7});
-  r.declare({"deep/mass", ResultType::f32, {2, 3}, {"layer", "step"}, "1", "attention mass"});
-  r.write<float>("deep/mass", 0, std::vector<float>{1, 2, 3, 4, 5, NAN});
-  r.finish({{"layers", {{{"layer", 3}, {"kl", 0.5}}, {{"layer", 7}, {"kl", nullptr}}}}});
-  return owned;
-}
-
 std::shared_ptr<OwnedResult> sweep_result() {
   const Table table = table_from_csv(
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
@@ -74,33 +62,6 @@ std::vector<std::uint32_t> all_rows(const Table& table) {
   return rows;
 }
 
-TEST_CASE("a result's layers and arrays can be listed, elements with their coordinates") {
-  const auto result = sample_result();
-  const auto sources = table_sources(*result);
-  REQUIRE(sources.size() == 3);
-  CHECK(sources[0].name == "layers");
-  CHECK(sources[0].n_rows == 2);
-  CHECK(sources[2].name == "deep/mass");
-  CHECK(sources[2].shape == "2 x 3");
-  CHECK(sources[2].axes == "layer, step");
-
-  const Table table = load_table(*result, "deep/mass");
-  REQUIRE(table.n_rows() == 6);
-  const auto layer = table.numbers("layer");
-  const auto step = table.numbers("step");
-  CHECK(std::vector<double>(layer.begin(), layer.end()) == std::vector<double>{3, 3, 3, 7, 7, 7});
-  CHECK(std::vector<double>(step.begin(), step.end()) == std::vector<double>{0, 1, 2, 0, 1, 2});
-  CHECK(table.numbers("mass")[4] == 5.0);
-  CHECK(std::isnan(table.numbers("mass")[5]));
-  CHECK(short_name(table) == "r.h5: deep/mass");
-  CHECK(short_name(Table("/some/folder/x.csv")) == "x.csv");
-  CHECK(short_name(Table("/some/folder/x.h5: deep/mass")) == "x.h5: deep/mass");
-  // An array named like its axis: two columns still.
-  CHECK(load_table(*result, "layer").columns().size() == 2);
-  CHECK(load_table(*result, "layers").numbers("kl")[0] == 0.5);
-  CHECK_THROWS_AS(load_table(*result, "nothing"), ConfigError);
-}
-
 TEST_CASE("an array too large for a list is refused before it is read") {
   auto owned = std::make_shared<OwnedResult>("big");
   class Huge final : public ResultView {
@@ -119,47 +80,6 @@ TEST_CASE("an array too large for a list is refused before it is read") {
   };
   CHECK_THROWS_MATCHES(load_table(Huge(), "a"), ConfigError,
                        MessageMatches(ContainsSubstring("h5py")));
-}
-
-TEST_CASE("rows of a sweep are one source; the figures that fit are offered") {
-  const auto sweep = sweep_result();
-  const auto sources = table_sources(*sweep);
-  REQUIRE(sources.size() == 1);
-  CHECK(sources[0].name == "rows");
-  CHECK(sources[0].n_rows == 5);
-  const auto possible = possible_figures({sweep}, sweep);
-  std::vector<std::string> names;
-  for (const PossibleFigure& figure : possible) {
-    names.push_back(figure.kind.name);
-    CHECK(figure.missing.empty());
-    CHECK(figure.chosen.size() == 1);
-  }
-  CHECK(names == std::vector<std::string>{"budget", "bytes", "coverage-heads", "equal-cost",
-                                          "pareto", "top10-recall"});
-  CHECK(possible_figures({sweep}, nullptr).empty());
-  CHECK(possible_figures({sample_result()}, sample_result()).empty());
-}
-
-TEST_CASE("a figure of two results names the one that is missing, and takes any that is open") {
-  const auto quoka = std::make_shared<OwnedResult>("quoka", "quoka.h5");
-  const auto map = std::make_shared<OwnedResult>("attention-map", "map.h5");
-  const auto other = std::make_shared<OwnedResult>("attention-map", "map2.h5");
-  const auto find = [](const std::vector<PossibleFigure>& figures) {
-    const auto it = std::find_if(figures.begin(), figures.end(), [](const PossibleFigure& f) {
-      return f.kind.name == "attention-map";
-    });
-    REQUIRE(it != figures.end());
-    return *it;
-  };
-  CHECK_THAT(find(possible_figures({quoka}, quoka)).missing, ContainsSubstring("kvscope analyze"));
-  const PossibleFigure alone = find(possible_figures({map}, map));
-  CHECK(alone.missing.empty());
-  CHECK(alone.chosen.size() == 1);
-  const PossibleFigure both = find(possible_figures({other, quoka, map}, map));
-  REQUIRE(both.chosen.size() == 2);
-  CHECK(both.chosen[0] == map);
-  CHECK(both.chosen[1] == quoka);
-  CHECK(both.candidates[0] == std::vector<ResultPtr>{map, other});
 }
 
 TEST_CASE("a free plot of means: one line per method, n and the empty cell in the caption") {
@@ -185,19 +105,6 @@ TEST_CASE("a free plot of means: one line per method, n and the empty cell in th
   CHECK_THAT(caption, ContainsSubstring("1 lines have an empty cell"));
 }
 
-TEST_CASE("a free plot of points knows the line behind each point") {
-  const Table table = load_table(*sweep_result(), "rows");
-  FreePlotOptions options{"budget", "mass_mean", "q_head", PlotStyle::points};
-  const std::vector<std::uint32_t> rows = {1, 2, 3};
-  const plot::Figure plot = free_plot(table, rows, options, "layer: 0");
-  REQUIRE(plot.panels[0].marks.size() == 2);
-  const auto& cloud = std::get<plot::Scatter>(plot.panels[0].marks[0]);
-  CHECK(cloud.of == std::vector<std::size_t>{2, 3});
-  CHECK(std::get<plot::Scatter>(plot.panels[0].marks[1]).of == std::vector<std::size_t>{1});
-  CHECK(cloud.label == "q_head 0");
-  CHECK(cloud.y == std::vector<double>{0.8, 0.4});
-}
-
 TEST_CASE("many points are thinned, and the caption says so; bad choices are sentences") {
   Table table("big.csv");
   std::vector<double> x(300'000);
@@ -220,20 +127,6 @@ TEST_CASE("many points are thinned, and the caption says so; bad choices are sen
   CHECK_THROWS_MATCHES(
       free_plot(table, zero, {"x", "x", "", PlotStyle::points, BandKind::ci, true, false}),
       ConfigError, MessageMatches(ContainsSubstring("logarithmic")));
-}
-
-TEST_CASE("a cell of a layer x head map leads to its layer and head") {
-  plot::Panel panel;
-  panel.x.label = "Query head";
-  panel.y.label = "Layer";
-  panel.x.ticks = {{0.5, "0"}, {2.5, "6"}};
-  panel.y.ticks = {{0.5, "4"}, {1.5, "5"}};
-  const RowTarget target = target_of_cell(panel, 1, 2);
-  CHECK(target.layer == Index{5});
-  CHECK(target.q_head == Index{6});
-  CHECK_FALSE(target_of_cell(panel, 1, 1).q_head);
-  panel.x.label = "Key position";
-  CHECK(target_of_cell(panel, 1, 2).empty());
 }
 
 }  // namespace

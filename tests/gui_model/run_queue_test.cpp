@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "analysis/base/checked_lines.hpp"
-#include "core/base/error.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/places.hpp"
@@ -150,45 +149,8 @@ TEST_CASE("the program tells its commands, and forms become command lines") {
   CHECK(values.at("chunk") == "128");
   CHECK(values.at("selector") == "oracle-topk,quoka,quest,streamingllm");
   CHECK(suggested_values(*find("export"), bench.session()).at("out").ends_with("t-export.html"));
-  // One method where one is taken; no trace for a folder or an unfinished file; a folder's name.
-  bench.open(write_trace(folder / "d.h5", make_trace({})));
-  REQUIRE(bench.session().second());
-  CHECK(suggested_values(*find("ladder"), bench.session()).at("selector") == "quoka");
-  CHECK(suggested_values(*find("sweep"), bench.session()).at("draft").ends_with("d.h5"));
-  CHECK_FALSE(suggested_values(*find("simulate retrieval"), bench.session()).contains("draft"));
-  CHECK_FALSE(suggested_values(*find("recover"), bench.session()).contains("PART"));
-  const CommandValues papers = suggested_values(*find("papers"), bench.session());
-  CHECK_FALSE(papers.contains("draft"));
-  CHECK(papers.at("out").ends_with("t-papers"));
-  const CommandValues explain = suggested_values(*find("explain"), bench.session());
-  CHECK(explain.at("selector") == "quoka");
-  CHECK(explain.contains("query"));
   spill(folder / "t-sweep.h5.part", "");
   CHECK(free_file(folder / "t-sweep.h5") == folder / "t-sweep-2.h5");
-}
-
-TEST_CASE("a recording that lacks something says what, before it is run") {
-  const TempFolder folder;
-  RecordingForm form = small_recording(folder / "a.h5");
-  form.text = RecordingForm::Text::typed;
-  CHECK_THAT(form.problem(), ContainsSubstring("Type the text"));
-  form.typed = "some words";
-  CHECK(form.problem().empty());
-  form.text = RecordingForm::Text::file;
-  CHECK_THAT(form.problem(), ContainsSubstring("Name the file"));
-  form.file = (folder / "no.txt").string();
-  CHECK_THAT(form.problem(), ContainsSubstring("is no file"));
-  form.text = RecordingForm::Text::book;
-  form.model = (folder / "nowhere").string();
-  CHECK_THAT(form.problem(), ContainsSubstring("no model folder"));
-  form.model = (folder / "a.gguf").string();
-  spill(form.model, "");
-  CHECK(form.problem().empty());
-  form.model = "";
-  CHECK_THAT(form.problem(), ContainsSubstring("Name a model"));
-  form.model = "draft";
-  form.out = (folder / "no").string() + "/such/a.h5";
-  CHECK_THAT(form.problem(), ContainsSubstring("There is no folder"));
 }
 
 TEST_CASE(

@@ -1,11 +1,10 @@
-// The selection stays inside the trace; undo and redo go through gestures, not through every move.
+// The selection stays inside the trace; the history of changes is bounded.
 #include "gui/model/session/selection.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
 #include "core/trace/memory_trace.hpp"
-#include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui::test::selection_test {
 
@@ -74,59 +73,6 @@ TEST_CASE("whatever is wanted, what comes out is recorded, and stays as it is") 
   }
 }
 
-TEST_CASE("undo goes back step by step, redo forward again") {
-  History history;
-  const auto now = Clock::now();
-  CHECK_FALSE(history.can_undo());
-  history.note(at_layer(0), "a", now);
-  history.note(at_layer(1), "b", now);
-  CHECK(history.undo(at_layer(2)) == at_layer(1));
-  CHECK(history.undo(at_layer(1)) == at_layer(0));
-  CHECK_FALSE(history.can_undo());
-  CHECK(history.redo(at_layer(0)) == at_layer(1));
-  CHECK(history.redo(at_layer(1)) == at_layer(2));
-  CHECK_FALSE(history.can_redo());
-  CHECK(history.undo(at_layer(2)) == at_layer(1));
-}
-
-TEST_CASE("a new change forgets what was undone") {
-  History history;
-  const auto now = Clock::now();
-  history.note(at_layer(0), "a", now);
-  history.undo(at_layer(1));
-  history.note(at_layer(0), "b", now);
-  CHECK_FALSE(history.can_redo());
-  CHECK(history.undo(at_layer(9)) == at_layer(0));
-}
-
-TEST_CASE("one gesture is one step: the same origin in quick succession") {
-  History history;
-  const auto start = Clock::now();
-  for (int i = 0; i < 20; ++i)
-    history.note(at_layer(i), "slider", start + std::chrono::milliseconds(100 * i));
-  CHECK(history.undo(at_layer(20)) == at_layer(0));
-  CHECK_FALSE(history.can_undo());
-
-  history.note(at_layer(0), "slider", start + std::chrono::seconds(10));
-  history.note(at_layer(1), "slider", start + std::chrono::seconds(12));  // a second gesture
-  history.note(at_layer(2), "keys", start + std::chrono::seconds(12));
-  history.note(at_layer(3), "", start + std::chrono::seconds(12));
-  history.note(at_layer(4), "", start + std::chrono::seconds(12));  // no name: always a step
-  for (Index layer = 4; layer >= 0; --layer) CHECK(history.undo(at_layer(99)) == at_layer(layer));
-  CHECK_FALSE(history.can_undo());
-}
-
-TEST_CASE("a gesture after an undo is a step of its own") {
-  History history;
-  const auto now = Clock::now();
-  history.note(at_layer(0), "slider", now);
-  history.note(at_layer(1), "keys", now);
-  history.undo(at_layer(2));
-  history.note(at_layer(1), "slider", now);
-  CHECK(history.undo(at_layer(3)) == at_layer(1));
-  CHECK(history.undo(at_layer(1)) == at_layer(0));
-}
-
 TEST_CASE("the history is bounded: the oldest steps go first") {
   History history;
   for (int i = 0; i < 600; ++i) history.note(at_layer(i), "", Clock::now());
@@ -138,42 +84,6 @@ TEST_CASE("the history is bounded: the oldest steps go first") {
   }
   CHECK(n == 500);
   CHECK(last == at_layer(100));
-}
-
-TEST_CASE("sliders end where the trace ends") {
-  TraceInfo info{.n_layers = 8, .n_tokens = 8192};
-  Parameters parameters;
-  visit_fields(parameters, [&](const Field& field, auto&) {
-    const Field here = within(field, info);
-    INFO(field.name);
-    if (field.name == "dense-layers") CHECK(here.max == 8.0);
-    if (field.name == "budget" || field.name == "chunk") CHECK(here.max == 8192.0);
-    if (field.name == "nucleus") CHECK(here.max == field.max);
-    CHECK(here.min == field.min);
-  });
-  info.n_tokens = 1;  // a range stays a range
-  visit_fields(parameters, [&](const Field& field, auto&) {
-    CHECK(within(field, info).max >= within(field, info).min);
-  });
-}
-
-TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentences",
-          "[method_items]") {
-  Parameters parameters;
-  const auto items =
-      method_items({"quest", "quoka:n-queries=4", "specattn"}, parameters, Phase::prefill, false);
-  CHECK(items.size() == method_names().size() + 1);
-  CHECK(items[0].name == "quest");
-  CHECK(items[0].is_ticked);
-  CHECK(items[1].name == "quoka:n-queries=4");
-  CHECK(items[1].spec == items[1].name);
-  CHECK_FALSE(items[1].idea.empty());
-  CHECK_FALSE(items[2].obstacle.empty());
-  CHECK(items[3].name.starts_with("oracle"));
-  CHECK_FALSE(items[3].is_ticked);
-  for (const MethodItem& item : items) CHECK_FALSE(item.title.empty());
-  // An unknown name of a session file is an obstacle, not an accident.
-  CHECK_FALSE(method_items({"no-such"}, parameters, Phase::prefill, false)[0].obstacle.empty());
 }
 
 }  // namespace kvscope::gui::test::selection_test

@@ -3,7 +3,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <thread>
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -201,22 +200,6 @@ TEST_CASE("sliders stay inside their ranges") {
   CHECK(bench.session().parameters().budget == 1);
   CHECK(bench.session().parameters().nucleus == 1.0);
   CHECK(bench.session().parameters().page_size == 1024);
-}
-
-TEST_CASE("every change has a new revision, and what is not one has none") {
-  Files files;
-  Bench bench;
-  bench.open(files.a);
-  Session& session = bench.session();
-  const auto before = session.revision();
-  select_layer(session, 1);
-  CHECK(session.revision() > before);
-  const auto selected = session.revision();
-  session.set_ticked("quest", true);  // it was
-  CHECK(session.revision() == selected);
-  session.set_ticked("quest", false);
-  CHECK(session.revision() > selected);
-  CHECK_FALSE(session.is_ticked("quest"));
 }
 
 // ---- files that change ----

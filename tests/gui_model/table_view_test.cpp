@@ -1,4 +1,4 @@
-// Lists of a table's lines: filters, order, text, and where a line leads.
+// Lists of a table's lines: filters, order, text.
 #include "gui/model/results/table_view.hpp"
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
 #include "support/planted_trace.hpp"
 
 namespace kvscope::gui::test::table_view_test {
@@ -107,56 +106,6 @@ TEST_CASE("CSV holds every digit and quotes, and reads back") {
   CHECK(short_cell(table.at("mass"), 0) == "0.333333");
   CHECK(short_cell(table.at("mass"), 1).empty());
   CHECK(short_cell(table.at("mass"), 2) == "2");
-}
-
-TEST_CASE("a line leads to its layer, head, method and budget") {
-  const Table table = sample();
-  const RowTarget first = target_of(table, 0);
-  CHECK(first.layer == Index{0});
-  CHECK(first.q_head == Index{1});
-  CHECK(first.selector == "quoka");
-  CHECK(first.budget == Index{64});
-  CHECK(first.words() == "layer 0, query head 1, quoka, budget 64");
-  const RowTarget second = target_of(table, 1);  // "Quest" is no method; its head is empty
-  CHECK_FALSE(second.selector);
-  CHECK_FALSE(second.q_head);
-  const RowTarget third = target_of(table, 2);
-  CHECK(third.nucleus == 0.9);
-  CHECK_FALSE(third.budget);
-  CHECK(third.selector == "quest:page-size=32");
-  const RowTarget fourth = target_of(table, 3);  // pages are no tokens
-  CHECK_FALSE(fourth.budget);
-  CHECK_FALSE(fourth.selector);
-  CHECK(target_of(table, 99).empty());
-  Table plain("plain");
-  plain.add_numbers("value", {1.5});
-  CHECK(target_of(plain, 0).empty());
-}
-
-TEST_CASE("going there is one step of undo") {
-  Cache cache(1 << 20);
-  JobRunner jobs({}, 1);
-  Session session({jobs, cache}, {});
-  go_to(session, target_of(sample(), 4));
-  CHECK(session.selection().selector == "quoka");
-  CHECK(session.selection().layer == 1);
-  CHECK(session.parameters().budget == 256);
-  CHECK(is_about_selection(sample(), 4, session));
-  CHECK_FALSE(is_about_selection(sample(), 0, session));
-  CHECK_FALSE(is_about_selection(sample(), 1, session));
-  go_to(session, {});
-  REQUIRE(session.can_undo());
-}
-
-TEST_CASE("columns of HDF5 files, which come by alphabet, are read names first") {
-  Table table("t");
-  table.add_numbers("budget", {1.0});
-  table.add_numbers("kept", {1.0});
-  table.add_numbers("layer", {1.0});
-  table.add_numbers("mass_mean", {1.0});
-  table.add_text("selector", "quoka");
-  CHECK(reading_order(table) == std::vector<std::size_t>{4, 0, 2, 1, 3});
-  CHECK(reading_order(sample()) == std::vector<std::size_t>{0, 1, 2, 3, 4, 5});
 }
 
 }  // namespace kvscope::gui::test::table_view_test

@@ -1,24 +1,18 @@
-// Theorem B.1 of one head: equal to the command line's analysis, and what the panel draws from it.
+// Theorem B.1 of one head: equal to the command line's analysis.
 #include "gui/model/bounds/theorem_view.hpp"
 #include "core/trace/result.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <cstring>
 
-#include "core/base/error.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test::theorem_view_test {
 
-using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
@@ -83,64 +77,6 @@ TEST_CASE("theorem view: marked rows are those that are counted", "[theorem_view
   CHECK(rows.column(TheoremBound::printed).violations > 0);
 }
 
-TEST_CASE("theorem view: the nearest measured row", "[theorem_view]") {
-  TheoremRows rows;
-  CHECK_FALSE(rows.nearest(3));
-  const std::int64_t positions[] = {0, 10, 20, 40};
-  rows.query = positions;
-  CHECK(rows.nearest(0) == 0);
-  CHECK(rows.nearest(4) == 0);
-  CHECK(rows.nearest(6) == 1);
-  CHECK(rows.nearest(29) == 2);
-  CHECK(rows.nearest(31) == 3);
-  CHECK(rows.nearest(99) == 3);
-}
-
-TEST_CASE("theorem plot: every point is the row it says", "[theorem_view]") {
-  const TheoremRows rows = small_rows();
-  const auto picture =
-      GENERATE(TheoremPicture::one, TheoremPicture::all, TheoremPicture::main_text);
-  const auto colour = GENERATE(TheoremColour::weight, TheoremColour::position);
-  const auto bounds = bounds_of(picture, TheoremBound::jensen);
-  const plot::Figure figure = theorem_plot(rows, bounds, colour);
-  check_figure(figure);
-  REQUIRE(figure.panels.size() == bounds.size());
-  for (std::size_t p = 0; p < bounds.size(); ++p) {
-    std::size_t n_rows = 0;
-    for (const plot::Mark& mark : figure.panels[p].marks) {
-      const auto* scatter = std::get_if<plot::Scatter>(&mark);
-      if (scatter == nullptr) continue;
-      REQUIRE(scatter->of.size() == scatter->x.size());
-      for (std::size_t i = 0; i < scatter->x.size(); ++i) {
-        const std::size_t row = scatter->of[i];
-        CHECK(scatter->x[i] == double{rows.column(bounds[p]).bound[row]});
-        CHECK(scatter->y[i] == double{rows.measured(bounds[p])[row]});
-        ++n_rows;
-        CHECK(scatter->value[i] == (colour == TheoremColour::weight
-                                        ? double{rows.weight[row]}
-                                        : static_cast<double>(rows.query[row])));
-      }
-    }
-    CHECK(n_rows == rows.n_rows() - 1);
-  }
-  CHECK_THAT(figure.caption[0], ContainsSubstring("n = 79"));
-}
-
-TEST_CASE("theorem plot: a row is marked where it stands", "[theorem_view]") {
-  const TheoremRows rows = small_rows();
-  const auto bounds = bounds_of(TheoremPicture::all, TheoremBound::printed);
-  plot::Figure figure = theorem_plot(rows, bounds, TheoremColour::weight);
-  const std::size_t n_marks = figure.panels[2].marks.size();
-  mark_row(figure, rows, bounds, 0);  // position 0 says nothing
-  REQUIRE(figure.panels[2].marks.size() == n_marks);
-  mark_row(figure, rows, bounds, 7);
-  REQUIRE(figure.panels[2].marks.size() == n_marks + 1);
-  const auto& mark = std::get<plot::Scatter>(figure.panels[2].marks.back());
-  CHECK(mark.x.at(0) == double{rows.column(TheoremBound::jensen).bound[7]});
-  CHECK(mark.y.at(0) == double{rows.cos[7]});
-  check_figure(figure);
-}
-
 TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_view]") {
   TestJob job;
   const MemoryTrace trace = planted_trace(PlantOptions{.n_tokens = 1, .chunk = 1});
@@ -148,17 +84,6 @@ TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_v
   CHECK(rows.n_stated == 0);
   CHECK_THROWS_WITH(theorem_plot(rows, {TheoremBound::jensen}, TheoremColour::weight),
                     ContainsSubstring("one key only"));
-}
-
-TEST_CASE("theorem csv: one line per row, empty where nothing is stated", "[theorem_view]") {
-  const TheoremRows rows = small_rows();
-  const std::string csv = theorem_csv(rows);
-  CHECK(csv.rfind("query,star,weight,log_odds,norm_eff,cos,cos_mean_query,printed,printed_violated,"
-                  "repaired,",
-                  0) == 0);
-  CHECK(std::count(csv.begin(), csv.end(), '\n') == 81);
-  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", rows.cos[40])));
-  CHECK_THAT(csv, !ContainsSubstring("nan"));
 }
 
 TEST_CASE("theorem view: cache keys name every option", "[theorem_view]") {

@@ -1,7 +1,6 @@
 // Tokens as people read them, and found again by search.
 #include "gui/model/tokens/token_text.hpp"
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
@@ -72,17 +71,6 @@ TEST_CASE("whole characters stay, line breaks and tabs get a sign, the rest beco
   CHECK(printable(std::string("\0", 1)) == "<00>");
 }
 
-TEST_CASE("bytes that are no whole character are written as numbers, one by one") {
-  CHECK(printable("\xe4\xb8") == "<E4><B8>");                  // the beginning of one
-  CHECK(printable("\xad") == "<AD>");                          // the end of one
-  CHECK(printable("\xc0\xaf") == "<C0><AF>");                  // overlong
-  CHECK(printable("\xe0\x80\xaf") == "<E0><80><AF>");          // overlong
-  CHECK(printable("\xed\xa0\x80") == "<ED><A0><80>");          // a surrogate
-  CHECK(printable("\xf4\x90\x80\x80") == "<F4><90><80><80>");  // beyond U+10FFFF
-  CHECK(printable("\xff\xfe") == "<FF><FE>");
-  CHECK(printable("a\xe4z") == "a<E4>z");
-}
-
 TEST_CASE("characters that show nothing or turn the line around are named") {
   CHECK(printable("\xc2\x85") == "<U+0085>");  // a control character
   CHECK(printable("\u200b") == "<U+200B>");    // no width
@@ -104,19 +92,6 @@ TEST_CASE("whatever the bytes, the text is valid UTF-8 on one line") {
     CHECK(text.find('\n') == std::string::npos);
     CHECK(text.empty() == bytes.empty());
   }
-}
-
-TEST_CASE("search finds the token in which the words begin, across tokens") {
-  const std::vector<std::string> tokens = {"The", " Ana", "na", "", "s are", " bananas"};
-  CHECK(find_text(tokens, "anana") == Positions{1, 5});
-  CHECK(find_text(tokens, "ANANAS ARE") == Positions{1});
-  CHECK(find_text(tokens, "the") == Positions{0});
-  CHECK(find_text(tokens, "s") == Positions{4, 5});  // an empty token owns nothing
-  CHECK(find_text(tokens, "").empty());
-  CHECK(find_text(tokens, "pear").empty());
-  CHECK(find_text({}, "a").empty());
-  CHECK(find_text({"aaaa"}, "a") == Positions{0});  // one token, named once
-  CHECK(find_text({"caf\xc3", "\xa9"}, "caf\u00e9") == Positions{0});
 }
 
 TEST_CASE("search agrees with comparing at every place") {

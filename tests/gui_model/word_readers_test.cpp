@@ -45,13 +45,4 @@ TEST_CASE("every head is told with what it gives the word, the one that gives mo
   CHECK(word_readers(trace, {89, 90}, job.context).heads[0].received == 0.0);
 }
 
-TEST_CASE("an occurrence ends in the token that holds its last byte") {
-  const std::vector<std::string> bytes = {"It ", "was Da", "v", "id", "."};
-  CHECK(n_tokens_of(bytes, 1, "david") == 3);
-  CHECK(n_tokens_of(bytes, 1, "was") == 1);
-  CHECK(n_tokens_of(bytes, 0, "david") == 1);  // does not begin there
-  CHECK(n_tokens_of(bytes, 9, "david") == 1);
-  CHECK(n_tokens_of(bytes, 4, "..") == 1);
-}
-
 }  // namespace kvscope::gui::test::word_readers_test

@@ -1,7 +1,6 @@
 """Opening, saving, exporting, and files that are missing, damaged or deleted."""
 
 import csv
-import pathlib
 import shutil
 
 from bench import behaviour, says, selects
@@ -18,15 +17,6 @@ def start_page_offers_to_open_and_the_dialog_opens_what_is_typed(bench):
         assert state["traces"][0]["path"] == str(bench.verifier)
         state = window.settle()
         assert "attention-map" in state["areas"] and state["notices"] == []
-
-
-@behaviour
-def dialog_refuses_a_missing_file_and_stays(bench):
-    with bench.look_at() as window:
-        window.open_file(bench.folder / "nowhere.h5")
-        window.settle()
-        window.type_and_enter(str(bench.draft))
-        window.wait_until(lambda s: len(s["traces"]) == 2, "the trace typed next")
 
 
 @behaviour
@@ -92,33 +82,6 @@ def saved_session_opens_again(bench):
         state = again.settle()
         for part in ("traces", "selection", "parameters", "layout", "theme", "panels"):
             assert state[part] == saved[part], f"{part}: {state[part]}, was {saved[part]}"
-
-
-@behaviour
-def session_is_applied_to_another_trace(bench):
-    file = bench.folder / "look.json"
-    with bench.look_at(bench.verifier) as window:
-        window.click_at("head 7 7")
-        selects(window, "the last cell", layer=7, q_head=7)
-        window.key("2")
-        window.key("ctrl", "s")
-        window.type_and_enter(str(file))
-        window.wait_until(lambda s: file.exists(), "the session file")
-    with bench.start(bench.draft, "--session", file, name="again") as again:
-        again.wait_until(lambda s: len(s["traces"]) == 1, "the trace given")
-        state = again.settle()
-        assert state["traces"][0]["path"] == str(bench.draft) and state["layout"]["name"] == "budget"
-        assert state["selection"]["layer"] <= 3 and state["selection"]["q_head"] <= 5, state["selection"]
-
-
-@behaviour
-def opened_table_shows_the_results(bench):
-    table = pathlib.Path(__file__).resolve().parents[1] / "golden" / "results" / "passkey.csv"
-    with bench.look_at() as window:
-        window.open_file(table)
-        state = window.wait_until(lambda s: len(s["results"]) == 1, "the table")
-        assert state["layout"]["name"] == "results" and len(state["traces"]) == 1
-        assert window.settle()["notices"] == []
 
 
 @behaviour

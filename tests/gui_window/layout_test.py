@@ -1,6 +1,6 @@
-"""Layouts, splitters, the size of the window, light and dark, help."""
+"""Layouts, splitters, the size of the window."""
 
-from bench import behaviour, selects
+from bench import behaviour
 
 
 @behaviour
@@ -27,19 +27,6 @@ def number_keys_show_the_layouts_and_f_one_panel_alone(bench):
         for key, panels in (("7", {"tokens", "why"}), ("8", {"heads", "tokens"})):
             window.key(key)
             window.wait_until(lambda s, p=panels: set(s["areas"]) == p, f"panels {panels}")
-
-
-@behaviour
-def ctrl_shift_t_turns_the_lights_off(bench):
-    with bench.look_at() as window:
-        light = window.picture().brightness()
-        window.key("ctrl", "shift", "t")
-        window.wait_until(lambda s: s["theme"] == "dark", "dark")
-        window.settle()
-        dark = window.picture().brightness()
-        assert dark < 0.6 * light, f"brightness {light:.0f} and {dark:.0f}"
-        window.key("ctrl", "shift", "t")
-        window.wait_until(lambda s: s["theme"] == "light", "light")
 
 
 @behaviour
@@ -72,16 +59,3 @@ def panels_follow_the_size_of_the_window(bench):
             for name, (x, y, w, h) in state["areas"].items():
                 assert x + w <= width + 1 and y + h <= height + 1, f"{name} is cut at {width}x{height}"
             assert window.picture().colours() > 50, f"nothing to see at {width}x{height}"
-
-
-@behaviour
-def help_lists_the_keys_over_everything(bench):
-    with bench.look_at() as window:
-        before = window.picture()
-        window.key("F1")
-        window.settle()
-        assert window.picture().rows != before.rows, "F1 shows nothing"
-        window.key("Escape")
-        window.settle()
-        window.key("l")
-        selects(window, "L after the help", layer=1)

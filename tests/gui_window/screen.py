@@ -26,10 +26,6 @@ class Picture:
         """How many different ones there are in every fourth row."""
         return len({row[i : i + 3] for row in self.rows[::4] for i in range(0, len(row), 3)})
 
-    def brightness(self):
-        """Mean of all bytes, from 0 to 255."""
-        return sum(map(sum, self.rows)) / (3 * self.width * self.height)
-
     def save(self, path):
         def chunk(kind, data):
             body = kind + data

@@ -4,16 +4,6 @@ from bench import behaviour, selects
 
 
 @behaviour
-def click_in_the_grid_selects_that_layer_and_head(bench):
-    with bench.look_at() as window:
-        for layer, head in [(3, 2), (7, 7), (0, 5)]:
-            window.click_at(f"head {layer} {head}")
-            selects(window, "the cell clicked", layer=layer, q_head=head)
-        hover = window.wait_until(lambda s: "query head" in s["hover"], "the cell's tooltip")["hover"]
-        assert hover["layer"].startswith("0") and hover["query head"] == "5", hover
-
-
-@behaviour
 def keys_step_and_ctrl_z_goes_back(bench):
     with bench.look_at() as window:
         start = window.state()
@@ -52,26 +42,6 @@ def typed_layer_and_token_position_become_the_selection(bench):
         window.click_at("layer")
         window.type_and_enter("999")
         selects(window, "a layer beyond the last", layer=7)
-
-
-@behaviour
-def clicked_and_searched_tokens_become_the_query(bench):
-    with bench.look_at() as window:
-        tokens = sorted(name for name in window.state()["landmarks"] if name.startswith("token "))
-        assert tokens, "no token in sight"
-        window.click_at(tokens[0])
-        selects(window, "a clicked token", query=int(tokens[0].split()[1]))
-        window.key("ctrl", "f")
-        window.type("garden")
-        window.settle()
-        before = window.state()["selection"]["query"]
-        window.key("Return")
-        found = window.wait_until(lambda s: s["selection"]["query"] != before, "a match")["selection"]["query"]
-        window.settle()
-        window.key("Escape")
-        window.move(*window.place(f"token {found}"))
-        hover = window.wait_until(lambda s: s["hover"], "the token's tooltip")["hover"]
-        assert any("garden" in words for words in hover.values()), hover
 
 
 @behaviour
