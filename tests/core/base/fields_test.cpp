@@ -27,36 +27,6 @@ struct Options : Shared {
   bool operator==(const Options&) const = default;
 };
 
-std::vector<std::string> names_of(std::span<const Option> options) {
-  std::vector<std::string> names;
-  for (const Option& option : options) names.emplace_back(option.field.name);
-  return names;
-}
-
-TEST_CASE("a type lists its options in order, those of a shared base last") {
-  CHECK(names_of(options_of<Options>()) ==
-        std::vector<std::string>{"colour", "share", "the-name", "flag", "bits", "seed"});
-  CHECK(names_of(options_of<Shared>()) == std::vector<std::string>{"seed"});
-}
-
-struct Sometimes {
-  Index first = option(first, "first", 1, "said before the constructor throws");
-  static inline bool throws = true;
-  Sometimes() {
-    if (throws) throw ConfigError("not today");
-  }
-};
-
-TEST_CASE("a constructor that throws leaves nobody looking on, and may be tried again") {
-  CHECK_THROWS_AS(options_of<Sometimes>(), ConfigError);
-  REQUIRE(detail::option_recorder() == nullptr);
-  const Options plain;
-  CHECK(plain.bits == 4);
-  Sometimes::throws = false;
-  CHECK(names_of(options_of<Sometimes>()) == std::vector<std::string>{"first"});
-  CHECK(detail::option_recorder() == nullptr);
-}
-
 TEST_CASE("options are read and set where they lie, in copies too") {
   const Options defaults;
   Options options = defaults;
