@@ -193,17 +193,6 @@ TEST_CASE("a policy that chooses every key changes no bit") {
   CHECK(policy.n_attended == policy.n_calls);
 }
 
-TEST_CASE("the last token's logits equal the last row of all logits") {
-  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
-  const auto tokens = test::read_golden_tokens(test::golden_dir() / "qwen2" / "golden.h5");
-  ThreadPool pool(2);
-  KvCache all_cache(model.config(), 48), last_cache(model.config(), 48);
-  const Tensor<float> all = model.forward(tokens, all_cache, pool, {Logits::all});
-  const Tensor<float> last = model.forward(tokens, last_cache, pool, {Logits::last});
-  REQUIRE(last.shape() == Shape{1, model.config().n_vocab});
-  CHECK(test::max_abs_difference(all.view().range(0, 47, 48), last.view()) == 0.0);
-}
-
 TEST_CASE("a failing call leaves the cache as it was") {
   class Failing final : public Observer {
    public:
@@ -226,17 +215,6 @@ TEST_CASE("a failing call leaves the cache as it was") {
   KvCache fresh(model.config(), 48);
   const Tensor<float> direct = model.forward(tokens, fresh, pool, {Logits::last});
   CHECK(same_bits(resumed, direct));
-}
-
-TEST_CASE("a store of another backend is refused") {
-  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
-  const Transformer other =
-      Transformer::load(test::golden_dir() / "qwen2", test::make_naive_backend);
-  const auto store = other.backend().make_store(8);
-  const std::vector<TokenId> tokens = {1, 2};
-  ThreadPool pool(1);
-  CHECK_THROWS_AS(model.forward(tokens, *store, pool), ConfigError);
-  CHECK(store->n_tokens() == 0);
 }
 
 TEST_CASE("tokens outside the vocabulary and full contexts are refused") {
