@@ -165,15 +165,4 @@ TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set
   }
 }
 
-TEST_CASE("lanes and rows convert into each other") {
-  std::mt19937 rng(5);
-  Tensor<float> rows({11, 29}), lanes({29, 16}), back({11, 29});
-  fill(rows, rng);
-  lanes_from_rows(rows.data(), 29, 29, 16, 11, 1.0f, lanes.data());
-  CHECK(lanes(Index{3}, Index{10}) == rows(Index{10}, Index{3}));
-  CHECK(lanes(Index{3}, Index{11}) == 0.0f);
-  rows_from_lanes(lanes.data(), 29, 16, 11, back.data(), 29);
-  CHECK(std::equal(rows.flat().begin(), rows.flat().end(), back.flat().begin()));
-}
-
 }  // namespace kvscope::test::dense_attention_test

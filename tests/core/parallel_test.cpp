@@ -74,20 +74,6 @@ TEST_CASE("a loop within a loop runs inline, as the worker it is in") {
   }
 }
 
-TEST_CASE("an exception comes out of a nested loop, and the pool works on") {
-  ThreadPool pool(3);
-  CHECK_THROWS_AS(pool.parallel_for(8,
-                                    [&](std::int64_t, int) {
-                                      pool.parallel_for(4, [](std::int64_t i, int) {
-                                        if (i == 2) throw std::runtime_error("two");
-                                      });
-                                    }),
-                  std::runtime_error);
-  std::atomic<int> n = 0;
-  pool.parallel_for(10, [&](std::int64_t, int) { ++n; });
-  CHECK(n == 10);
-}
-
 TEST_CASE("loops that end while others still wake up run each index once") {
   ThreadPool pool(5);
   for (int round = 0; round < 400; ++round) {

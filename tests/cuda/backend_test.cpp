@@ -2,15 +2,12 @@
 // and against themselves.
 #include "core/cuda/backend.hpp"
 
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <thread>
 
 #include <catch2/generators/catch_generators.hpp>
 #include "core/base/data_dir.hpp"
-#include "core/cuda/host_ring.hpp"
 #include "tests/cuda/device_batch.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_capture.hpp"
@@ -230,28 +227,6 @@ TEST_CASE("gpu: rows that are handed out while the model computes are those of t
     }
     CHECK(n_wrong == 0);
   }
-}
-
-TEST_CASE("gpu: host memory for rows has a bound, and comes back", "[gpu][backend]") {
-  KVSCOPE_NEEDS_DEVICE();
-  auto ring = gpu::HostRing::make(1000);
-  gpu::HostSlot first = ring->take(400);
-  const gpu::HostSlot second = ring->take(400);
-  CHECK(ring->try_take(400) == nullptr);
-  std::byte* const place = first.get();
-  std::thread reader([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    first.reset();
-  });
-  const gpu::HostSlot third = ring->take(300);  // waits
-  reader.join();
-  CHECK(third.get() == place);
-  ring.reset();  // slots outlive it
-  *second = *third = std::byte{1};
-  // Two slots there are always, however large.
-  const auto small = gpu::HostRing::make(1);
-  const gpu::HostSlot a = small->take(100), b = small->take(100);
-  CHECK(small->try_take(1) == nullptr);
 }
 
 // Random lists with weights, and summaries of both kinds; the same on every backend.

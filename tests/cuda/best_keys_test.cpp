@@ -189,22 +189,4 @@ TEST_CASE("gpu: lists without a budget have the weights that they should", "[gpu
               n_keys);
 }
 
-TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu][picks]") {
-  KVSCOPE_NEEDS_DEVICE();
-  DeviceBatch batch({.n_past = {20, 30}, .n_tok = 2});
-  gpu::BestKeys best;
-  const auto sentence = [&](const gpu::BestKeysOptions& options, int n_past) -> std::string {
-    try {
-      best.choose(batch.shape, options, batch.rows(), n_past, batch.stream);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  CHECK(sentence({}, 20).find("one sequence, found 2") != std::string::npos);
-  batch.shape.n_batch = 1;
-  CHECK(sentence({.budget = 0}, 20).find("at least one key, found 0") != std::string::npos);
-  CHECK(sentence({}, 31).find("within the capacity, found 33") != std::string::npos);
-}
-
 }  // namespace kvscope::test::best_keys_test

@@ -13,7 +13,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include "core/base/data_dir.hpp"
 #include "core/cuda/backend.hpp"
-#include "core/sim/draft_runner.hpp"
 #include "core/sim/live.hpp"
 #include "tests/cuda/device_batch.hpp"
 #include "tests/support/model_capture.hpp"
@@ -299,49 +298,6 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
     CHECK(is_same(expected.second.first, found.second.first));
     CHECK(is_same(expected.second.second, found.second.second));
   }
-}
-
-TEST_CASE("gpu: a draft's attention rows and what SpecAttn keeps by them are the CPU's",
-          "[gpu][backend][live]") {
-  KVSCOPE_NEEDS_DEVICE();
-  const auto on_gpu = gpu::cuda_backend({0, false, DType::f32});
-  const Transformer verifiers[] = {Transformer::load(embedded_verifier()),
-                                   Transformer::load(embedded_verifier(), on_gpu)};
-  const Transformer drafts[] = {Transformer::load(embedded_draft()),
-                                Transformer::load(embedded_draft(), on_gpu)};
-  std::vector<TokenId> tokens;
-  for (Index t = 0; t < 600; ++t)
-    tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
-  ThreadPool pool(2);
-  std::vector<DraftProposal> proposals;
-  std::vector<double> kept;
-  for (std::size_t i = 0; i < 2; ++i) {
-    DraftRunner draft(drafts[i], 620, pool);
-    draft.prefill(tokens, 128);
-    const std::vector<TokenId> last = {17};
-    proposals.push_back(draft.propose(last, 4));
-    LiveSequence live(verifiers[i], {MethodSpec("specattn"), Budget{Budget::Kind::mass, 0.9}, {}},
-                      620, pool);
-    live.prefill(tokens, 128, PrefillMode::dense);
-    std::vector<TokenId> verified = last;
-    verified.insert(verified.end(), proposals[0].tokens.begin(), proposals[0].tokens.end() - 1);
-    live.run(Phase::verify, verified, Logits::all, proposals[0].rows);
-    kept.push_back(live.stats().all().n_attended());
-    CHECK(live.stats().of(Phase::verify).reduction() > 0.0);
-  }
-  CHECK(proposals[0].tokens == proposals[1].tokens);
-  CHECK(kept[0] == kept[1]);
-  REQUIRE(proposals[0].rows.size() == proposals[1].rows.size());
-  double worst = 0.0;
-  for (std::size_t layer = 0; layer < proposals[0].rows.size(); ++layer) {
-    const auto a = proposals[0].rows[layer].flat();
-    const auto b = proposals[1].rows[layer].flat();
-    REQUIRE(a.size() == b.size());
-    for (std::size_t j = 0; j < a.size(); ++j)
-      worst = larger_gap(worst, static_cast<double>(std::abs(a[j] - b[j])));
-  }
-  std::printf("a draft's rows differ by at most %.1e\n", worst);
-  CHECK(worst < 1e-5);
 }
 
 }  // namespace kvscope::test::live_test

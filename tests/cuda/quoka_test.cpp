@@ -209,30 +209,4 @@ TEST_CASE("gpu: QuoKA ends with lists of the right length where a query is no nu
   }
 }
 
-TEST_CASE("gpu: QuoKA refuses shapes in sentences, and says when memory does not suffice",
-          "[gpu]") {
-  KVSCOPE_NEEDS_DEVICE();
-  gpu::CallShape shape;
-  shape.n_q = 8, shape.n_kv = 3, shape.d_head = 128, shape.capacity = 64;
-  const auto sentence = [](const auto& work) -> std::string {
-    try {
-      work();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("a multiple of 3 query heads, found 8") !=
-        std::string::npos);
-  shape.n_kv = 2, shape.d_head = 80;
-  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("d_head 64 or 128, found 80") !=
-        std::string::npos);
-  shape.d_head = 64;
-  CHECK(sentence([&] { gpu::Quoka(shape, {.n_queries = 17}); }).find("found 17") !=
-        std::string::npos);
-  shape.capacity = std::int64_t{1} << 30, shape.n_batch = 64;
-  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("not enough memory for QuoKA's norms") !=
-        std::string::npos);
-}
-
 }  // namespace kvscope::test::quoka_test

@@ -99,23 +99,6 @@ TEST_CASE("gpu: methods at once over one model have the bits of one after anothe
   }
 }
 
-TEST_CASE("gpu: two models and a draft beside each other", "[gpu][backend][side]") {
-  KVSCOPE_NEEDS_DEVICE();
-  const Transformer one =
-      Transformer::load(embedded_verifier(), gpu::cuda_backend({0, false, DType::f32}));
-  const Transformer other =
-      Transformer::load(embedded_draft(), gpu::cuda_backend({0, false, DType::f32}));
-  const Played of_one = play(one, "quoka");
-  const Played of_other = play(other, "quoka");
-  std::vector<Played> found(6);
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < found.size(); ++i)
-    threads.emplace_back([&, i] { found[i] = play(i % 2 == 0 ? one : other, "quoka"); });
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t i = 0; i < found.size(); ++i)
-    CHECK((found[i] == (i % 2 == 0 ? of_one : of_other)));
-}
-
 TEST_CASE("gpu: one store is read by several while none fills it", "[gpu][backend][side]") {
   KVSCOPE_NEEDS_DEVICE();
   const Transformer model =

@@ -44,12 +44,4 @@ TEST_CASE("anchor layers have the largest sum of all divisions") {
   }
 }
 
-TEST_CASE("equal divisions take the lowest layers; there are never more anchors than layers") {
-  Tensor<double> sim(Shape{5, 5});
-  std::fill_n(sim.data(), sim.count(), 1.0);
-  CHECK(best_anchor_layers(sim.view(), 3).anchors == std::vector<Index>{0, 1, 2});
-  CHECK(best_anchor_layers(sim.view(), 99).anchors == std::vector<Index>{0, 1, 2, 3, 4});
-  CHECK_THROWS_AS(best_anchor_layers(Tensor<double>(Shape{2, 3}).view(), 1), ShapeError);
-}
-
 }  // namespace kvscope::test::anchor_layers_test

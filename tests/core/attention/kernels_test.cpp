@@ -2,7 +2,6 @@
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
-#include "core/attention/visible.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
@@ -104,20 +103,6 @@ TEST_CASE("softmax and log-sum-exp survive large scores") {
   REQUIRE(log_sum_exp({}) == -kInf);
 }
 
-TEST_CASE("top-k: falling score, then rising index; -inf is not a candidate") {
-  const std::vector<double> scores = {1, 5, 5, -kInf, 5, 0};
-  REQUIRE(top_k(scores, 2) == std::vector<Index>{1, 2});
-  REQUIRE(top_k(scores, 4) == std::vector<Index>{1, 2, 4, 0});
-  REQUIRE(top_k(scores, 99) == std::vector<Index>{1, 2, 4, 0, 5});
-  REQUIRE(top_k(scores, 0).empty());
-  REQUIRE(top_k({}, 3).empty());
-  REQUIRE(top_k_sorted_by_index(scores, 4) == std::vector<Index>{0, 1, 2, 4});
-  REQUIRE(arg_max(scores) == 1);
-  REQUIRE(rank_of(scores, 1) == 0);
-  REQUIRE(rank_of(scores, 4) == 2);
-  REQUIRE(rank_of(scores, 0) == 3);
-}
-
 TEST_CASE("top-k equals a full stable sort") {
   Random random(3);
   for (int trial = 0; trial < 200; ++trial) {
@@ -131,13 +116,6 @@ TEST_CASE("top-k equals a full stable sort") {
     REQUIRE(top_k(scores, k) == order);
     if (k > 0) REQUIRE(rank_of(scores, order.back()) == static_cast<Index>(order.size()) - 1);
   }
-}
-
-TEST_CASE("visible keys: causal, and at most the window") {
-  REQUIRE(visible_keys(5, std::nullopt) == TokenRange{0, 6});
-  REQUIRE(visible_keys(5, 4) == TokenRange{2, 6});
-  REQUIRE(visible_keys(5, 1) == TokenRange{5, 6});
-  REQUIRE(visible_keys(2, 4) == TokenRange{0, 3});
 }
 
 /// Every non-decreasing map, by recursion.

@@ -5,7 +5,6 @@
 #include "core/attention/list_kernels.hpp"
 #include "core/attention/top_cuts.hpp"
 #include "core/attention/topk.hpp"
-#include "core/selectors/candidates.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
@@ -63,27 +62,6 @@ TEST_CASE("cuts name the same sets as sorting, for many k at once") {
   }
 }
 
-TEST_CASE("no scores, no members") {
-  const std::vector<double> none;
-  CHECK(top_k_sorted_by_index(none, 3).empty());
-  CHECK(top_k_sorted_by_index(std::vector<double>{-kInf, -kInf}, 1).empty());
-}
-
-TEST_CASE("lists of several budgets are those of each one alone") {
-  Random random(8);
-  for (const auto& scores : rows(random, 300)) {
-    const std::vector<Index> ks = {16, 300, 1, 64, 64, 0, 299, 1000};
-    const std::vector<KeyPos> forced = {350, 352};
-    std::vector<Selection> answers;
-    for (std::size_t i = 0; i < ks.size(); ++i) answers.emplace_back(ListOwner::kv_head, 1, 1);
-    add_top_k_lists(scores, {50, 350}, ks, forced, answers);
-    for (std::size_t i = 0; i < ks.size(); ++i) {
-      CHECK(answers[i].at(0).scored() == top_k_list(scores, TokenRange{50, 350}, ks[i]).scored);
-      CHECK(answers[i].at(0).forced() == forced);
-    }
-  }
-}
-
 TEST_CASE("kernels over keys as they lie equal plain loops") {
   Random random(9);
   for (const Index d : {1, 7, 8, 33, 64, 72, 128}) {
@@ -134,40 +112,6 @@ TEST_CASE("kernels over keys as they lie equal plain loops") {
         CHECK(some[c] == Approx(some_expected[c]).margin(1e-12));
         CHECK(all[c] == Approx(all_expected[c]).margin(1e-12));
       }
-    }
-  }
-}
-
-TEST_CASE("several rows of weights over the same keys get the bits of one row at a time") {
-  Random random(10);
-  for (const Index d : {1, 8, 33, 64, 72, 128}) {
-    for (const std::size_t n_rows : {1u, 2u, 3u, 4u, 7u, 8u}) {
-      const Index n = 37;
-      const Index first = 5;
-      Tensor<float> v({n + first, d});
-      for (float& x : v.flat()) x = static_cast<float>(random.normal());
-      std::vector<std::int32_t> keys;
-      for (Index t = 0; t < n; t += 2) keys.push_back(static_cast<std::int32_t>(t + first));
-      std::vector<std::vector<double>> weights(n_rows,
-                                               std::vector<double>(static_cast<std::size_t>(n)));
-      std::vector<std::vector<double>> sums(n_rows,
-                                            std::vector<double>(static_cast<std::size_t>(d), 0.5));
-      std::vector<double> masses(n_rows, -1.0);
-      std::vector<const double*> from;
-      std::vector<double*> to;
-      for (std::size_t r = 0; r < n_rows; ++r) {
-        for (double& w : weights[r]) w = random.uniform();
-        from.push_back(weights[r].data());
-        to.push_back(sums[r].data());
-      }
-      add_weighted_rows(from, first, keys, v.view(), to, masses);
-      for (std::size_t r = 0; r < n_rows; ++r) {
-        std::vector<double> alone(static_cast<std::size_t>(d), 0.5);
-        CHECK(masses[r] == add_weighted_rows(weights[r], first, keys, v.view(), alone));
-        CHECK(sums[r] == alone);
-      }
-      add_weighted_rows(from, first, {}, v.view(), to, masses);
-      CHECK(masses == std::vector<double>(n_rows, 0.0));
     }
   }
 }

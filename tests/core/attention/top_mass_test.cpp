@@ -37,15 +37,4 @@ TEST_CASE("masses and sizes equal loops and the exact nucleus") {
   }
 }
 
-TEST_CASE("rows without mass have size 0, and p must be positive") {
-  std::vector<double> zeros(4, 0.0);
-  CHECK(TopMass(zeros).keys_for(0.9) == 0);
-  std::vector<double> none;
-  const TopMass empty(none);
-  CHECK(empty.keys_for(1.0) == 0);
-  CHECK(empty.mass(3) == 0.0);
-  std::vector<double> row = {0.2, 0.8};
-  CHECK_THROWS_AS(TopMass(row).keys_for(0.0), ConfigError);
-}
-
 }  // namespace kvscope::top_mass_test

@@ -95,14 +95,6 @@ TEST_CASE("long words and long messages are cut between characters") {
   CHECK(short_message("a short one: two  blanks\n") == "a short one: two  blanks\n");
 }
 
-TEST_CASE("lists in messages name a few") {
-  CHECK(some_of({"a", "b"}) == "a, b");
-  CHECK(some_of({"a", "b", "c", "d", "e"}, 2) == "a, b and 3 more");
-  CHECK(some_of({"a", "b", "c"}, 2) == "a, b, c");
-  CHECK(some_of({"x\x1b", ""}) == R"("x\x1b", "")");
-  CHECK(some_of(std::vector<std::string>(60000, std::string(1000, 'k'))).size() < 1200);
-}
-
 /// A field without the quotes around it (RFC 4180).
 std::string unquoted(const std::string& field) {
   if (!field.starts_with('"')) return field;

@@ -1,9 +1,6 @@
-// Lists, numbers and words as people type them.
+// Lists of numbers, methods and budgets as people type them.
 #include "core/base/lists.hpp"
 
-#include "core/base/csv_text.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/suggest.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "tests/support/test.hpp"
 
@@ -11,12 +8,6 @@ namespace kvscope::lists_test {
 
 using Numbers = std::vector<Index>;
 using Words = std::vector<std::string>;
-
-TEST_CASE("words between separators keep empty ones") {
-  CHECK(split_words("a,,b", ',') == Words{"a", "", "b"});
-  CHECK(split_words("", ',') == Words{""});
-  CHECK(split_words("a|", '|') == Words{"a", ""});
-}
 
 TEST_CASE("numbers and ranges come in order, once each") {
   CHECK(parse_index_list("0,3-5", "layers") == Numbers{0, 3, 4, 5});
@@ -28,29 +19,6 @@ TEST_CASE("numbers and ranges come in order, once each") {
   }
   CHECK_SAYS(parse_index_list("0,x", "--layers"),
              "--layers: expected numbers and ranges like 0,3-5, found \"x\"");
-}
-
-TEST_CASE("a number is the whole word or none") {
-  CHECK(number_from<Index>("12") == 12);
-  CHECK(number_from<double>("1e3") == 1000.0);
-  CHECK_FALSE(number_from<Index>("12 "));
-  CHECK_FALSE(number_from<Index>(""));
-  CHECK_FALSE(number_from<std::int8_t>("300"));
-}
-
-TEST_CASE("numbers are shown with their unit, and written so that they read back") {
-  CHECK(bytes_text(1536.0 * 1024) == "1.5 MiB");
-  CHECK(bytes_text(96) == "96 bytes");
-  CHECK(seconds_text(0.85) == "850 ms");
-  CHECK(seconds_text(125) == "2 min 5 s");
-  CHECK(number_text(0.123456) == "0.1235");
-  CHECK(number_text(std::nan("")) == "-");
-  CHECK(percent_text(0.774) == "77.4 %");
-  CHECK(csv_number(0.1f) == "0.1");
-  CHECK(csv_number(1.0 / 3.0) == "0.3333333333333333");
-  CHECK(csv_number(std::nan("")).empty());
-  CHECK(csv_field("a b") == "a b");
-  CHECK(csv_field("a,\"b\"") == "\"a,\"\"b\"\"\"");
 }
 
 TEST_CASE("an assignment belongs to the method before it, in its last stage") {
@@ -77,14 +45,6 @@ TEST_CASE("a bare number is a budget of the kind before it") {
   for (const Budget& budget : budgets) texts.push_back(budget.to_string());
   CHECK(texts == Words{"tokens=64", "tokens=128", "ratio=0.25", "ratio=0.5", "tokens=32"});
   CHECK_THROWS_AS(split_budgets({"tokens=64,"}), ConfigError);
-}
-
-TEST_CASE("the nearest word is suggested, a far one is not") {
-  const Words known = {"latency", "budget", "needle"};
-  CHECK(did_you_mean("latncy", known) == ". Did you mean latency?");
-  CHECK(did_you_mean("budgets", known) == ". Did you mean budget?");
-  CHECK(did_you_mean("perplexity", known).empty());
-  CHECK(did_you_mean("H100-SXM", {"h100", "h100-sxm"}) == ". Did you mean h100-sxm?");
 }
 
 }  // namespace kvscope::lists_test

@@ -1,7 +1,5 @@
-// Random numbers by counter: fixed values, uniform, unrelated streams.
+// Random numbers by counter: fixed values, uniform and normal ones.
 #include "core/base/rng.hpp"
-
-#include <cstdlib>
 
 #include "core/base/splitmix64.hpp"
 #include "tests/support/test.hpp"
@@ -21,25 +19,6 @@ TEST_CASE("rng: the numbers never change") {
   CHECK(CounterRng({3, 2, 1}).bits(0) != rng.bits(0));
   CHECK(CounterRng({1, 2}).bits(0) != rng.bits(0));
   CHECK(CounterRng({1, 2, 3, 0}).bits(0) != rng.bits(0));
-}
-
-TEST_CASE("rng: uniform in every bit and unrelated between streams and counters") {
-  constexpr int kN = 20000;
-  for (int bit = 0; bit < 64; bit += 7) {
-    int n_set = 0;
-    int n_same_next = 0;
-    int n_same_stream = 0;
-    const CounterRng rng({7});
-    const CounterRng other({8});
-    for (std::uint64_t i = 0; i < kN; ++i) {
-      const std::uint64_t x = rng.bits(i) >> bit & 1;
-      n_set += static_cast<int>(x);
-      n_same_next += x == (rng.bits(i + 1) >> bit & 1) ? 1 : 0;
-      n_same_stream += x == (other.bits(i) >> bit & 1) ? 1 : 0;
-    }
-    // Five deviations.
-    for (const int n : {n_set, n_same_next, n_same_stream}) CHECK(std::abs(n - kN / 2) < 350);
-  }
 }
 
 TEST_CASE("rng: uniform and normal have their moments") {

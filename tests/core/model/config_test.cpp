@@ -185,27 +185,6 @@ TEST_CASE("layers without RoPE, given as a list or by an interval") {
                              "0 (no RoPE) or 1");
 }
 
-TEST_CASE("YaRN's constants") {
-  json config = small_gpt_oss();
-  const RopeConfig absent = parse(config).rope;
-  CHECK(absent.kind == "yarn");
-  CHECK(absent.theta == 150000.0);
-  config["rope_scaling"] = {{"rope_type", "yarn"},
-                            {"factor", 4.0},
-                            {"truncate", false},
-                            {"original_max_position_embeddings", 32}};
-  config["rope_scaling"]["mscale"] = 1.0;
-  config["rope_scaling"]["mscale_all_dim"] = 1.0;
-  CHECK(parse(config).rope.amplitude == 1.0);
-  config["rope_scaling"]["attention_factor"] = 1.5;
-  CHECK(parse(config).rope.amplitude == 1.5);
-  config["rope_scaling"]["beta_fast"] = 0.5;
-  CHECK_THROWS_AS(parse(config), ConfigError);
-  config["rope_scaling"].erase("beta_fast");
-  config["rope_theta"] = 1.0;
-  CHECK_THROWS_AS(parse(config), ConfigError);
-}
-
 TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise") {
   using Windows = std::vector<std::optional<Index>>;
   json config = small_gpt_oss();
@@ -221,29 +200,6 @@ TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise") {
   CHECK(parse(moe).window == Windows(4));
   moe["use_sliding_window"] = true;
   CHECK(parse(moe).window == Windows(4, 8));
-}
-
-TEST_CASE("fields of a published config") {
-  const ModelConfig config = parse_model_config(
-      testing::read_file(kConfigs / "Llama-3.1-8B-Instruct.config.json"), "Llama-3.1-8B");
-  CHECK(config.family == ModelFamily::llama);
-  CHECK(config.n_layers == 32);
-  CHECK(config.n_q == 32);
-  CHECK(config.n_kv == 8);
-  CHECK(config.group() == 4);
-  CHECK(config.d_head == 128);
-  CHECK(config.d_model == 4096);
-  CHECK(config.d_ff == 14336);
-  CHECK(config.n_vocab == 128256);
-  CHECK(config.max_positions == 131072);
-  CHECK(config.rms_eps == 1e-5);
-  CHECK(config.rope.kind == "llama3");
-  CHECK(config.rope.theta == 500000.0);
-  CHECK(config.rope.factor == 8.0);
-  CHECK_FALSE(config.tied_embeddings);
-  CHECK(config.eos_ids == std::vector<std::int32_t>{128001, 128008, 128009});
-  CHECK(config.bos_id == 128000);
-  CHECK(config.score_scale() == static_cast<float>(1.0 / std::sqrt(128.0)));
 }
 
 TEST_CASE("absent fields get the defaults of transformers") {
@@ -268,53 +224,6 @@ TEST_CASE("absent fields get the defaults of transformers") {
   CHECK_FALSE(parse(qwen3).bos_id);
   qwen3["head_dim"] = nullptr;
   CHECK(parse(qwen3).d_head == 8);
-}
-
-TEST_CASE("biases and norms of each family") {
-  for (bool on : {false, true}) {
-    json config = small("llama");
-    config["attention_bias"] = on;
-    config["mlp_bias"] = on;
-    const ModelConfig llama = parse(config);
-    CHECK(llama.qkv_bias == on);
-    CHECK(llama.o_bias == on);
-    CHECK(llama.mlp_bias == on);
-    CHECK_FALSE(llama.qk_norm);
-    config["model_type"] = "qwen3";
-    config["num_key_value_heads"] = 4;
-    const ModelConfig qwen3 = parse(config);
-    CHECK(qwen3.qkv_bias == on);
-    CHECK(qwen3.o_bias == on);
-    CHECK_FALSE(qwen3.mlp_bias);
-    CHECK(qwen3.qk_norm);
-    config["model_type"] = "qwen2";
-    const ModelConfig qwen2 = parse(config);
-    CHECK(qwen2.qkv_bias);
-    CHECK_FALSE(qwen2.o_bias);
-    CHECK_FALSE(qwen2.qk_norm);
-    config["model_type"] = "mistral";
-    CHECK_FALSE(parse(config).qkv_bias);
-  }
-}
-
-TEST_CASE("every bias and norm counts in n_parameters") {
-  json config = small("llama");
-  config["num_key_value_heads"] = 2;
-  // Widths: d_model 64, q 64, kv 16, d_ff 160; 4 layers.
-  const std::int64_t layer = 64 * 64 + 2 * 64 * 16 + 64 * 64 + 3 * 64 * 160 + 2 * 64;
-  const std::int64_t plain = 2 * 320 * 64 + 4 * layer + 64;
-  CHECK(parse(config).n_parameters() == plain);
-  config["tie_word_embeddings"] = true;
-  CHECK(parse(config).n_parameters() == plain - 320 * 64);
-  config["tie_word_embeddings"] = false;
-  config["attention_bias"] = true;
-  CHECK(parse(config).n_parameters() == plain + 4 * (64 + 2 * 16 + 64));
-  config["attention_bias"] = false;
-  config["mlp_bias"] = true;
-  CHECK(parse(config).n_parameters() == plain + 4 * (2 * 160 + 64));
-  config["model_type"] = "qwen3";
-  config["head_dim"] = 8;
-  CHECK(parse(config).n_parameters() == plain + 4 * 2 * 8);
 }
 
 TEST_CASE("rotary settings in both styles") {
@@ -526,12 +435,6 @@ TEST_CASE("config.json of a folder") {
   CHECK_THROWS_AS(load_model_config(dir.path()), ConfigError);  // 32 KV heads for 8 query heads
   dir.write("config.json", small("llama").dump());
   CHECK(load_model_config(dir.path()).n_layers == 4);
-}
-
-TEST_CASE("names of families") {
-  CHECK(name_of(ModelFamily::qwen2) == "qwen2");
-  CHECK(name_of(ModelFamily::olmo2) == "olmo2");
-  CHECK(name_of(ModelFamily::gpt_neox) == "gpt_neox");
 }
 
 }  // namespace kvscope::config_test

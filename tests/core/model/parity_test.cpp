@@ -5,7 +5,6 @@
 #include "core/base/data_dir.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
-#include "tests/core/model/naive_backend.hpp"
 #include "tests/support/model_capture.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/test.hpp"
@@ -17,18 +16,10 @@ using test::check_same_bits;
 using test::run;
 using test::same_bits;
 
-// The promises hold on every backend, where it has what the model needs.
 struct NamedBackend {
   const char* name;
   BackendFactory make;
-  bool has_experts;
 };
-
-const std::vector<NamedBackend>& backends() {
-  static const std::vector<NamedBackend> all = {{"lanes", make_lane_backend, true},
-                                                {"naive", test::make_naive_backend, false}};
-  return all;
-}
 
 // The lane backend with every kernel for bf16 that this machine has, and keys and values stored so:
 // deterministic, not near to transformers' f32.
@@ -38,15 +29,11 @@ const std::vector<NamedBackend>& bf16_backends() {
     for (const Matmul matmul :
          {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
       if (!is_available(matmul)) continue;
-      found.push_back({name_of(matmul).data(), lane_backend({matmul, DType::bf16}), true});
+      found.push_back({name_of(matmul).data(), lane_backend({matmul, DType::bf16})});
     }
     return found;
   }();
   return all;
-}
-
-bool has_experts(const std::string& name) {
-  return name == "qwen3_moe" || name.starts_with("gpt_oss");
 }
 
 TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
@@ -54,11 +41,9 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
                "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
                "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
-  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
-  if (has_experts(name) && !backend.has_experts) return;
-  INFO(name << " on " << backend.name);
+  INFO(name);
   const auto dir = test::golden_dir() / name;
-  const Transformer model = Transformer::load(dir, backend.make);
+  const Transformer model = Transformer::load(dir);
   const auto tokens = test::read_golden_tokens(dir / "golden.h5");
   const Capture capture = run(model, tokens, /*chunk=*/0, /*n_threads=*/2);
   for (Index layer = 0; layer < model.config().n_layers; ++layer) {
@@ -84,11 +69,9 @@ TEST_CASE("chunked prefill, decode and any thread count give the same bits as on
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
                "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3",
                "olmo2", "gpt_neox", "gpt_neox_serial");
-  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
-  if (has_experts(name) && !backend.has_experts) return;
-  INFO(name << " on " << backend.name);
+  INFO(name);
   const auto dir = test::golden_dir() / name;
-  const Transformer model = Transformer::load(dir, backend.make);
+  const Transformer model = Transformer::load(dir);
   const auto tokens = test::read_golden_tokens(dir / "golden.h5");
   const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
   check_same_bits(whole, run(model, tokens, /*chunk=*/0, /*n_threads=*/3));
@@ -182,26 +165,13 @@ TEST_CASE("a policy that chooses every key changes no bit") {
     Selection selection_;
   };
   const std::string name = GENERATE("mistral_window", "llama3_gqa", "gpt_oss");
-  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
-  if (has_experts(name) && !backend.has_experts) return;
-  const Transformer model = Transformer::load(test::golden_dir() / name, backend.make);
+  const Transformer model = Transformer::load(test::golden_dir() / name);
   const auto tokens = test::read_golden_tokens(test::golden_dir() / name / "golden.h5");
   Every policy(model.config(), GENERATE(false, true));
   check_same_bits(run(model, tokens, /*chunk=*/20, /*n_threads=*/2),
                   run(model, tokens, /*chunk=*/20, /*n_threads=*/2, &policy));
   CHECK(policy.n_calls > 0);
   CHECK(policy.n_attended == policy.n_calls);
-}
-
-TEST_CASE("the last token's logits equal the last row of all logits") {
-  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
-  const auto tokens = test::read_golden_tokens(test::golden_dir() / "qwen2" / "golden.h5");
-  ThreadPool pool(2);
-  KvCache all_cache(model.config(), 48), last_cache(model.config(), 48);
-  const Tensor<float> all = model.forward(tokens, all_cache, pool, {Logits::all});
-  const Tensor<float> last = model.forward(tokens, last_cache, pool, {Logits::last});
-  REQUIRE(last.shape() == Shape{1, model.config().n_vocab});
-  CHECK(test::max_abs_difference(all.view().range(0, 47, 48), last.view()) == 0.0);
 }
 
 TEST_CASE("a failing call leaves the cache as it was") {
@@ -226,17 +196,6 @@ TEST_CASE("a failing call leaves the cache as it was") {
   KvCache fresh(model.config(), 48);
   const Tensor<float> direct = model.forward(tokens, fresh, pool, {Logits::last});
   CHECK(same_bits(resumed, direct));
-}
-
-TEST_CASE("a store of another backend is refused") {
-  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
-  const Transformer other =
-      Transformer::load(test::golden_dir() / "qwen2", test::make_naive_backend);
-  const auto store = other.backend().make_store(8);
-  const std::vector<TokenId> tokens = {1, 2};
-  ThreadPool pool(1);
-  CHECK_THROWS_AS(model.forward(tokens, *store, pool), ConfigError);
-  CHECK(store->n_tokens() == 0);
 }
 
 TEST_CASE("tokens outside the vocabulary and full contexts are refused") {

@@ -85,31 +85,6 @@ TEST_CASE("a copy in bf16 gives the bits of rounding while multiplying") {
   }
 }
 
-TEST_CASE("what is kept in bf16 still gives exact rows in f32") {
-  const auto folder = test::golden_dir() / "quantized/fp8_block";
-  const ModelConfig config = load_model_config(folder);
-  const WeightFiles files = WeightFiles::open(folder);
-  const std::string name = "model.layers.1.mlp.down_proj";
-  const auto open = [&](Kept kept) {
-    return Matrix(linear_rows(files, config.quantization, name, {0, 32}, 48), name, 32, 48, kept);
-  };
-  const Matrix exact = open(Kept::as_f32);
-  const Matrix halves = open(Kept::as_bf16);
-  REQUIRE(halves.ready_bf16(0) != nullptr);
-  CHECK(halves.stored_bf16(0) == nullptr);  // the file holds more
-  CHECK(open(Kept::as_stored).ready_bf16(0) == nullptr);
-  std::vector<float> one(64), other(64), rounded(48);
-  std::vector<std::uint16_t> half(48);
-  for (Index row = 0; row < 32; ++row) {
-    Index stride = 0;
-    const float* expected = exact.rows(row, row + 1, one.data(), stride);
-    const float* found = halves.rows(row, row + 1, other.data(), stride);
-    CHECK(std::equal(found, found + 48, expected));
-    from_float(expected, DType::bf16, half.data(), 48);
-    CHECK(std::equal(half.begin(), half.end(), halves.ready_bf16(row)));
-  }
-}
-
 // ---- broken files
 
 void check_refused(const SafetensorsBuilder& builder, const QuantizationConfig& config,

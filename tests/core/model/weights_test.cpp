@@ -63,18 +63,6 @@ TEST_CASE("tensors of all three types come back, unaligned ones too") {
   }
 }
 
-TEST_CASE("layers of text in models of texts and pictures have the names of text models") {
-  const TempDir dir;
-  SafetensorsBuilder builder;
-  for (const char* name : {"language_model.model.norm.weight", "model.language_model.x",
-                           "language_model.lm_head.weight", "vision_tower.y"}) {
-    builder.add(name, DType::f32, {6}, kSix);
-  }
-  CHECK(
-      open_bytes(dir, builder.bytes()).names() ==
-      std::vector<std::string>{"lm_head.weight", "model.norm.weight", "model.x", "vision_tower.y"});
-}
-
 TEST_CASE("zero-size tensors, scalars and tensors of rank 5 are kept") {
   const TempDir dir;
   const WeightFiles weights = open_bytes(dir, SafetensorsBuilder()

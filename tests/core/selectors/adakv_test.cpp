@@ -144,12 +144,4 @@ TEST_CASE("adakv: a floor of 1 is SnapKV, a floor of 0 lets a head starve") {
   CHECK(free.n_alive(0) + free.n_alive(1) == 24);
 }
 
-TEST_CASE("adakv: decode evicts nothing") {
-  CallFixture fixture({.n_past = 40, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=5");
-  AliveMask alive = fixture.alive;
-  made("adakv", fixture)->evict(fixture.call, alive);
-  CHECK(alive.n_alive(0) == 41);
-}
-
 }  // namespace kvscope::test::adakv_test

@@ -2,7 +2,6 @@
 // keys, and their budgets.
 #include <optional>
 
-#include "core/selectors/key_pools.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::blockmean_test {
@@ -171,55 +170,6 @@ TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them 
   CHECK(made("infllm2", fixture)->select(fixture.call).is_dense);  // below 8192 keys
 }
 
-TEST_CASE(
-    "blockmean: one list serves all rows where each keeps all blocks, the same as a row's own") {
-  const std::string sizes = "moba:block=32,kernel=32,stride=32,top-blocks=";
-  for (const bool has_dead : {false, true}) {
-    CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 100, .n_tok = 6});
-    if (has_dead) fixture.alive.kill(1, 40);
-    const Selection whole = made(sizes + "4", fixture)->select(fixture.call);
-    CHECK(whole.rows_per_list == 6);
-    // of 132 positions five blocks: one more row, which begins the fifth, and every row has its own
-    CallFixture longer({.n_q = 4, .n_kv = 2, .n_past = 123, .n_tok = 6});
-    CHECK(made(sizes + "5", longer)->select(longer.call).rows_per_list == 1);
-    CHECK(made(sizes + "3", fixture)->select(fixture.call).rows_per_list == 1);
-    fixture.call.n_tok = 1;  // the last row by itself
-    fixture.call.pos_begin = 105;
-    fixture.call.q = fixture.q.view().range(1, 5, 6);
-    const Selection own = made(sizes + "4", fixture)->select(fixture.call);
-    for (Index q_head = 0; q_head < 4; ++q_head) {
-      CHECK(whole.list(q_head, 2).scored() == own.list(q_head, 0).scored());
-      CHECK(whole.list(q_head, 2).forced() == own.list(q_head, 0).forced());
-    }
-  }
-}
-
-TEST_CASE("key pools: only whole windows, the same bits however keys came") {
-  std::mt19937 rng(3);
-  const Tensor<float> keys = random_tensor({53, 12}, rng);
-  KeyPools at_once(12, 8, 3);
-  at_once.append_up_to(keys.view());
-  KeyPools step(12, 8, 3);
-  for (Index n = 1; n <= 53; ++n) step.append_up_to(keys.view().range(0, 0, n));
-  Tensor<float> other = random_tensor({53, 12}, rng);
-  std::copy_n(keys.flat().begin(), 20 * 12, other.flat().begin());
-  KeyPools rolled(12, 8, 3);
-  rolled.append_up_to(other.view());
-  rolled.truncate(20);
-  CHECK(rolled.means().dim(0) == 5);  // windows begin at 0, 3, 6, 9, 12
-  rolled.append_up_to(keys.view());
-  REQUIRE(at_once.means().dim(0) == 16);
-  for (Index w = 0; w < 16; ++w) {
-    CHECK(std::ranges::equal(step.means().row(w), at_once.means().row(w)));
-    CHECK(std::ranges::equal(rolled.means().row(w), at_once.means().row(w)));
-    for (Index c = 0; c < 12; ++c) {
-      double mean = 0.0;
-      for (Index t = 3 * w; t < 3 * w + 8; ++t) mean += static_cast<double>(keys(t, c)) / 8.0;
-      CHECK(std::abs(static_cast<double>(at_once.means()(w, c)) - mean) < 1e-6);
-    }
-  }
-}
-
 TEST_CASE("blockmean: the compressed branch has the windows that no row's list holds, by loops") {
   for (const Index n_tok : {1, 3}) {
     for (const bool has_dead : {false, true}) {
@@ -268,25 +218,6 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
       CHECK(answer.summaries.begin.back() == at);
     }
   }
-}
-
-TEST_CASE("blockmean: the compressed branch counts its windows and rests in prefill") {
-  const std::string spec =
-      "nsa-compressed:block=8,kernel=4,stride=4,top-blocks=2,n-local=1,local-tokens=0";
-  CallFixture step({.d_head = 8, .n_past = 63, .n_tok = 1, .phase = Phase::decode});
-  const auto selector = made(spec, step);
-  const Selection answer = selector->select(step.call);
-  // 16 windows a KV head, 2 blocks of 2 windows in the list: 12 left out; 2 heads each, 8 channels
-  CHECK(answer.summaries.count(0) == 12);
-  CHECK(answer.summaries.count(1) == 12);
-  const SelectCost cost = selector->cost(step.call, answer);
-  CHECK(cost.score_flops == 2.0 * 2 * (32 + 24) * 8);
-  CHECK(cost.score_bytes == (32 + 24) * 8 * 2);
-  CHECK(cost.metadata_bytes == 2 * 32 * 8 * 2);
-  CallFixture chunk({.n_past = 60, .n_tok = 6});
-  CHECK(made(spec, chunk)->select(chunk.call).summaries.empty());
-  // everything kept: nothing is left to stand for
-  CHECK(made("nsa-compressed:block=8,top-blocks=9", step)->select(step.call).summaries.empty());
 }
 
 }  // namespace kvscope::test::blockmean_test

@@ -102,26 +102,6 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
   }
 }
 
-TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 8, .seed = 3});
-  fixture.call.budget = Budget::parse("tokens=16");
-  for (KeyPos pos = 8; pos < 30; ++pos) fixture.alive.kill(0, pos);
-  for (KeyPos pos = 20; pos < 40; ++pos) fixture.alive.kill(1, pos);
-  const Selection answer = made("quoka+coarsen:owner=layer,page=4", fixture)->select(fixture.call);
-  CHECK(answer.owner == ListOwner::kv_head);  // heads that have lost different keys
-  REQUIRE(answer.n_lists() == 2);
-  for (Index kv = 0; kv < 2; ++kv) {
-    for (const KeyPos pos : answer.at(kv).keys) CHECK(fixture.alive.is_alive(kv, pos));
-    CHECK(answer.at(kv).forced() == positions(60, 68));
-  }
-  std::set<KeyPos> scored;
-  for (Index kv = 0; kv < 2; ++kv) {
-    for (const KeyPos pos : answer.at(kv).scored()) scored.insert(pos);
-  }
-  CHECK(scored.size() > 12);  // whole pages of 4 as far as 16 keys go
-  CHECK(scored.size() <= 16);
-}
-
 TEST_CASE("pages that are seen in part count with the keys they have") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 67, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 67; ++t) {

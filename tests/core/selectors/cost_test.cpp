@@ -433,29 +433,6 @@ TEST_CASE("a call's FLOPs and bytes are those counted by hand") {
   }
 }
 
-TEST_CASE("dense layers of a method score nothing and hold nothing") {
-  for (const std::string_view spec :
-       {"quest:dense-layers=3", "quoka:dense-layers=3", "loki:basis=self,dense-layers=3",
-        "sparq:dense-layers=3", "sampleattention:dense-layers=3", "oracle-topk:dense-layers=3",
-        "ceiling:dense-layers=3", "oracle-topp:dense-layers=3", "oracle-pages:dense-layers=3",
-        "specattn:dense-layers=3", "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3",
-        "doublesparsity:dense-layers=3", "duoattention:dense-layers=3"}) {
-    INFO(spec);
-    CallFixture step(shape_of(Phase::decode));
-    check_cost(cost_of(spec, step), kNothing);
-  }
-}
-
-TEST_CASE("a layer that reuses LessIsMore's list scores nothing") {
-  CallFixture fixture(shape_of(Phase::decode));
-  fixture.call.budget = Budget::parse("tokens=16");
-  const auto selector = made("lessismore", fixture);
-  selector->select(fixture.call);
-  fixture.call.layer = 5;
-  const Selection answer = selector->select(fixture.call);
-  check_cost(selector->cost(fixture.call, answer), kNothing);
-}
-
 TEST_CASE("a layer that reuses Kascade's lists scores nothing") {
   CallFixture fixture(shape_of(Phase::decode));
   fixture.call.budget = Budget::parse("tokens=16");

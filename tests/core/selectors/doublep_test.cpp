@@ -77,12 +77,4 @@ TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of th
   }
 }
 
-TEST_CASE("doublep: p = 1 with refine = 1 is exact") {
-  CallFixture fixture({.n_past = 150, .n_tok = 1, .phase = Phase::decode, .seed = 4});
-  fixture.call.budget = Budget::parse("p=1");
-  const Selection all = made("doublep:refine=1", fixture)->select(fixture.call);
-  CHECK(all.summaries.empty());
-  CHECK(merged(all.at(1)) == positions(0, 151));
-}
-
 }  // namespace kvscope::test::doublep_test

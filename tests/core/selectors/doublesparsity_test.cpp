@@ -115,33 +115,4 @@ TEST_CASE("doublesparsity: lists are the best past keys by their labels") {
   }
 }
 
-TEST_CASE(
-    "doublesparsity: all channels at 16 bits are exact; f32 and threads keep the lists; keys that "
-    "go are forgotten") {
-  const MemoryTrace text = channel_text(4);
-  CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=20");
-  auto exact = made_from(text, "doublesparsity:share=1,bits=16", fixture);
-  auto oracle = made("oracle-topk-past", fixture);
-  const Selection of_oracle = oracle->select(fixture.call);
-  ThreadPool pool(3);
-  ScoreEngine engine(ScorePrecision::f32, &pool);
-  const Selection in_f64 = exact->select(fixture.call);
-  fixture.call.engine = &engine;
-  auto live = made_from(text, "doublesparsity:share=1,bits=16", fixture);
-  const Selection in_f32 = live->select(fixture.call);
-  for (Index i = 0; i < 4; ++i) {
-    CHECK(in_f64.at(i).scored() == of_oracle.at(i).scored());
-    CHECK(in_f32.at(i).scored() == of_oracle.at(i).scored());
-  }
-  // Keys after a rollback are those of the new sequence.
-  engine.truncate(100);
-  for (Index pos = 100; pos < 300; ++pos) {
-    for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
-  }
-  fixture.bind();
-  auto fresh = made_from(text, "doublesparsity:share=1,bits=16", fixture);
-  CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
-}
-
 }  // namespace kvscope::test::doublesparsity_test

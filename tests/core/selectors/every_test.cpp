@@ -1,5 +1,4 @@
-// The wrapper every: when it chooses, what it reuses, rollbacks, cost; in the protocol and in
-// replay.
+// The wrapper every: when it chooses, what it reuses, cost; in the protocol and in replay.
 #include "core/selectors/every.hpp"
 
 #include "core/sim/replay.hpp"
@@ -47,35 +46,6 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
       }
     }
   }
-}
-
-TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in") {
-  SequenceOptions options = long_decode();
-  const Sequence sequence = random_sequence(options);
-  const Budget budget = Budget::parse("tokens=9");
-  SelectorRun plain(make_selector("quoka+every=4", sequence), sequence.shape, {budget});
-  SelectorRun drafting(make_selector("quoka+every=4", sequence), sequence.shape, {budget});
-  for (const auto& [phase, n_tok] : sequence.calls) {
-    const Index begin = drafting.n_keys();
-    if (phase == Phase::decode && begin + 6 <= sequence.n_tokens()) {
-      run_call(drafting, sequence, Phase::verify, 3);
-      drafting.rollback(begin);
-      // a draft model's own steps
-      for (int i = 0; i < 5; ++i) run_call(drafting, sequence, Phase::decode, 1);
-      drafting.rollback(begin);
-    }
-    CHECK(run_call(drafting, sequence, phase, n_tok) == run_call(plain, sequence, phase, n_tok));
-  }
-  // A verification of which the first token stays: its choice was made with the rejected ones.
-  SelectorRun verified(make_selector("quoka+every=64", sequence), sequence.shape, {budget});
-  SelectorRun fresh(make_selector("quoka", sequence), sequence.shape, {budget});
-  for (SelectorRun* run : {&verified, &fresh}) {
-    run_call(*run, sequence, Phase::prefill, 40);
-    run_call(*run, sequence, Phase::verify, 3);
-    run->rollback(41);
-  }
-  CHECK(run_call(verified, sequence, Phase::decode, 1) ==
-        run_call(fresh, sequence, Phase::decode, 1));
 }
 
 TEST_CASE("every: between choices nothing is scored, and the list is held") {

@@ -54,14 +54,6 @@ TEST_CASE("h2o keeps the largest sums and the latest keys") {
   check_against_cache("h2o:normalise=window,vote-window=5", 5, /*by_queries=*/false, 6);
 }
 
-TEST_CASE("h2o: with uniform attention the heaviest keys are the first ones") {
-  Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 40, .n_decode = 0});
-  for (auto& q : sequence.q) std::ranges::fill(q.flat(), 0.0f);
-  SelectorRun run(make_selector("h2o", sequence), sequence.shape, {{Budget::Kind::tokens, 10.0}});
-  run_call(run, sequence, Phase::prefill, 40);
-  CHECK(alive_keys(run.alive(0), 0) == std::set<KeyPos>{0, 1, 2, 3, 4, 35, 36, 37, 38, 39});
-}
-
 TEST_CASE("h2o: the published index error hides the first recent key for one call") {
   const Sequence sequence =
       random_sequence({.n_tokens = 40, .chunk = 36, .n_decode = 4, .has_ties = false});

@@ -1,5 +1,5 @@
-// The indexer: maps that a recording teaches, at full size the oracle, lists by loops over the
-// learned maps, and files that hold them.
+// The indexer: maps that a recording teaches, lists by loops over the learned maps, and files that
+// hold them.
 #include <mutex>
 
 #include "core/selectors/artifact.hpp"
@@ -101,32 +101,6 @@ TEST_CASE("indexer: learned maps leave the squared error that they say, and no o
   CHECK(before == Approx(1.0));
   CHECK_THROWS_AS(fit_index_maps(text, 3, {1, 2}, 17), ConfigError);
   CHECK_THROWS_AS(fit_index_maps(text, 3, {1, 2}, 0), ConfigError);
-}
-
-TEST_CASE("indexer: at full size it is the oracle") {
-  const MemoryTrace text = index_text(2);
-  const std::vector<std::pair<std::string, std::string>> pairs = {
-      {"indexer:index-share=1,owner=q_head,score=dot", "oracle-topk"},
-      {"indexer:index-share=1,owner=q_head", "oracle-topk"},
-      {"indexer:per=layer,d-index=32,owner=q_head,score=dot", "oracle-topk"},
-      {"indexer:index-share=1", "oracle-topk-group"},
-      {"indexer:per=layer,d-index=32", "oracle-topk-group"}};
-  for (const auto& [spec, oracle] : pairs) {
-    for (const bool has_sink_logits : {false, true}) {
-      CallFixture fixture({.n_past = 70, .n_tok = 5});
-      const std::vector<float> sink_logits = {0.5f, 2.0f, -1.0f, 3.0f};
-      if (has_sink_logits) fixture.call.sink_logits = sink_logits;
-      fixture.alive.kill(0, 40);
-      fixture.call.budget = Budget::parse("tokens=12");
-      auto selector = made_from(text, spec, fixture);
-      const Selection found = selector->select(fixture.call);
-      const Selection expected = made(oracle, fixture)->select(fixture.call);
-      INFO(spec << (has_sink_logits ? ", sinks" : ""));
-      REQUIRE(found.n_lists() == expected.n_lists());
-      for (Index i = 0; i < found.n_lists(); ++i)
-        CHECK(found.at(i).part(0) == expected.at(i).part(0));
-    }
-  }
 }
 
 struct Case {
@@ -255,55 +229,6 @@ TEST_CASE(
       }
     }
   }
-}
-
-TEST_CASE("indexer: one list for all heads leaves out what a head has lost") {
-  const MemoryTrace text = index_text(3);
-  CallFixture fixture({.n_past = 58, .n_tok = 2});
-  fixture.alive.kill(0, 30);
-  fixture.alive.kill(0, 31);
-  fixture.alive.kill(1, 31);
-  fixture.call.budget = Budget::parse("tokens=60");
-  const Selection answer = made_from(text, "indexer:owner=layer", fixture)->select(fixture.call);
-  CHECK(answer.owner == ListOwner::kv_head);
-  for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-    for (const KeyPos pos : answer.list(kv_head, 1).keys)
-      CHECK(fixture.alive.is_alive(kv_head, pos));
-  }
-  CHECK(answer.list(0, 1).size() == 58);
-  CHECK(answer.list(1, 1).size() == 59);
-}
-
-TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go") {
-  const MemoryTrace text = index_text(4);
-  CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=40");
-  const Selection exact = made_from(text, "indexer", fixture)->select(fixture.call);
-  const auto shared = [&](const Selection& other) {
-    std::vector<KeyPos> both;
-    const auto a = exact.at(0).keys;
-    const auto b = other.at(0).keys;
-    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
-    return both.size();
-  };
-  CHECK(shared(made_from(text, "indexer:type=bf16", fixture)->select(fixture.call)) >= 38);
-  const std::size_t in_fp8 =
-      shared(made_from(text, "indexer:type=fp8", fixture)->select(fixture.call));
-  CHECK(in_fp8 >= 30);
-  CHECK(in_fp8 < 40);
-  ThreadPool pool(3);
-  ScoreEngine engine(ScorePrecision::f32, &pool);
-  fixture.call.engine = &engine;
-  auto live = made_from(text, "indexer", fixture);
-  CHECK(shared(live->select(fixture.call)) == 40);
-  // After a rollback the new keys count.
-  engine.truncate(100);
-  for (Index pos = 100; pos < 300; ++pos) {
-    for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
-  }
-  fixture.bind();
-  auto fresh = made_from(text, "indexer", fixture);
-  CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
 }
 
 TEST_CASE("indexer: a file may be used in part; what does not fit is refused with a sentence") {

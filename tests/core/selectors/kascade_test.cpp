@@ -136,25 +136,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "kascade: a layer whose anchor was not asked chooses for itself; lost keys stay with "
-    "those who hold them") {
-  CallFixture fixture({.n_past = 30, .n_tok = 1, .phase = Phase::decode, .layer = 3});
-  fixture.call.budget = Budget::parse("tokens=6");
-  for (KeyPos pos = 0; pos < 15; ++pos) fixture.alive.kill(1, pos);
-  auto selector = made("kascade:anchors=0/2,min-keys=1", fixture);
-  const Selection own = selector->select(fixture.call);
-  CHECK(selector->cost(fixture.call, own).score_bytes > 0.0);
-  fixture.call.layer = 4;
-  const Selection reused = selector->select(fixture.call);
-  CHECK(selector->cost(fixture.call, reused).score_bytes == 0.0);
-  for (Index head = 0; head < 2; ++head) {
-    CHECK(own.list(head, 0).size() == 6);
-    CHECK(merged(own.list(head, 0)) == merged(reused.list(head, 0)));
-    for (const KeyPos pos : merged(own.list(head, 0))) CHECK(fixture.alive.is_alive(head, pos));
-  }
-}
-
 TEST_CASE("kascade: min-keys is a floor under ratios alone") {
   CallFixture fixture({.n_past = 99, .n_tok = 1, .phase = Phase::decode, .layer = 2});
   const auto n_kept = [&](const char* budget) {

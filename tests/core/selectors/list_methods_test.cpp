@@ -40,21 +40,6 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
   CHECK_THROWS_AS(selector->select(fixture.call), ConfigError);
 }
 
-TEST_CASE(
-    "lessismore: a large budget keeps everything, dead keys stay with the heads that hold them") {
-  CallFixture fixture({.n_past = 30, .n_tok = 4, .layer = 2});
-  fixture.call.budget = Budget::parse("tokens=64");
-  auto selector = made("lessismore", fixture);
-  selector->select(fixture.call);
-  fixture.call.layer = 4;
-  CHECK(merged(selector->select(fixture.call).at(0)) == positions(0, 34));
-  fixture.alive.kill(1, 7);
-  const Selection split = selector->select(fixture.call);
-  CHECK(split.owner == ListOwner::kv_head);
-  CHECK(split.at(0).size() == 34);
-  CHECK(split.at(1).size() == 33);
-}
-
 TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced positions") {
   CallFixture fixture({.n_past = 100, .n_tok = 3, .phase = Phase::verify, .layer = 4});
   std::vector<Tensor<float>> rows;
@@ -95,20 +80,6 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   fixture.call.draft_rows = rows;
   fixture.call.budget = Budget::parse("tokens=8");
   CHECK_THROWS_AS(list("specattn"), ConfigError);
-}
-
-TEST_CASE("specattn: decode with one draft row") {
-  CallFixture fixture({.n_past = 40, .n_tok = 1, .phase = Phase::decode, .layer = 2});
-  std::vector<Tensor<float>> rows;
-  for (int layer = 0; layer < 3; ++layer) rows.emplace_back(Shape{1, 41});
-  rows[2](0, 3) = 0.97f;
-  rows[2](0, 20) = 0.03f;
-  fixture.call.draft_rows = rows;
-  fixture.call.budget = Budget::parse("p=0.95");
-  const Selection selection =
-      made("specattn:blocks=none,layer-map=identity", fixture)->select(fixture.call);
-  CHECK(selection.at(0).scored() == std::vector<KeyPos>{3});
-  CHECK(selection.at(0).forced() == std::vector<KeyPos>{39, 40});
 }
 
 TEST_CASE(

@@ -7,144 +7,38 @@
 
 namespace kvscope::test::list_plans_test {
 
-std::optional<ListPlan> plan_of(const char* method, const char* budget = "tokens=64",
-                                Phase phase = Phase::prefill) {
-  return MethodSpec(method).make()->plan(Budget::parse(budget), phase);
-}
-
-TEST_CASE("list plans: StreamingLLM says its sinks, where a query sees itself") {
-  const auto plan = plan_of("streamingllm");
-  REQUIRE(plan);
-  CHECK(plan->by == ListPlan::By::place);
-  CHECK(plan->budget == 64);
-  CHECK(plan->n_sink == 4);
-  CHECK(plan_of("streamingllm:n-sink=63")->n_sink == 63);
-  CHECK(plan_of("streamingllm:n-sink=0")->n_sink == 0);
-  CHECK_FALSE(plan_of("streamingllm:n-sink=64"));
-  CHECK_FALSE(plan_of("streamingllm", "ratio=0.5"));
-}
-
-TEST_CASE("list plans: the oracle of keys says who owns a list and what competes") {
-  using Owner = ListPlan::Owner;
-  struct Case {
+TEST_CASE("list plans: options, budgets and methods that no plan holds for have none") {
+  struct Row {
     const char* method;
-    Owner owner;
-    bool forces_own, joins_rows;
+    const char* budget = "tokens=64";
+    Phase phase = Phase::prefill;
   };
-  for (const Case& c :
-       {Case{"oracle-topk", Owner::q_head, false, false},
-        Case{"oracle-topk-past", Owner::q_head, true, false},
-        Case{"oracle-topk-group", Owner::group_sum, false, false},
-        Case{"oracle-topk:variant=per_group_max,scope=past", Owner::group_max, true, false},
-        Case{"oracle-topk-chunk", Owner::group_sum, true, true}}) {
-    INFO(c.method);
-    const auto plan = plan_of(c.method);
-    REQUIRE(plan);
-    CHECK(plan->by == ListPlan::By::attention);
-    CHECK(plan->budget == 64);
-    CHECK(plan->owner == c.owner);
-    CHECK(plan->forces_own == c.forces_own);
-    CHECK(plan->joins_rows == c.joins_rows);
-    CHECK_FALSE(plan_of(c.method, "ratio=0.5"));
-  }
-}
-
-TEST_CASE("list plans: QuoKA and Quest with the options that the kernels do not know") {
-  CHECK(plan_of("quoka")->by == ListPlan::By::far_cosines);
-  CHECK_FALSE(plan_of("quoka:scope=whole"));
-  CHECK_FALSE(plan_of("quoka", "ratio=0.5"));
-  CHECK(plan_of("quest", "tokens=64", Phase::decode)->by == ListPlan::By::page_bounds);
-  CHECK_FALSE(plan_of("quest:bound-bits=4", "tokens=64", Phase::decode));
-  for (const Phase phase : {Phase::prefill, Phase::verify}) {
-    const auto plan = plan_of("quest:pages=hub,owner=q_head", "tokens=64", phase);
-    REQUIRE(plan);
-    CHECK(plan->by == ListPlan::By::page_bounds);
-    CHECK(plan->pages == ListPlan::Pages::hub);
-    CHECK(plan->owner == ListPlan::Owner::group_sum);
-    CHECK((plan->forces_own && plan->joins_rows));
-    CHECK_FALSE(plan_of("quest", "ratio=0.5", phase));
-  }
-}
-
-TEST_CASE("list plans: SparQ's say in steps what is kept by rule and what stands for the rest") {
-  const auto plan = plan_of("sparq:n-channels=16,local-share=0.5");
-  REQUIRE(plan);
-  CHECK(plan->by == ListPlan::By::channels);
-  CHECK(plan->n_channels == 16);
-  CHECK((plan->forces_own && plan->joins_rows));
-  CHECK(plan_of("sparq")->channel_share == 0.5);
-  CHECK((plan->n_latest == 0 && !plan->adds_mean));
-  const auto step = plan_of("sparq:local-share=0.3", "tokens=64", Phase::decode);
-  REQUIRE(step);
-  CHECK((step->n_latest == 19 && step->adds_mean));
-  CHECK_FALSE(plan_of("sparq:mean-value=false", "tokens=64", Phase::decode)->adds_mean);
-  CHECK_FALSE(plan_of("sparq", "ratio=0.5"));
-  const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
-  const auto plan_in = [&](const char* method, Phase phase) {
-    SelectorRun run(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 12.0}}, std::nullopt,
-                    ScorePrecision::f32);
-    run.begin_call(phase, 1);
-    return run.plan(0).has_value();
-  };
-  CHECK(plan_in("sparq", Phase::prefill));
-  CHECK(plan_in("sparq", Phase::verify));
-  CHECK(plan_in("sparq", Phase::decode));
-  CHECK(plan_in("quest:dense-layers=0", Phase::decode));
-  CHECK(plan_in("quest:dense-layers=0", Phase::prefill));
-}
-
-TEST_CASE("list plans: shares, levels, exact pages, columns and diagonals") {
-  const auto share = plan_of("oracle-topp", "p=0.9");
-  REQUIRE(share);
-  CHECK((share->by == ListPlan::By::attention && share->mass == 0.9 && !share->has_budget()));
-  CHECK_FALSE(plan_of("oracle-topp", "p=1"));
-  const auto level = plan_of("ceiling:level=0.01");
-  REQUIRE(level);
-  CHECK((level->by == ListPlan::By::attention && level->least_weight == 0.01));
-  CHECK_FALSE(plan_of("ceiling:level=0"));
-  CHECK_FALSE(plan_of("ceiling:of=output"));
-  const auto pages = plan_of("oracle-pages:pages=eval", "tokens=64", Phase::decode);
-  REQUIRE(pages);
-  CHECK((pages->by == ListPlan::By::page_attention && pages->pages == ListPlan::Pages::eval));
-  CHECK((pages->takes_pages() && !pages->forces_own));
-  CHECK_FALSE(plan_of("oracle-pages:score=max"));
-  const auto slashes = plan_of("minference-vertical-slash:n-vertical=7,n-slash=60,n-voters=9");
-  REQUIRE(slashes);
-  CHECK((slashes->by == ListPlan::By::slashes && slashes->n_voters == 9));
-  CHECK((slashes->n_columns == 30 && slashes->n_slashes == 60));  // at least 30
-  CHECK((is_kept_by_rule(*slashes, 29, 500, 490) && !is_kept_by_rule(*slashes, 30, 500, 490)));
-  CHECK((is_kept_by_rule(*slashes, 401, 500, 490) && !is_kept_by_rule(*slashes, 400, 500, 490)));
-  CHECK_FALSE(plan_of("minference-vertical-slash-kernel"));
-  CHECK_FALSE(plan_of("minference-vertical-slash:sizes=budget"));
-}
-
-TEST_CASE("list plans: what looks at tensors that no plan names has none") {
-  for (const char* method : {"h2o", "loki", "oracle-topp", "flexprefill"}) {
-    INFO(method);
-    CHECK_FALSE(plan_of(method));
-  }
-  // another method's lists, changed by a wrapper
-  CHECK_FALSE(plan_of("oracle-topk+every=2"));
-  CHECK_FALSE(plan_of("streamingllm+every=3"));
-}
-
-TEST_CASE("list plans: a method that rests needs no lists, but for one with a history") {
-  const AttentionShape shape{.n_layers = 2, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
-  const auto plan_in_dense_layer = [&](const char* method) {
-    SelectorRun run(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 4.0}},
-                    /*dense_layers=*/1, ScorePrecision::f32);
-    run.begin_call(Phase::prefill, 4);
-    return run.plan(0);
-  };
-  for (const char* method : {"quest", "rocket2", "sparq"}) {
-    INFO(method);
-    const auto plan = plan_in_dense_layer(method);
-    REQUIRE(plan);
-    CHECK(plan->by == ListPlan::By::nothing);
-  }
-  for (const char* method : {"tova", "snapkv", "keydiff"}) {
-    INFO(method);
-    CHECK_FALSE(plan_in_dense_layer(method));
+  for (const Row& row : {
+           Row{"streamingllm:n-sink=64"},
+           Row{"streamingllm", "ratio=0.5"},
+           Row{"oracle-topk", "ratio=0.5"},
+           Row{"oracle-topp"},
+           Row{"oracle-topp", "p=1"},
+           Row{"oracle-pages:score=max"},
+           Row{"ceiling:level=0"},
+           Row{"ceiling:of=output"},
+           Row{"quoka:scope=whole"},
+           Row{"quoka", "ratio=0.5"},
+           Row{"quest", "ratio=0.5"},
+           Row{"quest:bound-bits=4", "tokens=64", Phase::decode},
+           Row{"sparq", "ratio=0.5"},
+           Row{"minference-vertical-slash-kernel"},
+           Row{"minference-vertical-slash:sizes=budget"},
+           // what looks at tensors that no plan names
+           Row{"h2o"},
+           Row{"loki"},
+           Row{"flexprefill"},
+           // another method's lists, changed by a wrapper
+           Row{"oracle-topk+every=2"},
+           Row{"streamingllm+every=3"},
+       }) {
+    INFO(row.method << ", " << row.budget);
+    CHECK_FALSE(MethodSpec(row.method).make()->plan(Budget::parse(row.budget), row.phase));
   }
 }
 

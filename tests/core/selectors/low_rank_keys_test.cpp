@@ -215,13 +215,4 @@ TEST_CASE("shadowkv: what rebuilding costs, counted by hand") {
   CHECK(cost.metadata_bytes == (24.0 * 16.0 + (97.0 + 32.0) * 8.0) * 2.0);
 }
 
-TEST_CASE("shadowkv: a text without keys before rotation ends in a sentence") {
-  auto selector = selector_registry().make("shadowkv:keys=rebuilt");
-  CHECK(selector->caps().needs_calibration);
-  ThreadPool pool(1);
-  const MemoryTrace plain(make_trace_info(1, 4, 2, kHead, 30, 30));
-  CHECK_SAYS(selector->calibrate(plain, plain.info().layers, pool), "k_pre_rope",
-             "--capture k-pre-rope");
-}
-
 }  // namespace kvscope::test::low_rank_keys_test

@@ -25,27 +25,6 @@ TEST_CASE("every method has a budget or declares a knob whose ends it takes") {
   }
 }
 
-TEST_CASE("a knob is the budget, in the unit that is asked for, or the declared option") {
-  const auto quest = MethodKnob::of("quest", /*by_share=*/false, 4096);
-  CHECK(quest->counts_keys());
-  CHECK(quest->high() == 4096.0);
-  CHECK(quest->rounded(204.6) == 205.0);
-  CHECK(quest->text(205.0) == "tokens=205");
-  CHECK(quest->at(205.0).budget->to_string() == "tokens=205");
-  const auto ratio = MethodKnob::of("quest", /*by_share=*/true, 4096);
-  CHECK(ratio->is_ratio());
-  CHECK(ratio->text(ratio->rounded(0.0512345678)) == "ratio=0.0512346");
-  CHECK(MethodKnob::of("oracle-topp", true, 4096)->text(0.9) == "p=0.9");
-
-  const auto tau = MethodKnob::of("xattention:stride=16", true, 4096);
-  CHECK(!tau->at(0.5).budget.has_value());
-  CHECK(tau->at(0.5).selector.text() == "xattention:stride=16,tau=0.5");
-  CHECK(tau->text(0.5) == "tau=0.5");
-  const auto pattern = MethodKnob::of("minference-a-shape", false, 4096);
-  CHECK(pattern->at(512.0).selector.text() == "minference-a-shape:sizes=budget");
-  CHECK(pattern->at(512.0).budget->to_string() == "tokens=512");
-}
-
 TEST_CASE("the knob follows the options that decide which one there is") {
   CHECK(MethodKnob::of("spargeattn", true, 64)->text(0.5) == "tau=0.5");
   CHECK(MethodKnob::of("spargeattn-topk", true, 64)->text(0.5) == "top-share=0.5");

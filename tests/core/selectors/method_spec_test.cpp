@@ -110,22 +110,6 @@ TEST_CASE("wrappers stand behind the method that they are around") {
   CHECK(MethodSpec("quest+coarsen,page=64").text() == "quest+coarsen:page=64");
 }
 
-TEST_CASE("wrappers change a method's caps") {
-  CHECK(MethodSpec("quest+coarsen:owner=layer").caps().owner == ListOwner::layer);
-  CHECK(MethodSpec("quest+coarsen:query=mean").caps().owner == ListOwner::kv_head);
-  CHECK(MethodSpec("quest-sglang").caps().owner == ListOwner::layer);
-  CHECK(MethodSpec("quest-sglang").caps().dense_layers == 0);
-  CHECK(MethodSpec("quest+coarsen:page=64").caps().page_size == 64);
-  CHECK(MethodSpec("quest+coarsen").caps().page_size == 16);
-  CHECK(MethodSpec("quest+every=8").caps().steps_per_choice == 8);
-  CHECK(MethodSpec("keydiff@tokens=64+quest+every=8").caps().steps_per_choice == 8);
-  CHECK(MethodSpec("quest").caps().steps_per_choice == 1);
-  MethodSpec spec = "quest+every=4";
-  spec.fill("dense-layers", 0);
-  CHECK(spec.text() == "quest:dense-layers=0+every=4");
-  CHECK(spec.caps().steps_per_choice == 4);
-}
-
 TEST_CASE("a wrapper that does not fit is refused in a sentence that helps") {
   CHECK_HAS(message("every=4"), "goes around the method before it, as quest+every=4");
   CHECK_HAS(message("quest+every=0"), "n: expected");
@@ -176,15 +160,6 @@ TEST_CASE("random stacks come back as they were, with the caps of what they make
   }
 }
 
-TEST_CASE("a stack's caps join those of its stages") {
-  const MethodSpec spec = "keydiff@tokens=64+quest:owner=q_head@tokens=32+oracle-topp";
-  CHECK(spec.caps().permanent);
-  CHECK(spec.caps().owner == ListOwner::q_head);
-  CHECK(spec.caps().budgets == std::vector{Budget::Kind::mass});
-  const MethodSpec over_eviction = "keydiff@tokens=64+streamingllm";
-  CHECK(over_eviction.caps().owner == MethodSpec("streamingllm").caps().owner);
-}
-
 TEST_CASE("a text is brought to one form") {
   CHECK(MethodSpec("quest:page-size=8,page-size=32").text() == "quest:page-size=32");
   CHECK(MethodSpec("quest,page-size=32").text() == "quest:page-size=32");
@@ -221,16 +196,6 @@ TEST_CASE("options are set and filled in without touching the text of the others
   CHECK(spec.caps().page_size == 32);
 }
 
-TEST_CASE("a preset is a name that options may overrule") {
-  MethodSpec spec = "quest-paper";
-  CHECK(spec.caps().dense_layers == 2);
-  CHECK(spec.stages()[0].assignments().at("pages") == "eval");
-  CHECK(spec.leaves_open("dense-layers"));
-  spec.fill("dense-layers", 0);
-  CHECK(spec.text() == "quest-paper:dense-layers=0");
-  CHECK(spec.caps().dense_layers == 0);
-}
-
 TEST_CASE("in a stack, options are set in the stages that have them") {
   MethodSpec spec = "full+quest:dense-layers=4@tokens=64+quoka";
   spec.fill("dense-layers", 1);
@@ -264,12 +229,6 @@ TEST_CASE("a text that does not fit is refused in a sentence that helps") {
   CHECK_HAS(message("+quest"), "a stage is empty");
   CHECK_HAS(message("full+"), "a stage is empty");
   CHECK_HAS(message("oracle-topp:x=1e+3"), "no option x");  // no stack of "3"
-}
-
-TEST_CASE("a method's name is read from any text") {
-  CHECK(method_name("quest:page-size=32") == "quest");
-  CHECK(method_name("another-build's") == "another-build's");
-  CHECK(method_name("keydiff@tokens=8+quest") == "keydiff@tokens=8+quest");
 }
 
 }  // namespace kvscope::test::method_spec_test

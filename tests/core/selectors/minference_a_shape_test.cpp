@@ -1,5 +1,4 @@
 // MInference A-shape by its definition.
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_a_shape_test {

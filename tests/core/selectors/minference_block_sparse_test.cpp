@@ -1,5 +1,4 @@
 // MInference block-sparse against means by loops.
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_block_sparse_test {

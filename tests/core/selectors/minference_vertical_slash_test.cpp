@@ -1,5 +1,4 @@
 // MInference vertical-slash against sums by loops.
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_vertical_slash_test {

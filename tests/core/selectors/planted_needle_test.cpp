@@ -244,13 +244,4 @@ TEST_CASE("several needles are all found") {
   check_registry(2, {29, 53, 83});
 }
 
-TEST_CASE("the table of the needle test names no method that does not exist") {
-  for (const auto& [name, entry] : table()) {
-    INFO(name);
-    const auto& all = selector_registry().entries();
-    CHECK(std::ranges::any_of(all, [&](const SelectorEntry& one) { return one.name == name; }));
-    CHECK(!entry.specs.empty());
-  }
-}
-
 }  // namespace kvscope::test::planted_needle_test

@@ -1,5 +1,4 @@
-// PQCache: its scores and lists against loops over codes, exactness where every key is a centroid,
-// its work by hand.
+// PQCache: its scores and lists against loops over codes.
 #include "core/selectors/k_means.hpp"
 #include "tests/core/selectors/kit.hpp"
 
@@ -122,39 +121,6 @@ TEST_CASE("pqcache: lists are those of loops over centroids") {
       CHECK(answer.at(kv_head).forced() == forced);
     }
   }
-}
-
-TEST_CASE("pqcache: with a centroid for every key it is exact") {
-  CallFixture fixture(step_shape(140, 5));
-  fixture.call.budget = Budget::parse("tokens=25");
-  for (const bool sums_weights : {true, false}) {
-    const auto selector = made(sums_weights ? "pqcache:bits=8,n-sink=4,n-recent=6"
-                                            : "pqcache:bits=8,n-sink=4,n-recent=6,group=scores",
-                               fixture);
-    const Selection answer = selector->select(fixture.call);
-    for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-      std::vector<double> scores(140, -std::numeric_limits<double>::infinity());
-      double total[2] = {0.0, 0.0};
-      for (Index pos = 4; pos < 134; ++pos) {
-        for (Index h = 0; h < 2; ++h) total[h] += std::exp(fixture.logit(2 * kv_head + h, 0, pos));
-      }
-      for (Index pos = 4; pos < 134; ++pos) {
-        double& score = scores[pos] = 0.0;
-        for (Index h = 0; h < 2; ++h) {
-          const double logit = fixture.logit(2 * kv_head + h, 0, pos);
-          score += sums_weights ? std::exp(logit) / total[h] : logit;
-        }
-      }
-      CHECK(answer.at(kv_head).scored() == naive_top_k(scores, 25));
-    }
-  }
-}
-
-TEST_CASE("pqcache: more parts than channels are one each") {
-  CallFixture fixture(step_shape(90, 4));
-  fixture.call.budget = Budget::parse("tokens=9");
-  const auto selector = made("pqcache:parts=100,n-sink=4,n-recent=4", fixture);
-  CHECK(selector->select(fixture.call).at(0).scored().size() == 9);
 }
 
 }  // namespace kvscope::test::pqcache_test

@@ -138,15 +138,72 @@ SpecOf always(const std::string& spec) {
   return [spec](const Json&, Index) { return spec; };
 }
 
-TEST_CASE("snapkv keeps what kvpress keeps") {
-  check_method("snapkv/kept.json", [](const Json& options, Index) {
-    return fmt::format("snapkv:window={},kernel={}", options["window_size"].get<Index>(),
-                       options["kernel_size"].get<Index>());
-  });
+std::string window_options(const Json& options) {
+  return fmt::format("window={},kernel={}", options["window_size"].get<Index>(),
+                     options["kernel_size"].get<Index>());
 }
 
-TEST_CASE("tova-kvpress keeps what kvpress keeps") {
-  check_method("tova/kept.json", always("tova-kvpress"));
+/// The floor that leaves a head as much as kvpress does. There trunc(share * budget) keys of a head
+/// are safe, its window first among them; here a floor is a share of what the budget leaves beside
+/// the window.
+double floor_beside_window(const Json& options, Index budget) {
+  const Index window = options["window_size"];
+  const double share = options["alpha_safeguard"];
+  const auto n_safe = static_cast<Index>(share * static_cast<double>(budget));
+  const auto n_more = static_cast<double>(std::max<Index>(0, n_safe - window));
+  return (n_more + 0.5) / static_cast<double>(budget - window);
+}
+
+std::string critical_spec(const Json& options) {
+  return fmt::format("critical:{},epsilon={},first-stage={}", window_options(options),
+                     options["epsilon"].get<double>(), options["first_stage_ratio"].get<double>());
+}
+
+TEST_CASE("methods keep what kvpress keeps") {
+  const std::pair<const char*, SpecOf> methods[] = {
+      {"snapkv/kept.json",
+       [](const Json& options, Index) { return "snapkv:" + window_options(options); }},
+      {"tova/kept.json", always("tova-kvpress")},
+      {"keydiff/kept.json", always("keydiff")},
+      // its observed attention
+      {"h2o/kept.json", always("h2o:recent-share=0,normalise=by_queries")},
+      // what the last query sees
+      {"streamingllm/kept.json",
+       [](const Json& options, Index) {
+         return fmt::format("streamingllm:n-sink={}", options["n_sink"].get<Index>());
+       }},
+      // if the floor counts the window
+      {"adakv/kept.json",
+       [](const Json& options, Index budget) {
+         return fmt::format("adakv-kvpress:{},floor={}", window_options(options),
+                            floor_beside_window(options, budget));
+       }},
+      {"knorm/kept.json", always("knorm")},
+      {"lagkv/kept.json",
+       [](const Json& options, Index) {
+         return fmt::format("lagkv:n-sink={},lag={},cross-scoring={}",
+                            options["n_sink"].get<Index>(), options["lag_size"].get<Index>(),
+                            options["cross_scoring"].get<bool>());
+       }},
+      // with filters of the same queries
+      {"qfilters/kept.json", always("qfilters")},
+      {"expected-attention/kept.json",
+       [](const Json& options, Index) {
+         return fmt::format(
+             "expected-attention:n-future={},n-sink={},covariance={},value-norm={},epsilon={}",
+             options["n_future_positions"].get<Index>(), options["n_sink"].get<Index>(),
+             options["use_covariance"].get<bool>(), options["use_vnorm"].get<bool>(),
+             options["epsilon"].get<double>());
+       }},
+      // an even budget per head
+      {"critical/kept.json",
+       [](const Json& options, Index) { return critical_spec(options) + ",heads=even"; }},
+      // where heads compete, if the floor counts the window
+      {"critical/kept_adakv.json", [](const Json& options, Index budget) {
+         return fmt::format("{},heads=adaptive,floor={}", critical_spec(options),
+                            floor_beside_window(options, budget));
+       }}};
+  for (const auto& [file, spec_of] : methods) check_method(file, spec_of);
 }
 
 TEST_CASE("tova lets the last key go, which kvpress holds") {
@@ -167,49 +224,12 @@ TEST_CASE("tova lets the last key go, which kvpress holds") {
   CHECK(n_departures > 0);
 }
 
-TEST_CASE("keydiff keeps what kvpress keeps") {
-  check_method("keydiff/kept.json", always("keydiff"));
-}
-
 TEST_CASE("keydiff in chunks keeps what kvpress keeps in blocks") {
   for_each_run("keydiff/kept_blocks.json",
                [](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
                  CHECK(kept_by("keydiff", prompt, budget, one["options"]["block_size"]) ==
                        run["kept"].get<KeptKeys>());
                });
-}
-
-TEST_CASE("h2o without recents, by queries, keeps what kvpress's observed attention keeps") {
-  check_method("h2o/kept.json", always("h2o:recent-share=0,normalise=by_queries"));
-}
-
-TEST_CASE("streamingllm shows its last query what kvpress keeps") {
-  check_method("streamingllm/kept.json", [](const Json& options, Index) {
-    return fmt::format("streamingllm:n-sink={}", options["n_sink"].get<Index>());
-  });
-}
-
-std::string window_options(const Json& options) {
-  return fmt::format("window={},kernel={}", options["window_size"].get<Index>(),
-                     options["kernel_size"].get<Index>());
-}
-
-/// The floor that leaves a head as much as kvpress does. There trunc(share * budget) keys of a head
-/// are safe, its window first among them; here a floor is a share of what the budget leaves beside
-/// the window.
-double floor_beside_window(const Json& options, Index budget) {
-  const Index window = options["window_size"];
-  const double share = options["alpha_safeguard"];
-  const auto n_safe = static_cast<Index>(share * static_cast<double>(budget));
-  const auto n_more = static_cast<double>(std::max<Index>(0, n_safe - window));
-  return (n_more + 0.5) / static_cast<double>(budget - window);
-}
-
-TEST_CASE("adakv-kvpress keeps what kvpress keeps, if its floor counts the window") {
-  check_method("adakv/kept.json", [](const Json& options, Index budget) {
-    return fmt::format("adakv-kvpress:{},floor={}", window_options(options),
-                       floor_beside_window(options, budget));
-  });
 }
 
 TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its window") {
@@ -231,48 +251,6 @@ TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its
                  }
                });
   CHECK(n_starved > 0);
-}
-
-TEST_CASE("knorm keeps what kvpress keeps") {
-  check_method("knorm/kept.json", always("knorm"));
-}
-
-TEST_CASE("lagkv keeps what kvpress keeps") {
-  check_method("lagkv/kept.json", [](const Json& options, Index) {
-    return fmt::format("lagkv:n-sink={},lag={},cross-scoring={}", options["n_sink"].get<Index>(),
-                       options["lag_size"].get<Index>(), options["cross_scoring"].get<bool>());
-  });
-}
-
-TEST_CASE("qfilters keeps what kvpress keeps with filters of the same queries") {
-  check_method("qfilters/kept.json", always("qfilters"));
-}
-
-TEST_CASE("expected-attention keeps what kvpress keeps") {
-  check_method("expected-attention/kept.json", [](const Json& options, Index) {
-    return fmt::format(
-        "expected-attention:n-future={},n-sink={},covariance={},value-norm={},epsilon={}",
-        options["n_future_positions"].get<Index>(), options["n_sink"].get<Index>(),
-        options["use_covariance"].get<bool>(), options["use_vnorm"].get<bool>(),
-        options["epsilon"].get<double>());
-  });
-}
-
-std::string critical_spec(const Json& options) {
-  return fmt::format("critical:{},epsilon={},first-stage={}", window_options(options),
-                     options["epsilon"].get<double>(), options["first_stage_ratio"].get<double>());
-}
-
-TEST_CASE("critical keeps what kvpress keeps, an even budget per head") {
-  check_method("critical/kept.json",
-               [](const Json& options, Index) { return critical_spec(options) + ",heads=even"; });
-}
-
-TEST_CASE("critical keeps what kvpress keeps where heads compete, if its floor counts the window") {
-  check_method("critical/kept_adakv.json", [](const Json& options, Index budget) {
-    return fmt::format("{},heads=adaptive,floor={}", critical_spec(options),
-                       floor_beside_window(options, budget));
-  });
 }
 
 }  // namespace kvscope::test::published_lists_test

@@ -93,28 +93,6 @@ TEST_CASE("pages kept: each published rule, and all of them where the budget cov
 }
 
 TEST_CASE(
-    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by "
-    "their keys") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 42, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.window = 25;  // keys 18 to 42: pages 2 to 5, the first and the last in part
-  fixture.call.budget = Budget::parse("pages=2");
-  SelectionTrace trace;
-  fixture.call.trace = &trace;
-  made("quest:page-size=8", fixture)->select(fixture.call);
-  CHECK(trace.scored == TokenRange{2, 6});
-  for (Index h = 0; h < 4; ++h) {
-    const auto& bounds = trace.scores.at(static_cast<std::size_t>(h));
-    REQUIRE(bounds.size() == 4);
-    CHECK(bounds[0] == Catch::Approx(naive_bound(fixture, h, 0, 18, 24)));
-    CHECK(bounds[1] == Catch::Approx(naive_bound(fixture, h, 0, 24, 32)));
-    CHECK(bounds[3] == Catch::Approx(naive_bound(fixture, h, 0, 40, 43)));
-  }
-  made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
-  CHECK(trace.scores[1][1] == Catch::Approx(std::max(naive_bound(fixture, 2, 0, 24, 32),
-                                                     naive_bound(fixture, 3, 0, 24, 32))));
-}
-
-TEST_CASE(
     "quest: chunked prefill sums bounds over queries and group and forces the chunk's pages") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 43, .n_tok = 6});
   fixture.call.budget = Budget::parse("pages=2");

@@ -91,31 +91,4 @@ TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each
   }
 }
 
-TEST_CASE("quoka: the choice of queries") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 64, .n_tok = 30});
-  fixture.call.budget = Budget::parse("tokens=8");
-  const auto choice = [&](std::string_view spec) {
-    return made(spec, fixture)->select(fixture.call).at(0).scored();
-  };
-  CHECK(choice("quoka:queries=all") == choice("quoka:n-queries=30"));
-  CHECK(choice("quoka:queries=random,n-queries=4") == choice("quoka:queries=random,n-queries=4"));
-  CHECK(choice("quoka:queries=random,n-queries=4") !=
-        choice("quoka:queries=random,n-queries=4,seed=1"));
-  CHECK(choice("quoka:queries=nearest,n-queries=2") !=
-        choice("quoka:queries=farthest,n-queries=2"));
-  CHECK(choice("quoka:queries=last,n-queries=2") != choice("quoka:queries=all"));
-}
-
-TEST_CASE("quoka: decode scores with the group's mean unit query, first chunk is all forced") {
-  CallFixture decode({.n_past = 33, .n_tok = 1, .phase = Phase::decode});
-  decode.call.budget = Budget::parse("ratio=0.25");
-  const Selection selection = made("quoka", decode)->select(decode.call);
-  CHECK(selection.at(0).scored().size() == 8);
-  CHECK(selection.at(0).forced() == std::vector<KeyPos>{33});
-  CallFixture first({.n_past = 0, .n_tok = 7});
-  const Selection dense = made("quoka", first)->select(first.call);
-  CHECK(dense.at(1).scored().empty());
-  CHECK(dense.at(1).forced() == positions(0, 7));
-}
-
 }  // namespace kvscope::test::quoka_test

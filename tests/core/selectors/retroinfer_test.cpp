@@ -1,5 +1,4 @@
-// RetroInfer: ranking, lists and summaries against loops over the clusters that it makes, its
-// estimate, its work by hand.
+// RetroInfer: ranking, lists and summaries against loops over the clusters that it makes.
 #include <numeric>
 
 #include "core/selectors/key_clusters.hpp"
@@ -59,39 +58,6 @@ TEST_CASE("clusters of keys: a partition, centroids and mean values of what is a
   }
 }
 
-TEST_CASE("clusters of keys: members that come back, members that leave, segments") {
-  CallFixture fixture(step_shape(220, 3));
-  AliveMask part(2);
-  part.append(221);
-  for (KeyPos pos = 50; pos < 90; ++pos) part.kill(0, pos);
-  fixture.call.alive = &part;
-  KeyClusters clusters;
-  const ClusterOptions options{.keys_per_cluster = 8, .longest_segment = 64, .next_segment = 30};
-  clusters.extend(fixture.call, 0, {4, 150}, options, CounterRng({1}));
-  const auto n_members = [&](Index begin) {
-    Index n = 0;
-    for (const auto& keys : clusters.live(fixture.call, 0, begin).members)
-      n += static_cast<Index>(keys.size());
-    return n;
-  };
-  CHECK(clusters.range() == TokenRange{4, 150});
-  CHECK(n_members(0) == 106);
-  fixture.call.alive = &fixture.alive;  // what an earlier stage hid
-  CHECK(n_members(0) == 146);
-  CHECK(n_members(100) == 50);  // what a window leaves
-  clusters.extend(fixture.call, 0, {4, 179}, options, CounterRng({1}));
-  CHECK(clusters.range().end == 150);  // 29 keys wait
-  fixture.call.pos_begin = 230;        // as if that call were later
-  clusters.extend(fixture.call, 0, {4, 180}, options, CounterRng({1}));
-  CHECK(clusters.range().end == 180);
-  clusters.truncate(231);
-  CHECK(clusters.range().end == 180);
-  clusters.truncate(230);
-  CHECK(clusters.range().end == 150);
-  clusters.truncate(220);
-  CHECK(clusters.range().size() == 0);
-}
-
 TEST_CASE("retroinfer: zones are those of loops over its clusters") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     SeededStep fixture(260, seed);
@@ -147,46 +113,6 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters") {
       CHECK(answer.at(kv_head).forced() == forced);
     }
   }
-}
-
-TEST_CASE("retroinfer: summaries make up for what they stand for, from below") {
-  CallFixture fixture(step_shape(400, 9));
-  for (float& x : fixture.q.flat()) x *= 2.0f;
-  fixture.call.budget = Budget::parse("tokens=80");
-  const auto total = [&](const std::string& spec) {  // of the softmax denominator, over exact
-    const Selection answer = made(spec, fixture)->select(fixture.call);
-    double sum = 0.0;
-    for (Index q_head = 0; q_head < 4; ++q_head) {
-      const Index kv_head = q_head / 2;
-      double exact = 0.0;
-      for (Index pos = 0; pos <= 400; ++pos) exact += std::exp(fixture.logit(q_head, 0, pos));
-      double found = 0.0;
-      for (const KeyPos pos : answer.at(kv_head).keys)
-        found += std::exp(fixture.logit(q_head, 0, pos));
-      for (Index i = answer.summaries.empty() ? 0 : answer.summaries.begin_of(kv_head);
-           !answer.summaries.empty() && i < answer.summaries.end_of(kv_head); ++i) {
-        double dot = 0.0;
-        for (Index c = 0; c < 16; ++c)
-          dot += static_cast<double>(fixture.q(q_head, 0, c)) *
-                 static_cast<double>(answer.summaries.k(i, c));
-        found += std::exp(dot * static_cast<double>(fixture.call.score_scale) +
-                          static_cast<double>(answer.summaries.log_count[i]));
-      }
-      sum += found / exact / 4.0;
-    }
-    return sum;
-  };
-  const double none = total("retroinfer:n-recent=20,keys-per-cluster=8,estimate-share=0");
-  const double some = total("retroinfer:n-recent=20,keys-per-cluster=8");
-  const double all = total("retroinfer:n-recent=20,keys-per-cluster=8,estimate-share=1");
-  const double one_key_each =
-      total("retroinfer:n-recent=20,keys-per-cluster=1,estimate-share=1,iterations=0");
-  INFO("denominator over exact: " << none << ", " << some << ", " << all << ", " << one_key_each);
-  CHECK(none < some);
-  CHECK(some < all);
-  CHECK(all < 1.0);
-  CHECK(all > 0.6);  // of keys without structure
-  CHECK(one_key_each == Catch::Approx(1.0).epsilon(1e-4));
 }
 
 }  // namespace kvscope::test::retroinfer_test

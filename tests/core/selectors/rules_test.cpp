@@ -1,5 +1,4 @@
-// What methods do with keys that are all alike, and with keys that are forced.
-#include "core/selectors/candidates.hpp"
+// What methods do with keys that are all alike.
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::rules_test {
@@ -14,14 +13,6 @@ TEST_CASE("zero queries and zero keys give no NaN and deterministic ties") {
     INFO(spec);
     CHECK(made(spec, fixture)->select(fixture.call).at(0).scored() == positions(0, 4));
   }
-}
-
-TEST_CASE("forced keys leave the scored part") {
-  KeyList list{{1, 4, 6, 9}, {2}, {}};
-  const std::vector<KeyPos> forced = {4, 9, 12};
-  force_keys(list, forced);
-  CHECK(list.scored == std::vector<KeyPos>{1, 6});
-  CHECK(list.forced == std::vector<KeyPos>{2, 4, 9, 12});
 }
 
 }  // namespace kvscope::test::rules_test

@@ -1,6 +1,5 @@
 // Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is
 // kept follows the cache.
-#include "core/attention/nucleus.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::score_engine_test {
@@ -80,35 +79,6 @@ TEST_CASE("kept norms and pages follow the cache through growth and rollback") {
   engine.truncate(33);
   CHECK(engine.pages(0, 0, k.view(), 16, 16).n_pages() == 4);
   CHECK(engine.pages(0, 0, k.view(), 16, 16).boxes()(1, 0) >= 2.0f);
-}
-
-/// What a method could keep: how many positions it has seen.
-struct Seen {
-  Index n_keys = 0;
-  void truncate(Index n) { n_keys = std::min(n_keys, n); }
-};
-
-TEST_CASE("what methods keep is theirs, by layer and head, and is cut with the cache") {
-  ScoreEngine engine;
-  const int first = 0, second = 0;  // whose addresses stand for two methods
-  CHECK(engine.known<Seen>(&first, 2, 1) == nullptr);
-  engine.kept<Seen>(&first, 2, 1).n_keys = 40;
-  engine.kept<Seen>(&second, 2, 1).n_keys = 10;
-  engine.kept<Seen>(&first, 2, 0, [] { return Seen{30}; });
-  engine.kept<Seen>(2, 1).n_keys = 50;
-  CHECK(engine.kept<Seen>(&first, 2, 1).n_keys == 40);
-  CHECK(engine.known<Seen>(&first, 2, 1)->n_keys == 40);
-  CHECK(engine.known<Seen>(&first, 3, 1) == nullptr);
-  engine.truncate(20);
-  CHECK(engine.known<Seen>(&first, 2, 1)->n_keys == 20);
-  CHECK(engine.known<Seen>(&first, 2, 0)->n_keys == 20);
-  CHECK(engine.known<Seen>(&second, 2, 1)->n_keys == 10);
-  CHECK(engine.known<Seen>(nullptr, 2, 1)->n_keys == 20);
-
-  ScoreEngine stand_in(ScorePrecision::f64, nullptr, /*keeps_keys=*/false);
-  stand_in.kept<Seen>(&first, 0, 0).n_keys = 7;
-  CHECK(stand_in.known<Seen>(&first, 0, 0)->n_keys == 7);  // of the same question
-  CHECK(stand_in.kept<Seen>(&first, 0, 0).n_keys == 0);
 }
 
 }  // namespace kvscope::test::score_engine_test

@@ -36,30 +36,6 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
   }
 }
 
-TEST_CASE("key dots: listed keys have the bits of a range, in any order") {
-  std::mt19937 rng(6);
-  for (const Index d : {13, 64}) {
-    const Tensor<float> keys = random_tensor({300, d}, rng);
-    const Tensor<float> row = random_tensor({1, d}, rng);
-    const std::vector<double> q(row.flat().begin(), row.flat().end());
-    const std::vector<std::int32_t> listed = {7, 8, 9,   10,  11,  12,  299,
-                                              0, 1, 200, 202, 204, 203, 8};
-    for (const ScorePrecision precision : {ScorePrecision::f64, ScorePrecision::f32}) {
-      KeyDots all;
-      KeyDots some;
-      all.set_precision(precision);
-      some.set_precision(precision);
-      all.compute(q, 1, keys.view(), {0, 300});
-      some.compute_listed(q, keys.view(), listed);
-      REQUIRE(some.row(0).size() == listed.size());
-      for (std::size_t i = 0; i < listed.size(); ++i)
-        CHECK(some.row(0)[i] == all.row(0)[listed[i]]);
-      some.compute_listed(q, keys.view(), {});
-      CHECK(some.row(0).empty());
-    }
-  }
-}
-
 TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the softmax") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 50, .n_tok = 10});
   fixture.call.window = 45;
@@ -132,28 +108,6 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
   }
 }
 
-TEST_CASE(
-    "sparq: all channels and all keys are exact attention with alpha 1; rollback restores "
-    "the mean value") {
-  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=400");
-  ScoreEngine engine;
-  fixture.call.engine = &engine;
-  auto selector = made("sparq:channel-share=1", fixture);
-  const Selection all = selector->select(fixture.call);
-  CHECK(merged(all.at(0)) == positions(0, 301));
-  CHECK(static_cast<double>(all.summaries.list_share(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
-  engine.truncate(290);
-  for (Index c = 0; c < 16; ++c) fixture.v(0, 295, c) = 7.0f;
-  const Selection again = selector->select(fixture.call);
-  fixture.call.engine = nullptr;
-  const Selection fresh = made("sparq:channel-share=1", fixture)->select(fixture.call);
-  CHECK(again.summaries.v(0, 2) == fresh.summaries.v(0, 2));
-  CHECK(again.summaries.v(0, 2) != all.summaries.v(0, 2));
-  fixture.call.v = {};
-  CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).at(0).size() == 301);
-}
-
 TEST_CASE("loki: full rank is exact, few directions rank by the projected product") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=10");
@@ -194,29 +148,6 @@ TEST_CASE("loki: full rank is exact, few directions rank by the projected produc
   CallFixture other({.d_head = 8});
   other.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(full->select(other.call), ShapeError);
-}
-
-TEST_CASE("sparq and loki take half of a head's channels unless they are told how many") {
-  const auto forced_and_scored = [](const std::string& spec, Index d_head) {
-    CallFixture fixture({.d_head = d_head, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
-    fixture.call.budget = Budget::parse("tokens=12");
-    const Selection answer = made(spec, fixture)->select(fixture.call);
-    return std::vector<KeyPos>(answer.keys().begin(), answer.keys().end());
-  };
-  for (const Index d_head : {Index{16}, Index{64}, Index{128}}) {
-    INFO(d_head);
-    const Index half = d_head / 2;
-    CHECK(forced_and_scored("sparq", d_head) ==
-          forced_and_scored(fmt::format("sparq:n-channels={}", half), d_head));
-    CHECK(forced_and_scored("loki", d_head) ==
-          forced_and_scored(fmt::format("loki:rank={}", half), d_head));
-    CHECK(forced_and_scored("loki", d_head) != forced_and_scored("loki:rank-share=1", d_head));
-    CHECK(forced_and_scored("sparq:n-channels=1000", d_head) ==
-          forced_and_scored("sparq:channel-share=1", d_head));
-  }
-  CHECK(forced_and_scored("sparq:channel-share=0", 16) ==
-        forced_and_scored("sparq:n-channels=1", 16));
-  CHECK(forced_and_scored("loki:rank=3,rank-share=1", 16) == forced_and_scored("loki:rank=3", 16));
 }
 
 TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") {

@@ -34,8 +34,8 @@ void plant_ties(Tensor<float>& k, const CounterRng& rng) {
   }
 }
 
-}  // namespace
-
+/// Gives a shape what only a model has: a rotary embedding, and an output projection of a few
+/// signed sums of the value's channels.
 void put_model_parts(AttentionShape& shape) {
   auto rotations = std::make_shared<std::vector<KeyRotation>>();
   for (Index layer = 0; layer < shape.n_layers; ++layer) {
@@ -63,6 +63,8 @@ void put_model_parts(AttentionShape& shape) {
   };
   shape.projection = std::make_shared<SignedSums>();
 }
+
+}  // namespace
 
 Sequence random_sequence(const SequenceOptions& options) {
   Sequence out{.shape = {.n_layers = options.n_layers,

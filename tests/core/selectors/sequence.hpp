@@ -43,10 +43,6 @@ Sequence random_sequence(const SequenceOptions& options);
 /// Shapes drawn at random: group 1..8, T mostly small, d 8..128, chunks 1..16.
 Sequence random_shape_sequence(std::uint64_t seed);
 
-/// Gives a shape what only a model has: a rotary embedding, and an output projection of a few
-/// signed sums of the value's channels.
-void put_model_parts(AttentionShape& shape);
-
 /// One layer's answer in one call, in a form that compares.
 struct Answer {
   ListOwner owner = ListOwner::kv_head;

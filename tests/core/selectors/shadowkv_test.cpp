@@ -95,19 +95,4 @@ TEST_CASE("shadowkv: loops agree in decode and verification, with and without de
   }
 }
 
-TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing else changes") {
-  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
-  for (Index t = 0; t < 161; ++t) {
-    for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = 1.0f + 0.001f * fixture.k(0, t, c);
-  }
-  // In chunk 10, against its neighbours.
-  for (Index c = 0; c < 16; ++c) fixture.k(0, 83, c) = -3.0f;
-  fixture.call.budget = Budget::parse("tokens=8");
-  const Selection selection = made("shadowkv:outliers=1", fixture)->select(fixture.call);
-  std::vector<KeyPos> forced = positions(80, 88);
-  for (const KeyPos pos : positions(128, 161)) forced.push_back(pos);
-  CHECK(selection.at(0).forced() == forced);
-  CHECK(selection.at(0).scored().size() == 8);
-}
-
 }  // namespace kvscope::test::shadowkv_test

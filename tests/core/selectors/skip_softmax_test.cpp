@@ -1,7 +1,6 @@
 // Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes
 // at most.
 #include "core/selectors/learned.hpp"
-#include "core/selectors/skip_tiles.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::skip_softmax_test {
@@ -112,34 +111,6 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
   }
 }
 
-TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found again") {
-  std::vector<SkipPoint> points;
-  for (int i = 0; i <= 20; ++i) {
-    const double sparsity = 0.05 * i;
-    const double off = i < 2 || i > 18 ? 100.0 : 1.0;  // outside .1 to .9: must not count
-    points.push_back({off * 40.0 * std::exp(5.5 * sparsity), sparsity});
-  }
-  const auto found = fit_skip_scale(points);
-  REQUIRE(found);
-  CHECK(found->a == Catch::Approx(40.0).epsilon(1e-6));
-  CHECK(found->b == Catch::Approx(5.5).epsilon(1e-6));
-  CHECK(found->scale(0.5) == Catch::Approx(40.0 * std::exp(2.75)).epsilon(1e-6));
-  CHECK(!fit_skip_scale(std::span(points).first(3)));  // one of them counts
-  // no better b or a nearby, on points that no exponential goes through
-  const std::vector<SkipPoint> rough = {{3.0, 0.2}, {10.0, 0.3}, {9.0, 0.5}, {60.0, 0.8}};
-  const SkipScale best = *fit_skip_scale(rough);
-  const auto squares = [&](double a, double b) {
-    double sum = 0.0;
-    for (const SkipPoint& one : rough)
-      sum += std::pow(one.scale - a * std::exp(b * one.sparsity), 2.0);
-    return sum;
-  };
-  for (const double a : {0.98, 1.0, 1.02}) {
-    for (const double b : {0.98, 1.0, 1.02})
-      CHECK(squares(best.a, best.b) <= squares(best.a * a, best.b * b));
-  }
-}
-
 TEST_CASE(
     "skip-softmax: the fit counts what lists of the same thresholds leave out, and its "
     "target is about what is skipped") {
@@ -183,13 +154,6 @@ TEST_CASE(
     INFO("target " << target << ", skipped " << 1.0 - n_kept / n_all);
     CHECK(1.0 - n_kept / n_all == Catch::Approx(target).margin(0.12));
   }
-}
-
-TEST_CASE("skip-softmax: a text that is too short is named") {
-  const auto bare = selector_registry().make("skip-softmax:by=target");
-  PlantOptions plant{.n_tokens = 20};
-  ThreadPool pool(1);
-  CHECK_THROWS_AS(bare->calibrate(planted_trace(plant), {}, pool), ConfigError);
 }
 
 }  // namespace kvscope::test::skip_softmax_test

@@ -61,30 +61,4 @@ TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads"
   }
 }
 
-TEST_CASE("votes by distance are the weights on the diagonals") {
-  CallFixture fixture({.n_past = 700, .n_tok = 37, .phase = Phase::prefill});
-  SelectCall call = fixture.call;
-  const auto n_ctx = static_cast<std::size_t>(call.k.dim(1));
-  const auto n_q = static_cast<std::size_t>(call.q.dim(0));
-  ThreadPool pool(3);
-  ScoreEngine engine(ScorePrecision::f32, &pool);
-  call.engine = &engine;
-  const std::vector<Index> rows = {3, 20, 36};
-  Sums columns(n_q, std::vector<double>(n_ctx, 0.0));
-  Sums offsets = columns;
-  add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, {},
-                rows_of(columns), rows_of(offsets));
-  Sums naive(n_q, std::vector<double>(n_ctx, 0.0));
-  for (const Index row : rows) {
-    const Sums one = votes_on(
-        fixture.call, ScorePrecision::f64, 1,
-        {.owner = ListOwner::q_head, .rows = std::span(&row, 1), .keys = {0, call.k.dim(1)}});
-    const auto pos = static_cast<std::size_t>(call.pos_begin + row);
-    for (std::size_t h = 0; h < n_q; ++h) {
-      for (std::size_t j = 0; j <= pos; ++j) naive[h][pos - j] += one[h][j];
-    }
-  }
-  CHECK(largest_gap(naive, offsets) < 1e-5);
-}
-
 }  // namespace kvscope::test::softmax_votes_test

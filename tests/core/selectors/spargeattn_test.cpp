@@ -1,7 +1,6 @@
 // SpargeAttn against means, similarities and a softmax by loops.
 #include <numeric>
 
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::spargeattn_test {

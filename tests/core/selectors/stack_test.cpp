@@ -1,7 +1,6 @@
 // Stacks of selectors: evict, then select, then prune; against the stages one by one.
 #include "core/selectors/stack.hpp"
 
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::stack_test {
@@ -56,61 +55,6 @@ TEST_CASE("an oracle over an evicting stage ranks the keys that are left") {
   }
 }
 
-TEST_CASE("each stage keeps a part of what the stage before it kept") {
-  const std::string quest = "quest:page-size=4,dense-layers=0";
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    const Sequence sequence = random_shape_sequence(seed + 20);
-    INFO("seed " << seed);
-    SelectorRun evicted(make_selector("keydiff", sequence), sequence.shape,
-                        {{Budget::Kind::tokens, 24}});
-    SelectorRun pages(make_selector("keydiff@tokens=24+" + quest, sequence), sequence.shape,
-                      {kTwelve});
-    SelectorRun pruned(
-        make_selector("keydiff@tokens=24+" + quest + "@tokens=12+oracle-topp", sequence),
-        sequence.shape, {{Budget::Kind::mass, 0.6}});
-    CHECK(pruned.caps().permanent);
-    CHECK(pruned.caps().budgets == std::vector<Budget::Kind>{Budget::Kind::mass});
-    Index n_cut = 0;
-    for (const auto& [phase, n_tok] : sequence.calls) {
-      const Index begin = pages.n_keys();
-      const auto ask = [&](SelectorRun& run, Index layer) -> const Selection& {
-        const auto at = static_cast<std::size_t>(layer);
-        return run.layer_call({.layer = layer,
-                               .q = sequence.q[at].view().range(1, begin, begin + n_tok),
-                               .k = sequence.k[at].view().range(1, 0, begin + n_tok),
-                               .v = sequence.v[at].view().range(1, 0, begin + n_tok),
-                               .window = std::nullopt})[0];
-      };
-      for (SelectorRun* run : {&evicted, &pages, &pruned}) run->begin_call(phase, n_tok);
-      for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
-        const Selection& one = ask(evicted, layer);
-        const Selection& two = ask(pages, layer);
-        const Selection& three = ask(pruned, layer);
-        for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
-          for (Index row = 0; row < n_tok; ++row) {
-            const auto keys = [&](const Selection& answer) {
-              return attended_keys(answer, sequence.shape.group(), q_head, begin, row,
-                                   std::nullopt);
-            };
-            const auto a = keys(one);
-            const auto b = keys(two);
-            const auto c = keys(three);
-            CHECK(std::includes(a.begin(), a.end(), b.begin(), b.end()));
-            CHECK(std::includes(b.begin(), b.end(), c.begin(), c.end()));
-            if (phase == Phase::decode) CHECK(!c.empty());
-            n_cut += static_cast<Index>(b.size() - c.size());
-          }
-        }
-        if (!three.is_dense) {
-          const SelectCost cost = pruned.selector().cost(pruned.last_call(), three);
-          CHECK(std::isfinite(cost.score_flops + cost.score_bytes + cost.metadata_bytes));
-        }
-      }
-    }
-    CHECK(n_cut > 0);
-  }
-}
-
 TEST_CASE("stages of a stack are charged for the keys that they were left") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 32, .n_decode = 0});
   const auto costs = [&](const std::string& spec) {
@@ -132,23 +76,6 @@ TEST_CASE("stages of a stack are charged for the keys that they were left") {
   CHECK(hidden.score_flops == 4 * 8 * 20 * 8.0);
   CHECK(hidden.score_bytes == 40 * 8.0);
   CHECK(hidden.metadata_bytes == 80 * 16.0 + 32.0);
-}
-
-TEST_CASE("several budgets of a stack are the answers to each of them") {
-  const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 50, .n_decode = 10});
-  const std::string spec = "sparq@tokens=24+oracle-topk";
-  const std::vector<Budget> budgets = {{Budget::Kind::tokens, 3}, {Budget::Kind::tokens, 9}};
-  REQUIRE(can_share_scoring(MethodSpec(spec).caps()));
-  SelectorRun both(make_selector(spec, sequence), sequence.shape, budgets);
-  std::vector<std::vector<Answer>> each;
-  for (const Budget& budget : budgets) each.push_back(run_all(spec, sequence, budget));
-  std::size_t at = 0;
-  for (const auto& [phase, n_tok] : sequence.calls) {
-    for (const auto& answers : run_call(both, sequence, phase, n_tok)) {
-      for (std::size_t b = 0; b < budgets.size(); ++b) CHECK(answers[b] == each[b][at]);
-      ++at;
-    }
-  }
 }
 
 }  // namespace kvscope::test::stack_test

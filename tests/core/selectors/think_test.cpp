@@ -1,5 +1,5 @@
 // ThinK: the channels that stay are those of kvpress 0.5.5, a list gives the attention over keys
-// with zeros, and neither chunks of a prompt nor rejected drafts change that.
+// with zeros, and chunks of a prompt do not change that.
 #include "tests/core/selectors/kit.hpp"
 #include "tests/core/selectors/published.hpp"
 
@@ -69,28 +69,6 @@ TEST_CASE("think drops the channels that kvpress drops") {
       }
     }
   }
-}
-
-TEST_CASE("think: nothing dropped is exact, and a text without a prompt has one of its own") {
-  CallFixture fixture({.n_past = 30, .n_tok = 1, .phase = Phase::decode});
-  const auto weights_of = [](const Selection& answer) {
-    return std::vector<float>(answer.log_weights().begin(), answer.log_weights().end());
-  };
-  for (const float weight : weights_of(made("think:drop=0", fixture)->select(fixture.call)))
-    CHECK(weight == 0.0f);
-  ScoreEngine engine;
-  fixture.call.engine = &engine;
-  const auto selector = made("think", fixture);
-  const std::vector<float> first = weights_of(selector->select(fixture.call));
-  CHECK(first != std::vector<float>(first.size(), 0.0f));
-  // a rejected step leaves no trace: another query stands in its place
-  engine.truncate(30);
-  for (float& x : fixture.q.flat()) x = 1.0f / (2.0f + x * x);
-  fixture.bind();
-  const std::vector<float> again = weights_of(selector->select(fixture.call));
-  fixture.call.engine = nullptr;
-  CHECK(again == weights_of(made("think", fixture)->select(fixture.call)));
-  CHECK(again != first);
 }
 
 }  // namespace kvscope::test::think_test

@@ -1,5 +1,4 @@
-// UNIQUE against moments by two loops, its statistics through appends and truncation, and Quest as
-// the same formula.
+// UNIQUE against moments by two loops, and Quest as the same formula.
 #include "core/selectors/page_moments.hpp"
 #include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/kit.hpp"
@@ -103,40 +102,6 @@ TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave 
     std::erase_if(expected, [&](KeyPos pos) { return !fixture.alive.is_alive(kv, pos); });
     CHECK(selection.at(kv).scored() == expected);
     CHECK(selection.at(kv).forced().back() == 69);
-  }
-}
-
-TEST_CASE("page moments: one by one, at once and after truncation are the same bits; loops agree") {
-  std::mt19937 rng(3);
-  Tensor<float> keys = random_tensor({53, 12}, rng);
-  // Far from zero: a difference of squares would lose the deviation.
-  for (float& x : keys.flat()) x += 1000.0f;
-  PageMoments at_once(12, 8);
-  at_once.append_up_to(keys.view());
-  PageMoments step(12, 8);
-  for (Index n = 1; n <= 53; ++n) step.append_up_to(keys.view().range(0, 0, n));
-  Tensor<float> other = random_tensor({53, 12}, rng);
-  std::copy_n(keys.flat().begin(), 37 * 12, other.flat().begin());
-  PageMoments rolled(12, 8);
-  rolled.append_up_to(other.view());
-  rolled.truncate(37);
-  rolled.append_up_to(keys.view());
-  for (Index page = 0; page < 7; ++page) {
-    CHECK(std::ranges::equal(step.rows().row(page), at_once.rows().row(page)));
-    CHECK(std::ranges::equal(rolled.rows().row(page), at_once.rows().row(page)));
-    const Index end = std::min<Index>(53, page * 8 + 8);
-    for (Index c = 0; c < 12; ++c) {
-      double mean = 0.0;
-      for (Index t = page * 8; t < end; ++t)
-        mean += static_cast<double>(keys(t, c)) / static_cast<double>(end - page * 8);
-      double variance = 0.0;
-      for (Index t = page * 8; t < end; ++t)
-        variance += std::pow(static_cast<double>(keys(t, c)) - mean, 2.0) /
-                    static_cast<double>(end - page * 8);
-      CHECK(static_cast<double>(at_once.rows()(page, c)) == Catch::Approx(mean));
-      CHECK(static_cast<double>(at_once.rows()(page, 12 + c)) ==
-            Catch::Approx(std::sqrt(variance)).epsilon(1e-5));
-    }
   }
 }
 

@@ -1,4 +1,4 @@
-// vAttention: its sample against loops, its guarantee over many seeds, its work by hand.
+// vAttention: its sample against loops, its guarantee over many seeds.
 #include "core/base/rng.hpp"
 #include "tests/core/selectors/kit.hpp"
 
@@ -190,29 +190,6 @@ TEST_CASE("vattention: the stated error is exceeded no oftener than stated") {
     CHECK(single.too_small <= one.delta + noise);
     CHECK(single.sampled <= two.sampled + 1e-9);
   }
-}
-
-TEST_CASE("vattention: on pages, it reads and holds what Quest does") {
-  CallFixture fixture(step_shape(39));
-  const std::string pages = "quest:page-size=8";
-  const auto on_quest =
-      made("vattention:base-from=all,base=" + pages + ",base-budget=tokens=16", fixture);
-  const auto quest = made(pages, fixture);
-  fixture.call.budget = Budget::parse("tokens=16");
-  const SelectCost base = quest->cost(fixture.call, quest->select(fixture.call));
-  const SelectCost cost = on_quest->cost(fixture.call, on_quest->select(fixture.call));
-  CHECK(cost.score_bytes == base.score_bytes);
-  CHECK(cost.metadata_bytes == base.metadata_bytes);
-}
-
-TEST_CASE("vattention: caps are its base's") {
-  CHECK(MethodSpec("vattention:base=specattn,base-budget=p=0.9").caps().needs_draft);
-  CHECK(MethodSpec("vattention:base=loki:basis=calibrated").caps().needs_calibration);
-  CHECK(MethodSpec("vattention").caps().uses_pool == MethodSpec("oracle-topk").caps().uses_pool);
-  CHECK(MethodSpec("vattention").caps().budgets.empty());
-  CHECK(MethodSpec("vattention:base=quest").caps().dense_layers == 2);
-  CHECK(MethodSpec("vattention").caps().dense_layers == 0);
-  CHECK_FALSE(MethodSpec("vattention").caps().prefill);
 }
 
 }  // namespace kvscope::test::vattention_test

@@ -1,7 +1,5 @@
 // XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of
 // tiles, and dead keys.
-#include <functional>
-
 #include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::xattention_test {
@@ -102,20 +100,6 @@ TEST_CASE("xattention: loops agree for each head and block of queries") {
   }
 }
 
-TEST_CASE("xattention: more queries than are scored at a time") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 5, .n_tok = 150});  // 128 at a time
-  for (float& x : fixture.q.flat()) x *= 3.0f;
-  const Selection selection =
-      made("xattention:block=16,stride=1,tau=0.7", fixture)->select(fixture.call);
-  for (Index h = 0; h < 4; ++h) {
-    for (Index first = 0; first < 150; first += 16) {
-      INFO("head " << h << ", block of queries from " << first);
-      CHECK(merged(selection.list(h, first)) ==
-            naive_antidiagonal_list(fixture, 16, 1, 0.7, h, first));
-    }
-  }
-}
-
 TEST_CASE("xattention: tiles of one are the exact attention of blocks") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 48, .n_tok = 16});
   for (float& x : fixture.q.flat()) x *= 3.0f;
@@ -140,57 +124,6 @@ TEST_CASE("xattention: tiles of one are the exact attention of blocks") {
     for (const KeyPos pos : positions(48, 64)) expected.push_back(pos);
     std::ranges::sort(expected);
     CHECK(merged(selection.list(h, 0)) == expected);
-  }
-}
-
-/// Blocks as the public program chooses them, by sorts and shifted running sums. In the first chunk
-/// of a prompt its assignment of the diagonal takes back that block 0 is forced, while the running
-/// sum still counts two forced blocks.
-std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own, double tau,
-                                bool is_first_chunk) {
-  const std::size_t n = sums.size();
-  std::vector<bool> is_forced(n, false);
-  is_forced[0] = !is_first_chunk;
-  is_forced[own] = true;
-  double total = 0.0;
-  double forced_sum = 0.0;
-  std::vector<double> others;
-  std::vector<std::size_t> order(n);
-  for (std::size_t b = 0; b < n; ++b) {
-    order[b] = b;
-    total += sums[b];
-    forced_sum += is_forced[b] ? sums[b] : 0.0;
-    others.push_back(is_forced[b] ? 0.0 : sums[b]);
-  }
-  std::ranges::sort(others, std::greater<>());
-  std::vector<double> running = {0.0, 0.0, forced_sum};
-  for (std::size_t i = 0; i + 3 < n; ++i) running.push_back(running.back() + others[i]);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return sums[a] + (is_forced[a] ? 1e6 : 0.0) > sums[b] + (is_forced[b] ? 1e6 : 0.0);
-  });
-  std::vector<bool> kept = is_forced;
-  for (std::size_t i = 0; i < n; ++i) kept[running[i] < tau * total ? order[i] : 0] = true;
-  return kept;
-}
-
-TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 0, .n_tok = 256});
-  for (float& x : fixture.q.flat()) x *= 2.5f;
-  const Selection selection =
-      made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
-  for (Index h = 0; h < 4; ++h) {
-    for (Index own = 3; own < 16; ++own) {
-      INFO("head " << h << ", block of queries " << own);
-      const auto sums = naive_antidiagonal_sums(fixture, 16, 4, h, own * 16);
-      std::vector<bool> ours(sums.size(), false);
-      for (const KeyPos pos : merged(selection.list(h, own * 16))) ours[pos / 16] = true;
-      CHECK(ours ==
-            public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
-      const auto first =
-          public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/true);
-      const auto n_more = std::ranges::count(first, true) - std::ranges::count(ours, true);
-      CHECK((n_more >= 0 && n_more <= 2));
-    }
   }
 }
 

@@ -65,22 +65,6 @@ TEST_CASE("observed weights are the softmax over the list, by loops") {
   }
 }
 
-TEST_CASE("a call that evicts is charged for the keys that it found") {
-  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
-  for (const std::string spec : {"snapkv:window=4", "keydiff", "h2o", "tova"}) {
-    INFO(spec);
-    SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
-    const auto flops_per_key = [&](Index n_tok, double n_keys) {
-      run_call(run, sequence, Phase::prefill, n_tok);
-      return run.cost(0).score_flops / n_keys;
-    };
-    const double first = flops_per_key(10, 10);
-    CHECK(first > 0.0);
-    CHECK(flops_per_key(10, 18) == first);  // 8 are left, and 10 come
-    CHECK(flops_per_key(10, 18) == first);
-  }
-}
-
 TEST_CASE("layers that are left dense, and phases that a method rests in, cost nothing") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   const auto cost = [&](const std::string& spec, Phase phase, std::optional<Index> dense_layers) {
@@ -98,24 +82,6 @@ TEST_CASE("layers that are left dense, and phases that a method rests in, cost n
   }
   CHECK(cost("minference-block-sparse", Phase::decode, std::nullopt) == 0.0);
   CHECK(cost("spargeattn", Phase::decode, std::nullopt) == 0.0);
-}
-
-TEST_CASE("a backend that follows a rule hands no values over, whatever other calls read") {
-  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
-  SelectorRun run(make_selector("sparq", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
-  REQUIRE(run.caps().needs_values);
-  const AttentionShape& shape = sequence.shape;
-  run.begin_call(Phase::prefill, 20);
-  const TensorView<const float> q(nullptr, Shape{shape.n_q, 20, shape.d_head});
-  const TensorView<const float> kv(nullptr, Shape{shape.n_kv, 20, shape.d_head});
-  LayerCall call{.layer = 0, .q = q};
-  call.k = call.v = kv;
-  Selection dense(ListOwner::layer, 20, 20);
-  dense.is_dense = true;
-  run.planned_call(call, std::move(dense));
-  CHECK(run.last_answer().is_dense);
-  call.layer = 1;
-  CHECK_THROWS_AS(run.layer_call(call), ConfigError);
 }
 
 TEST_CASE("a rollback of a verification brings back what it evicted") {

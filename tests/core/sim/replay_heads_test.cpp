@@ -1,5 +1,4 @@
-// Replay by KV heads: the bits of a whole layer for every method that may go by heads, and no other
-// method goes by them.
+// Replay by KV heads: the bits of a whole layer for every method that may go by heads.
 #include "core/sim/replay_heads.hpp"
 
 #include <cstring>
@@ -97,23 +96,6 @@ TEST_CASE("replay by KV heads has the bits of whole layers, for every method tha
     }
   }
   CHECK(n_same > 60);
-}
-
-TEST_CASE("a layer goes by heads where it is large and nobody looks at rows") {
-  const MemoryTrace trace = planted_trace({});
-  ReplayOptions options;
-  const std::vector<ReplayPair> quest = {{MethodSpec("quest"), Budget::parse("16")}};
-  CHECK_FALSE(goes_by_head(trace.info(), quest, options));  // small
-  options.most_layer_bytes = 1.0;
-  CHECK(goes_by_head(trace.info(), quest, options));
-  CHECK_FALSE(
-      goes_by_head(trace.info(), {{MethodSpec("lessismore"), Budget::parse("16")}}, options));
-  options.q_heads = {0};  // the other KV head is not measured, and costs all the same
-  CHECK_FALSE(goes_by_head(trace.info(), quest, options));
-  options.q_heads = {0, 2};
-  CHECK(goes_by_head(trace.info(), quest, options));
-  options.on_answer = [](const AnsweredCall&) {};
-  CHECK_FALSE(goes_by_head(trace.info(), quest, options));
 }
 
 }  // namespace kvscope::test::replay_heads_test

@@ -402,40 +402,6 @@ TEST_CASE("a verification gets the draft's rows of the queries that proposed its
   }
 }
 
-TEST_CASE("a row that keeps no key recalls nothing") {
-  const std::vector<double> scores = {1.0, 3.0, 2.0};
-  const Tensor<float> v = [] {
-    Tensor<float> values(Shape{3, 2});
-    std::fill_n(values.data(), values.count(), 1.0f);
-    return values;
-  }();
-  DenseRow row;
-  row.prepare(scores, {0, 3}, v.view(), {}, std::nullopt);
-  const RowQuality none = row.compare({}, /*k=*/0, 0, {});
-  CHECK(none.mass == 0.0);
-  CHECK(none.recall10 == 0.0);
-  CHECK(none.recallk == 0.0);
-  CHECK(none.jaccard == 0.0);
-}
-
-TEST_CASE("a verification needs and uses the draft's rows") {
-  const MemoryTrace trace = planted_trace(small());
-  ReplayOptions options = prefill();
-  options.calls.phase = Phase::verify;
-  options.calls.drafts = 4;
-  const std::vector<ReplayPair> pairs = {{"specattn:blocks=none", Budget::parse("p=0.9")}};
-  CHECK_SAYS(replay(trace, pairs, options), "draft");
-  ThreadPool pool(2);
-  // the verifier as its own draft: every row's nucleus is the exact one
-  const auto layers = replay_layers(trace, &trace, {1}, pairs, options, pool);
-  CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) > 0.85);
-  CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) < 1.0);
-  PlantOptions other = small();
-  other.n_tokens = 40;
-  const MemoryTrace short_draft = planted_trace(other);
-  CHECK_SAYS(replay_layers(trace, &short_draft, {1}, pairs, options, pool), "holds 40 tokens");
-}
-
 TEST_CASE("what does not fit is refused with a sentence") {
   const MemoryTrace trace = planted_trace(small());
   CHECK_THROWS_AS(replay(trace, {{"recent", Budget::parse("p=0.5")}}, prefill()), ConfigError);

@@ -60,22 +60,6 @@ TEST_CASE("dense speculation equals plain greedy decoding token for token") {
   }
 }
 
-TEST_CASE("a draft proposes the same tokens without the rows that nobody reads") {
-  const Pair pair;
-  ThreadPool pool(2);
-  const auto prompt = std::span(pair.text).first(100);
-  DraftRunner with_rows(pair.draft, 120, pool), without(pair.draft, 120, pool);
-  with_rows.prefill(prompt, 64);
-  without.prefill(prompt, 64);
-  const std::vector<TokenId> last = {pair.text[100]};
-  const DraftProposal a = with_rows.propose(last, 4);
-  const DraftProposal b = without.propose(last, 4, ProposalRows::none);
-  CHECK(a.tokens == b.tokens);
-  CHECK(a.rows.size() == static_cast<std::size_t>(pair.draft.config().n_layers));
-  CHECK(b.rows.empty());
-  CHECK(with_rows.n_tokens() == without.n_tokens());
-}
-
 TEST_CASE("a draft that is the verifier is always right") {
   const Pair pair;
   const auto result = speculate(pair, pair.verifier, {}, 100, 30, 4);

@@ -185,14 +185,4 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
   }
 }
 
-TEST_CASE("a chunk across the edge of a span of keys keeps its bits") {
-  const Shape3 s{4, 2, 16, kKeySpan + 60, {}};
-  const Inputs in(s);
-  const Index begin = kKeySpan - 60;
-  const Result whole = attend(s, in, begin, s.n_ctx, 120, 1);
-  CHECK(worst_error(s, in, begin, whole) < 1e-4);
-  for (const Index chunk : {1, 7, 64})
-    CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 3)));
-}
-
 }  // namespace kvscope::test::attention_kernels_test

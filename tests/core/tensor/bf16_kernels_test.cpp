@@ -82,17 +82,4 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
   }
 }
 
-TEST_CASE("the names of products") {
-  for (const Matmul matmul :
-       {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
-    if (is_available(matmul)) {
-      CHECK(matmul_from_name(name_of(matmul)) == matmul);
-    } else {
-      CHECK_SAYS(matmul_from_name(name_of(matmul)), "it has f32, bf16-portable");
-    }
-  }
-  CHECK(is_available(matmul_from_name("bf16")));
-  CHECK_SAYS(matmul_from_name("fp8"), "expected f32, bf16");
-}
-
 }  // namespace kvscope::test::bf16_kernels_test

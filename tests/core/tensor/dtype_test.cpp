@@ -186,11 +186,4 @@ TEST_CASE("conversions work for any length and alignment and write nothing else"
   }
 }
 
-TEST_CASE("dtype names") {
-  for (DType dtype : {DType::f32, DType::f16, DType::bf16})
-    CHECK(dtype_from_name(name_of(dtype)) == dtype);
-  CHECK_FALSE(dtype_from_name("float"));
-  CHECK_FALSE(dtype_from_name(""));
-}
-
 }  // namespace kvscope::dtype_test

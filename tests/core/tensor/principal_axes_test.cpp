@@ -88,15 +88,6 @@ TEST_CASE("planted axes come back with their variances") {
   CHECK(at[1] == Approx(2.0));
 }
 
-TEST_CASE("several sets are one set; each row weighs the same") {
-  const Tensor<float> rows = random_rows(300, 5, 9);
-  const Rows whole[] = {rows.view()};
-  const Rows parts[] = {rows.view().range(0, 0, 17), rows.view().range(0, 17, 300)};
-  const PrincipalAxes a = principal_axes(whole);
-  const PrincipalAxes b = principal_axes(parts);
-  for (std::size_t r = 0; r < 5; ++r) CHECK(a.variance[r] == Approx(b.variance[r]).epsilon(1e-12));
-}
-
 TEST_CASE("equal rows have no variance to explain; wrong rows are refused") {
   Tensor<float> rows({1000, 4});
   for (float& x : rows.flat()) x = 0.1f;

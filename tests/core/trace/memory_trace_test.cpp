@@ -1,8 +1,7 @@
-// The in-memory trace and result: what is written unit by unit is read back, and wrong shapes,
-// ranges and values are refused with a sentence.
+// The in-memory trace: what is written unit by unit is read back, and wrong shapes and ranges are
+// refused with a sentence.
 #include "core/trace/memory_trace.hpp"
 
-#include "core/trace/result.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::memory_trace_test {
@@ -93,13 +92,6 @@ TEST_CASE("memory trace: an interrupted recording ends with its last whole unit"
   REQUIRE(none.info().rows.size() == 0);
 }
 
-TEST_CASE("memory trace: NaN and Inf are named where they are") {
-  MemoryTrace trace = recorded(3, TraceStatus::complete);
-  trace.k(3)(0, 5, 2) = std::nanf("");
-  CHECK_SAYS(trace.read_k(3, 1, {4, 8}), "layers/3/k", "position 5, channel 2");
-  REQUIRE_NOTHROW(trace.read_k(3, 1, {0, 5}));
-}
-
 TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are refused") {
   MemoryTrace trace = recorded(3, TraceStatus::complete);
   LayerRows rows{.layer = 1};
@@ -114,38 +106,6 @@ TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are re
   TraceInfo info = make_trace_info(1, 2, 1, 4, 8, 8);
   info.rows = {4, 9};
   REQUIRE_THROWS_AS(MemoryTrace(info), ConfigError);
-}
-
-TEST_CASE("trace info: statuses have names; synthetic traces cover their tokens") {
-  for (auto status : {TraceStatus::recording, TraceStatus::complete, TraceStatus::interrupted,
-                      TraceStatus::recovered}) {
-    REQUIRE(trace_status_from_name(name_of(status)) == status);
-  }
-  REQUIRE_FALSE(trace_status_from_name("done"));
-  const TraceInfo info = make_trace_info(2, 4, 2, 8, 10, 4);
-  REQUIRE(info.units.size() == 3);
-  REQUIRE(info.units.back().tokens == TokenRange{8, 10});
-  REQUIRE(info.layer_slot(1) == 1);
-  REQUIRE_FALSE(info.has_q_head(4));
-  REQUIRE(info.has_kv_head(1));
-}
-
-TEST_CASE("memory result: slabs land in place, mistakes are refused") {
-  MemoryResult result;
-  result.begin({});
-  result.declare({"a", ResultType::i32, {3, 2}, {"x", "y"}, "1", ""});
-  result.write<std::int32_t>("a", 1, std::vector<std::int32_t>{7, 8, 9, 10});
-  const auto a = result.values<std::int32_t>("a");
-  REQUIRE(std::vector<std::int32_t>(a.begin(), a.end()) ==
-          std::vector<std::int32_t>{0, 0, 7, 8, 9, 10});
-  REQUIRE_THROWS_AS(result.write<std::int32_t>("a", 2, std::vector<std::int32_t>{1, 2, 3, 4}),
-                    ShapeError);
-  REQUIRE_THROWS_AS(result.write<std::int32_t>("a", 0, std::vector<std::int32_t>{1}), ShapeError);
-  REQUIRE_THROWS_AS(result.write<float>("a", 0, std::vector<float>{1, 2}), ConfigError);
-  REQUIRE_THROWS_AS(result.write<float>("b", 0, std::vector<float>{1, 2}), ConfigError);
-  REQUIRE_THROWS_AS(result.values<float>("a"), ConfigError);
-  REQUIRE_THROWS_AS(result.declare({"a", ResultType::i32, {1}, {"x"}, "1", ""}), ConfigError);
-  REQUIRE_THROWS_AS(result.declare({"c", ResultType::i32, {1, 2}, {"x"}, "1", ""}), ShapeError);
 }
 
 }  // namespace kvscope::memory_trace_test
