@@ -26,7 +26,8 @@ namespace {
 
 constexpr double kMostWorkloadBytes = 16.0 * 1024 * 1024 * 1024;
 
-Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
+/// One method in one call, as a row; dense attention is said in every row of its call.
+Json row_of(const SelectBenchRow& row, const SelectBenchCase& one) {
   const std::vector<double>& dense = one.dense_seconds;
   std::vector<double> ratios;
   std::vector<double> speedups;
@@ -35,8 +36,13 @@ Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
     if (!row.attend_seconds.empty())
       speedups.push_back(dense[i] / (row.seconds[i] + row.attend_seconds[i]));
   }
-  Json json = {{"selector", row.selector},
-               {"budget", row.budget ? Json(row.budget->to_string()) : Json(nullptr)},
+  const std::string budget = row.budget ? row.budget->to_string() : "none";
+  Json json = {{"phase", std::string(name_of(one.phase))},
+               {"tokens", one.n_tokens},
+               {"queries", one.n_tok},
+               {"dense_seconds_median", median(dense)},
+               {"dense_gflops_per_second", one.dense_flops / median(dense) / 1e9},
+               {"selector", row.selector},
                {"select_over_dense", median(ratios)}};
   add_spread(json, "speedup", speedups);
   json.update({{"attend_seconds_median", json_number(median(row.attend_seconds))},
@@ -45,24 +51,9 @@ Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
                {"seconds_median", median(row.seconds)},
                {"append_seconds", row.append_seconds},
                {"kept", row.kept},
-               {"seconds", row.seconds},
-               {"attend_seconds", row.attend_seconds}});
+               {"budget_kind", budget.substr(0, budget.find('='))},
+               {"budget", row.budget ? Json(row.budget->value) : Json(nullptr)}});
   return json;
-}
-
-Json case_json(const SelectBenchCase& one) {
-  Json report = {{"phase", std::string(name_of(one.phase))},
-                 {"tokens", one.n_tokens},
-                 {"queries", one.n_tok},
-                 {"dense",
-                  {{"seconds_median", median(one.dense_seconds)},
-                   {"gflops_per_second", one.dense_flops / median(one.dense_seconds) / 1e9},
-                   {"gflop", one.dense_flops / 1e9},
-                   {"seconds", one.dense_seconds}}},
-                 {"not_defined", one.not_defined},
-                 {"selectors", Json::array()}};
-  for (const SelectBenchRow& row : one.rows) report["selectors"].push_back(row_json(row, one));
-  return report;
 }
 
 /// Methods times calls from which on the work is announced: nothing is seen of it in a pipe.
@@ -129,9 +120,10 @@ class BenchSelect final : public BenchReportCommand {
           "kvscope: {} methods, each {} times in {} calls (at {} keys): minutes; --selector, "
           "--lengths and --repeat shorten it, --progress plain says how far it is",
           plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(plan.lengths, ", "));
-    Json cases = Json::array();
-    for (const SelectBenchCase& one : run_select_bench(plan, means))
-      cases.push_back(case_json(one));
+    Json rows = Json::array();
+    for (const SelectBenchCase& one : run_select_bench(plan, means)) {
+      for (const SelectBenchRow& row : one.rows) rows.push_back(row_of(row, one));
+    }
     return {{"bench", "select"},
             {"n_q", shape_.n_q},
             {"n_kv", shape_.n_kv},
@@ -143,8 +135,7 @@ class BenchSelect final : public BenchReportCommand {
             {"kv_dtype", kv_dtype_},
             {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
             {"left_out", chosen.left_out},
-            {"rows", rows_of(cases)},
-            {"cases", cases}};  // rows as they were before 0.1.0, to be taken away
+            {"rows", rows}};
   }
 
  private:
@@ -182,34 +173,6 @@ class BenchSelect final : public BenchReportCommand {
     return lengths;
   }
 
-  /// One flat row per call and selector, as other commands write them; dense attention is "full".
-  static Json rows_of(const Json& cases) {
-    Json rows = Json::array();
-    for (const Json& one : cases) {
-      const double dense = one.at("dense").at("seconds_median").get<double>();
-      const Json call = {{"phase", one.at("phase")},
-                         {"tokens", one.at("tokens")},
-                         {"queries", one.at("queries")},
-                         {"dense_seconds_median", dense}};
-      for (const Json& selector : one.at("selectors")) {
-        Json row = call;
-        for (const auto& [key, value] : selector.items()) {
-          if (!value.is_structured() && key != "budget") row[key] = value;
-        }
-        const Json& budget = selector.at("budget");
-        const std::string text = budget.is_string() ? budget.get<std::string>() : std::string();
-        const std::size_t sign = text.find('=');
-        const auto value = sign == std::string::npos
-                               ? std::nullopt
-                               : number_from<double>(std::string_view(text).substr(sign + 1));
-        row["budget_kind"] = value ? text.substr(0, sign) : std::string("none");
-        row["budget"] = value ? Json(*value) : Json(nullptr);
-        rows.push_back(std::move(row));
-      }
-    }
-    return rows;
-  }
-
   std::string describe(const Json& report) const override {
     for (const auto& sentence : report.at("left_out"))
       note("kvscope: left out: {}", sentence.get<std::string>());
@@ -220,17 +183,27 @@ class BenchSelect final : public BenchReportCommand {
             "threads on {cpu}\n",
             report) +
         NumberFormats::of(report).line();
-    for (const Json& one : report.at("cases"))
-      out += filled_in("\n{phase}, {tokens:9} keys, {queries:9} queries: dense attention ", one) +
-             filled_in("{seconds_median:s} ({gflops_per_second:.1f} GFLOP/s)\n", one.at("dense")) +
-             filled_table(one.at("selectors"), {{"selector", "{selector}"},
-                                                {"budget", "{budget}?"},
-                                                {"select", "{select_over_dense:3}"},
-                                                {"time", "{seconds_median:ms}"},
-                                                {"append", "{append_over_dense:3}"},
-                                                {"FLOPs", "{flops_over_dense:3}"},
-                                                {"kept", "{kept:6}"},
-                                                {"speedup", "{speedup:3}?"}});
+    const auto is_of = [](const Json& a, const Json& b) {
+      return a.at("phase") == b.at("phase") && a.at("tokens") == b.at("tokens");
+    };
+    const Json& rows = report.at("rows");
+    for (auto row = rows.begin(); row != rows.end();) {
+      Json call = Json::array();
+      for (const Json& first = *row; row != rows.end() && is_of(first, *row); ++row)
+        call.push_back(*row);
+      out += filled_in(
+                 "\n{phase}, {tokens:9} keys, {queries:9} queries: dense attention "
+                 "{dense_seconds_median:s} ({dense_gflops_per_second:.1f} GFLOP/s)\n",
+                 call.front()) +
+             filled_table(call, {{"selector", "{selector}"},
+                                 {"budget", "{budget_kind}={budget:9}?"},
+                                 {"select", "{select_over_dense:3}"},
+                                 {"time", "{seconds_median:ms}"},
+                                 {"append", "{append_over_dense:3}"},
+                                 {"FLOPs", "{flops_over_dense:3}"},
+                                 {"kept", "{kept:6}"},
+                                 {"speedup", "{speedup:3}?"}});
+    }
     return out;
   }
 

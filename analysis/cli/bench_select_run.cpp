@@ -228,11 +228,8 @@ SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan,
   for (const auto& [spec, budget] : plan.methods) {
     const SelectorCaps& caps = spec.caps();
     if (means.stop.stop_requested()) throw Interrupted("the benchmark of selectors was stopped");
-    if (call.phase == Phase::prefill ? caps.prefill : caps.decode) {
+    if (call.phase == Phase::prefill ? caps.prefill : caps.decode)
       subjects.emplace_back(spec, budget, call, plan, means.pool);
-    } else {
-      out.not_defined.push_back(spec.text());
-    }
   }
   const std::string stage = fmt::format("{} at {}", name_of(call.phase), call.n_tokens);
   take_turns({stage, plan.n_repeats, /*has_warm_up=*/true, call.n_tokens}, subjects.size() + 1,

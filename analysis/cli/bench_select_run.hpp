@@ -45,7 +45,6 @@ struct SelectBenchCase {
   Index n_tok = 0;  // queries
   double dense_flops = 0.0;
   std::vector<double> dense_seconds;
-  std::vector<std::string> not_defined;  // methods without this phase
   std::vector<SelectBenchRow> rows;
 };
 

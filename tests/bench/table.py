@@ -49,7 +49,7 @@ def figure(name, threads, value, target, **more):
 
 def select(args, threads, selectors, budget, tokens, phase, kv_dtype="f32", repeat=7):
     return run_json([args.kvscope, "bench", "select", "--selector", selectors, "--budget", budget, "--lengths", tokens,
-                     "--phase", phase, "--threads", threads, "--repeat", repeat, "--kv-dtype", kv_dtype, "--json"])["cases"]
+                     "--phase", phase, "--threads", threads, "--repeat", repeat, "--kv-dtype", kv_dtype, "--json"])["rows"]
 
 
 def dense(args, threads):
@@ -70,14 +70,12 @@ def choice(args, threads):
     for kv in ("f32", "bf16"):
         for case in select(args, threads, "quoka", "tokens=1024", "8192,32768", "prefill", kv):
             target = 3.5 if case["tokens"] == 8192 else 10
-            one = case["selectors"][0]
-            rows.append(figure(f"QuoKA 1024 over own dense, chunk of 128, {case['tokens'] // 1024}k, {kv}", threads, one["speedup"],
-                               target, choice_over_dense=round(one["select_over_dense"], 4)))
+            rows.append(figure(f"QuoKA 1024 over own dense, chunk of 128, {case['tokens'] // 1024}k, {kv}", threads, case["speedup"],
+                               target, choice_over_dense=round(case["select_over_dense"], 4)))
     for case in select(args, threads, "quest,quest:owner=group_sum", "tokens=2048", "32768", "decode"):
-        for one in case["selectors"]:
-            per = "KV head (limit 8)" if "group_sum" in one["selector"] else "query head (limit 4 without overlap)"
-            rows.append(figure(f"Quest 2048 decode over own dense, 32k, f32, a list per {per}", threads, one["speedup"], 6,
-                               choice_over_dense=round(one["select_over_dense"], 4)))
+        per = "KV head (limit 8)" if "group_sum" in case["selector"] else "query head (limit 4 without overlap)"
+        rows.append(figure(f"Quest 2048 decode over own dense, 32k, f32, a list per {per}", threads, case["speedup"], 6,
+                           choice_over_dense=round(case["select_over_dense"], 4)))
     return rows
 
 
@@ -87,8 +85,7 @@ def methods(args, threads):
     names = [name for name in names if not name.startswith(ORACLES)]
     rows = []
     for case in select(args, threads, ",".join(names), "tokens=1024,p=0.95", "32768", "both", repeat=3):
-        for one in case["selectors"]:
-            rows.append(figure(f"choice over dense, {case['phase']}, 32k: {one['selector']}", threads, one["select_over_dense"], -0.5))
+        rows.append(figure(f"choice over dense, {case['phase']}, 32k: {case['selector']}", threads, case["select_over_dense"], -0.5))
     return rows
 
 
