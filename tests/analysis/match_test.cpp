@@ -11,24 +11,6 @@
 
 namespace kvscope::match_test {
 
-TEST_CASE("what is to be matched is one of three quantities, and a sentence says which") {
-  CHECK(MatchTarget::parse("density=0.05").to_string() == "density=0.05");
-  CHECK(MatchTarget::parse("keys=128").quantity == MatchQuantity::keys);
-  CHECK(MatchTarget::parse("bytes=65536").value == 65536.0);
-  for (const std::string text :
-       {"tokens=5", "density", "density=", "density=x", "density=0", "density=-1", "density=1.5",
-        "density=nan", "density=inf", "keys=0.5", "bytes=0", "", "=1"}) {
-    INFO(text);
-    CHECK_SAYS(MatchTarget::parse(text), "density=X with 0 < X <= 1", "keys=N", "bytes=N");
-  }
-  const auto many = parse_matches({"density=0.05,0.1", "keys=64"});
-  REQUIRE(many.size() == 3);
-  CHECK(many[1].to_string() == "density=0.1");
-  CHECK(many[2].to_string() == "keys=64");
-  CHECK_SAYS(parse_matches({"density=0.1,0.10"}), "given twice");
-  CHECK_THROWS_AS(parse_matches({"0.1"}), ConfigError);
-}
-
 TEST_CASE("the search ends where the cost is met, from any guess and in either direction") {
   const auto tokens = MethodKnob::of("oracle-topk", /*by_share=*/false, 4096);
   const MatchTarget target = MatchTarget::parse("keys=200");
@@ -228,26 +210,6 @@ TEST_CASE("threads, shards and interruptions change no byte of a matched sweep")
   CHECK(read_file(dir.path() / "cut") == text);
   CHECK_SAYS(run(matched_plan({"density=0.2"}), dir.path() / "one", JournalMode::resume),
              "another sweep");
-}
-
-TEST_CASE("a method that refuses everything keeps its row, and the rest goes on") {
-  const TempDir dir;
-  SweepOptions sweep;
-  sweep.selectors = {"kascade", "recent"};  // nothing to learn from
-  sweep.match = parse_matches({"density=0.2"});
-  sweep.replay.calls.phase = Phase::decode;
-  sweep.replay.calls.steps = 2;
-  const SweepPlan plan = plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep);
-  run(plan, dir.path() / "j");
-  const SweepResult result = merge_sweep({dir.path() / "j"});
-  REQUIRE(result.blocks.size() == 6);
-  const SweepRow& refused = result.blocks.front().rows.front();
-  CHECK_HAS(refused.text(SweepText::match_note), "refused", "calibration");
-  CHECK(std::isnan(refused.number(SweepNumber::mass_mean)));
-  CHECK(std::isnan(refused.number(SweepNumber::mass_p05)));
-  CHECK(result.blocks.back().rows.front().text(SweepText::match_note).empty());
-  sweep.budgets = {Budget::parse("8")};
-  CHECK_SAYS(plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep), "found both");
 }
 
 TEST_CASE("costs alone are those of a whole replay") {

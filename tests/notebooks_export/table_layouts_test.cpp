@@ -92,16 +92,6 @@ TEST_CASE("QuoKA's table 2: full attention and a share, model by model") {
   CHECK_THAT(latex, !has("textbf"));  // one method has no rival
 }
 
-TEST_CASE("QuoKA's table 3: relative to full attention") {
-  const PaperTable table = preset_table("quoka-3",
-                                        "selector,budget_kind,budget,accuracy\nfull,none,,0."
-                                        "5\nquoka,tokens,512,0.4725\nquoka,tokens,1024,0.515\n"
-                                        "loki,tokens,512,0.343\nloki,tokens,1024,0.4005\n");
-  CHECK(table.rows[1].cells[0].text == "0.945");
-  CHECK(table.rows[1].cells[1].text == "1.030");
-  CHECK(table.rows[2].cells[0].text == "0.686");
-}
-
 TEST_CASE("Quest's pass-key table: percent by budget; nothing is second where all others tie") {
   const std::string markdown =
       markdown_table(preset_table("quest-passkey",

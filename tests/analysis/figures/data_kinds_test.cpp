@@ -13,44 +13,6 @@ using testing::mark_of;
 using testing::put;
 using testing::result_of;
 
-constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-
-TEST_CASE("query-scores: the head of largest correlation, its queries and weights") {
-  MemoryResult result;
-  begin_result(result, "query-selection");
-  write_axis(result, "layer", std::vector<Index>{3, 4}, "1", "layer");
-  write_axis(result, "q_head", std::vector<Index>{0, 1}, "1", "query head");
-  write_axis(result, "pos", std::vector<Index>{0, 2, 4, 6}, "token", "position");
-  const std::vector<std::string> dims = {"layer", "q_head", "query"};
-  std::vector<float> s_q(16, 0.0f);
-  std::vector<float> log_max(16, -1.0f);
-  const float shown_s_q[] = {0.9f, 0.1f, 0.2f, 0.3f};  // layer 4, head 0: rows 8 to 11
-  const float shown_log[] = {-0.5f, -3.0f, kNone, -1.0f};
-  std::copy_n(shown_s_q, 4, s_q.begin() + 8);
-  std::copy_n(shown_log, 4, log_max.begin() + 8);
-  put(result, "prompt/s_q", {2, 2, 4}, dims, s_q);
-  put(result, "log_max_weight", {2, 2, 4}, dims, log_max);
-  put(result, "correlation/prompt/pearson_log", {2, 2}, {"layer", "q_head"},
-      std::vector<double>{std::numeric_limits<double>::quiet_NaN(), 0.2, 0.8, -0.9});
-  const plot::Figure figure = drawn(result, "query-scores");
-  REQUIRE(figure.panels.size() == 2);
-  const auto& cloud = mark_of<plot::Scatter>(figure.panels[0]);
-  REQUIRE(cloud.x.size() == 2);  // query 0 sees one key alone, query 4 has no key left
-  CHECK(cloud.x[0] == Approx(0.1));
-  CHECK(cloud.y[0] == Approx(std::exp(-3.0)));
-  CHECK(cloud.x[1] == Approx(0.3));
-  CHECK(cloud.y[1] == Approx(std::exp(-1.0)));
-  CHECK(cloud.value == std::vector<double>{2.0, 6.0});
-  CHECK_HAS(figure.panels[0].title, "Layer 4, query head 0", "$r$\u00A0=\u00A01.00");
-  const auto& box = mark_of<plot::Boxes>(figure.panels[1]);
-  CHECK(box.x == std::vector<plot::Range>{{0.0, 1.0}});
-  CHECK(box.y == std::vector<plot::Range>{{1.0, 2.0}});
-  const auto& map = mark_of<plot::HeatMap>(figure.panels[1]);
-  REQUIRE(map.values.size() == 4);
-  CHECK(std::isnan(map.values[0]));
-  CHECK(map.values[2] == Approx(0.8));
-}
-
 TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer") {
   MemoryResult result;
   begin_result(result, "coverage");
@@ -76,57 +38,6 @@ TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer") {
   CHECK(medians.low[0] == Approx(3.0));
   CHECK(medians.high[0] == Approx(5.0));
   CHECK_HAS(figure.caption[0], "n = 10 rows");
-}
-
-TEST_CASE("head-budget: heads by their need, and one budget for all") {
-  MemoryResult result;
-  begin_result(result, "coverage");
-  write_axis(result, "layer", std::vector<Index>{0}, "1", "layer");
-  write_axis(result, "q_head", std::vector<Index>{0, 1, 2}, "1", "query head");
-  put(result, "budget_mean", {1, 3}, {"layer", "q_head"}, std::vector<float>{4.0f, kNone, 8.0f});
-  put(result, "budget_p95", {1, 3}, {"layer", "q_head"}, std::vector<float>{5.0f, 6.0f, 9.0f});
-  result.finish({{"totals", {{"target_mass", 0.9}, {"budget_shared", 7}}}});
-  const plot::Figure figure = drawn(result, "head-budget");
-  REQUIRE(figure.panels.size() == 2);
-  CHECK(figure.panels[0].title == "Keys for 90% of the attention");
-  const auto& mean = mark_of<plot::Line>(figure.panels[1], 0);
-  CHECK(mean.x == std::vector<double>{1.0, 2.0});
-  CHECK(mean.y == std::vector<double>{8.0, 4.0});
-  CHECK(mark_of<plot::Line>(figure.panels[1], 1).y == std::vector<double>{9.0, 6.0, 5.0});
-  CHECK(mark_of<plot::Rule>(figure.panels[1]).at == 7.0);
-}
-
-TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken") {
-  MemoryResult result;
-  begin_result(result, "ladder");
-  const auto rung = [](const std::string& name, const std::string& refused, double mass,
-                       double together) {
-    return nlohmann::ordered_json{
-        {"rung", name},
-        {"refused", refused},
-        {"mass", refused.empty() ? nlohmann::ordered_json(mass) : nullptr},
-        {"output_error", 0.5},
-        {"bytes", 4096.0},
-        {"together_mass", together},
-        {"together_output_error", 0.25},
-        {"together_bytes", 2048.0}};
-  };
-  result.finish({{"rows",
-                  {rung("as the method is", "", 0.9, 0.9),
-                   rung("single tokens", "quest chooses in pages of 16", 0.0, 0.8),
-                   rung("pages of 64", "", 0.7, 0.6)}}});
-  const plot::Figure figure = drawn(result, "ladder");
-  REQUIRE(figure.panels.size() == 3);
-  REQUIRE(figure.panels[0].y.ticks.size() == 3);
-  CHECK(figure.panels[0].y.ticks[2].label == "pages of 64");
-  CHECK(mark_of<plot::Scatter>(figure.panels[0]).x == std::vector<double>{0.9, 0.7});
-  CHECK(mark_of<plot::Scatter>(figure.panels[0]).y == std::vector<double>{0.0, 2.0});
-  CHECK(mark_of<plot::Line>(figure.panels[0]).x == std::vector<double>{0.9, 0.8, 0.6});
-  CHECK(mark_of<plot::Rule>(figure.panels[0]).at == 0.9);
-  CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
-  CHECK_HAS(testing::caption_of(figure), "single tokens (quest chooses in pages of 16)");
-  CHECK(drawn(result, "ladder", {.metric = "bytes"}).panels.size() == 1);
-  CHECK_SAYS(drawn(result, "ladder", {.metric = "speed"}), "choose from mass");
 }
 
 TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line") {
@@ -170,60 +81,6 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
   CHECK_SAYS(pareto({.selector = "snapkv"}), "no row of these methods");
   CHECK_SAYS(pareto({.metric = "mass"}), "found relative_increase");
   CHECK_SAYS(drawn(loss, "pareto"), "has no predicted times");
-}
-
-TEST_CASE("overlap: a method per row and column, the other way round below the diagonal") {
-  MemoryResult result;
-  begin_result(result, "overlap");
-  const auto couple = [](const char* first, const char* second, const char* budget, double x) {
-    return nlohmann::ordered_json{
-        {"first", first},       {"second", second},    {"budget", budget},    {"jaccard", x},
-        {"shared_mass", 2 * x}, {"first_mass", 3 * x}, {"second_mass", 4 * x}};
-  };
-  result.finish(
-      {{"couples",
-        {couple("quest", "full", "tokens=8", 0.05), couple("quest", "full", "tokens=16", 0.1),
-         couple("quest", "others", "tokens=16", 0.2)}}});
-  const auto cells = [&](const FigureOptions& options) {
-    return mark_of<plot::HeatMap>(drawn(result, "overlap", options).panels[0]).values;
-  };
-  const std::vector<float> middle = cells({});  // rows of quest, full; columns with the others
-  REQUIRE(middle.size() == 6);
-  CHECK(middle[1] == 0.1f);
-  CHECK(middle[2] == 0.2f);
-  CHECK(middle[3] == 0.1f);
-  CHECK(std::isnan(middle[0]));
-  const std::vector<float> dropped = cells({.metric = "first_mass", .budget = "8"});
-  REQUIRE(dropped.size() == 4);  // no others there
-  CHECK(dropped[1] == Approx(0.15));
-  CHECK(dropped[2] == Approx(0.2));
-  CHECK_SAYS(drawn(result, "overlap", {.budget = "9"}), "tokens=16");
-  CHECK_SAYS(drawn(result, "overlap", {.metric = "mass"}), "shared_mass");
-
-  MemoryResult foreign;
-  begin_result(foreign, "overlap");
-  foreign.finish({{"couples", {{{"first", 3}, {"second", "others"}}, "no object"}}});
-  CHECK_SAYS(drawn(foreign, "overlap"), "nothing to draw");
-  MemoryResult empty;
-  begin_result(empty, "overlap");
-  empty.finish({});
-  CHECK_SAYS(drawn(empty, "overlap"), "no couples");
-}
-
-TEST_CASE("top10-recall: means over heads of the recall column") {
-  std::string csv =
-      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
-      "output_error_rel,bytes\n";
-  csv += "t,decode,quest,tokens,2,0,32,0,0,0.9,0.3,0.1,100\n";
-  csv += "t,decode,quest,tokens,2,1,32,0,0,0.9,0.5,0.1,100\n";
-  csv += "t,decode,quest,tokens,2,0,64,0,0,0.9,0.6,0.1,200\n";
-  csv += "t,decode,quest,tokens,2,1,64,0,0,0.9,0.8,0.1,200\n";
-  const plot::Figure figure = drawn(result_of(csv, "sweep"), "top10-recall");
-  REQUIRE(figure.panels.size() == 1);
-  const auto& line = mark_of<plot::Line>(figure.panels[0]);
-  CHECK(line.x == std::vector<double>{32.0, 64.0});
-  CHECK(line.y[0] == Approx(0.4));
-  CHECK(line.y[1] == Approx(0.7));
 }
 
 /// A sweep of four methods at equal cost; layer rows alone carry what the figure shows.
@@ -290,47 +147,6 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
       "t,decode,quest,tokens,0,,32,0,0,0.5\n",
       "sweep");
   CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
-}
-
-TEST_CASE("equal-cost: of a closed loop, means over its cells") {
-  const std::string csv =
-      "model,task,selector,budget_kind,kind,match,knob,match_note,budget,length,accuracy,"
-      "accuracy_low,accuracy_high,match_reached\n"
-      "m,needle,full,none,single,density=0.1,,it has no knob,,512,1,0.7,1,1\n"
-      "m,needle,full,none,single,density=0.1,,it has no knob,,1024,1,0.7,1,1\n"
-      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,another,50,512,0.5,0.2,0.8,0.0985\n"
-      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,,50,1024,0.7,0.4,0.9,0.1005\n"
-      "m,needle,quest,pages,single,density=0.1,pages=4,,4,512,0.75,0.5,0.9,0.1\n"
-      "m,needle,quest,pages,single,density=0.1,pages=4,,4,1024,0.65,0.4,0.8,0.1\n"
-      "m,needle,quest,pages,single,density=0.2,pages=8,,8,512,0.9,0.5,0.9,0.2\n";
-  const MemoryResult result = result_of(csv, "simulate-needle");
-  const plot::Figure figure = drawn(result, "equal-cost");
-  REQUIRE(figure.panels.size() == 1);
-  const plot::Panel& panel = figure.panels[0];
-  CHECK(panel.x.label == "Accuracy");
-  CHECK_HAS(testing::caption_of(figure), "\n1 method is beyond the oracle: it bounds no answer.\n",
-            "Made from m (model).\n");
-  std::vector<std::vector<double>> dots;
-  for (const plot::Mark& mark : panel.marks) {
-    if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one->x);
-  }
-  REQUIRE(dots.size() == 2);
-  CHECK(dots[0] == std::vector<double>{1.0});  // full: another cost
-  REQUIRE(dots[1].size() == 2);                // the cost of 0.2 is another picture
-  CHECK(dots[1][0] == Approx(0.6));
-  CHECK(dots[1][1] == Approx(0.7));
-  std::vector<double> ends;  // of full, the oracle and quest
-  for (const plot::Mark& mark : panel.marks) {
-    const auto* line = std::get_if<plot::Line>(&mark);
-    if (line == nullptr) continue;
-    for (const double x : line->x) {
-      if (!std::isnan(x)) ends.push_back(x);
-    }
-  }
-  REQUIRE(ends.size() == 6);
-  CHECK(ends[2] == Approx(0.3));
-  CHECK(ends[3] == Approx(0.85));
-  CHECK_THROWS_AS(drawn(result, "equal-cost", {.metric = "mass"}), ConfigError);
 }
 
 TEST_CASE("curves along measured keys, bytes or the nominal budget") {
