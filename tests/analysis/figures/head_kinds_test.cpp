@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "analysis/kinds/heads.hpp"
-#include "analysis/kinds/overlap.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
 
@@ -11,17 +10,7 @@ namespace kvscope::head_kinds_test {
 using testing::marks_of;
 
 struct Heads {
-  Heads() {
-    const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
-    HeadsOptions options;
-    options.selector = "quest:page-size=4";
-    options.budget = "8";
-    options.chunk = 32;
-    options.cells = 8;
-    ThreadPool pool(1);
-    analyze_heads(trace, options, {result, pool});
-  }
-  /// Another analysis: seed of the text, layers that are shown, methods.
+  /// Seed of the text, layers that are shown, methods.
   Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector) {
     const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64, .seed = seed});
     HeadsOptions options;
@@ -38,36 +27,6 @@ struct Heads {
   }
   MemoryResult result;
 };
-
-TEST_CASE("heads: each tile is the head's map, upright, with its number") {
-  const Heads heads;
-  const plot::Figure figure = heads.drawn("heads");
-  REQUIRE(figure.panels.size() == 1);
-  const auto maps = marks_of<plot::HeatMap>(figure.panels[0]);
-  REQUIRE(maps.size() == 1);
-  const plot::HeatMap& map = maps[0];
-  REQUIRE(map.n_rows == 2 * 9);  // 8 cells and a margin
-  REQUIRE(map.n_cols == 4 * 9);
-  const auto cells = heads.result.values<float>("map");
-  for (Index layer = 0; layer < 2; ++layer) {
-    for (Index head = 0; head < 4; ++head) {
-      for (Index q = 0; q < 8; ++q) {
-        for (Index k = 0; k < 8; ++k) {
-          const float expected = cells[((layer * 4 + head) * 8 + q) * 8 + k];
-          // layers upwards, queries downwards
-          const Index row = layer * 9 + 8 - q;
-          const float found = map.values[row * map.n_cols + head * 9 + k];
-          CHECK(((std::isnan(expected) && std::isnan(found)) || expected == found));
-        }
-      }
-    }
-  }
-  CHECK(marks_of<plot::Note>(figure.panels[0]).size() == 8);
-  const auto boxes = marks_of<plot::Boxes>(figure.panels[0]);
-  REQUIRE(boxes.size() == 2);
-  CHECK(boxes[0].x.size() == 8);
-  CHECK(boxes[1].label == "the 5 largest: mean attention distance (tokens)");
-}
 
 TEST_CASE("heads against: what one method loses more than another, zero in the middle") {
   const Heads heads(1, {}, "quoka,quest:page-size=4");
@@ -136,51 +95,6 @@ TEST_CASE("heads of two results: by place, or by the most similar map") {
   for (Index head = 0; head < 4; ++head) CHECK(at(same, 0, head) == 0.0f);
   CHECK_SAYS(drawn(upper, "place"), "use maps");
   CHECK_SAYS(drawn(second, "names"), "place or maps");
-}
-
-TEST_CASE("heads with an overlap: who keeps what the other drops, as analyze overlap has it") {
-  const Heads heads(1, {}, "quoka,quest:page-size=4");
-  const MemoryTrace trace = test::planted_trace({.n_tokens = 64});
-  OverlapOptions options;
-  options.selector = "streamingllm,quoka,quest:page-size=4";
-  options.budget = "8";
-  options.chunk = 32;
-  options.selection.layers = {1};  // layer 0 of the atlas has no number
-  MemoryResult overlap;
-  ThreadPool pool(1);
-  analyze_overlap(trace, options, {overlap, pool});
-  const std::size_t n_couples = overlap.summary()["couples"].size();
-  const auto drawn = [&](const FigureOptions& choice) {
-    const MemoryResultView first(heads.result, "heads.h5");
-    const MemoryResultView second(overlap, "overlap.h5");
-    return make_figure(find_figure_kind("heads"), {{&first, &second}, choice});
-  };
-  const auto number = [&](const plot::Figure& figure, std::size_t head) {  // of layer 1
-    const auto map = marks_of<plot::HeatMap>(figure.panels[0]).at(0);
-    const auto row = static_cast<Index>(10 + 4);
-    return map.values[static_cast<std::size_t>(row * map.n_cols) + head * 10 + 2];
-  };
-  FigureOptions choice{.metric = "first_mass", .selector = "quoka", .against = "quest:page-size=4"};
-  std::size_t couple = 0;
-  while (overlap.summary()["couples"][couple]["first"] != "quoka" ||
-         overlap.summary()["couples"][couple]["second"] != "quest:page-size=4")
-    ++couple;
-  const plot::Figure quoka_alone = drawn(choice);
-  CHECK_HAS(quoka_alone.caption[0], "only QuoKA keeps, of QuoKA and Quest");
-  std::swap(choice.selector, choice.against);
-  choice.metric = "second_mass";
-  const plot::Figure other_way = drawn(choice);
-  const plot::Figure jaccard = drawn({.selector = "quest:page-size=4", .against = "quoka"});
-  for (std::size_t head = 0; head < 4; ++head) {
-    const std::size_t at = head * n_couples + couple;
-    CHECK(number(quoka_alone, head) == overlap.values<float>("first_mass")[at]);
-    CHECK(number(other_way, head) == number(quoka_alone, head));
-    CHECK(number(jaccard, head) == overlap.values<float>("jaccard")[at]);
-  }
-  CHECK(std::isnan(marks_of<plot::HeatMap>(jaccard.panels[0])[0].values[42]));
-  choice = {.selector = "h2o"};
-  CHECK_SAYS(drawn(choice), "compares no h2o with another", "streamingllm and quoka");
-  CHECK_SAYS(drawn({.metric = "distance"}), "jaccard");
 }
 
 }  // namespace kvscope::head_kinds_test

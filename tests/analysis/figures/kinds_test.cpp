@@ -113,33 +113,6 @@ TEST_CASE("needle, perplexity and latency are made from plain tables") {
   CHECK(line_named(times.make("latency").panels[1], "quest").y == std::vector<double>{2.0, 4.0});
 }
 
-TEST_CASE("bands are the intervals that the result records, those of whole layers") {
-  const TableResult result(
-      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
-      "mass_high,recall10,bytes\n"
-      "a,decode,quest,tokens,0,,64,0,0,64,0.5,0.40,0.60,0.5,10\n"
-      "a,decode,quest,tokens,0,0,64,0,0,64,0.4,0.10,0.90,0.5,10\n"
-      "a,decode,quest,tokens,0,1,64,0,0,64,0.6,0.20,0.95,0.5,10\n"
-      "a,decode,quest,tokens,1,,64,0,0,64,0.7,0.66,0.72,0.5,10\n"
-      "a,decode,quest,tokens,1,0,64,0,0,64,0.6,0.30,0.90,0.5,10\n"
-      "a,decode,quest,tokens,1,1,64,0,0,64,0.8,0.50,0.95,0.5,10\n",
-      "sweep");
-  FigureOptions options{.metric = "mass,recall10"};
-  const plot::Figure figure = result.make("budget", options);
-  const plot::Line& quest = line_named(figure.panels[0], "quest");
-  CHECK(quest.y[0] == Approx(0.6));
-  CHECK(quest.low[0] == Approx(0.53));  // as kvscope table --spread recorded shows it
-  CHECK(quest.high[0] == Approx(0.66));
-  CHECK(line_named(figure.panels[1], "quest").low.empty());
-  CHECK_HAS(testing::caption_of(figure), "none are recorded for recall10");
-  options.heads = "1";
-  options.layers = "1";
-  const plot::Figure one_head = result.make("budget", options);
-  const plot::Line& one = line_named(one_head.panels[0], "quest");
-  CHECK(one.low[0] == Approx(0.50));
-  CHECK(one.high[0] == Approx(0.95));
-}
-
 TEST_CASE("every method has a look of its own, the same in every figure") {
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
   std::set<std::tuple<int, int, int, int, int>> looks;
@@ -220,33 +193,6 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption") {
   CHECK_HAS(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,2.5,80\n"),
             "\nQuest is below the oracle");
   CHECK_THAT(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,3.5,80\n"), !has("the oracle"));
-}
-
-TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said") {
-  const std::string csv =
-      "selector,budget_kind,budget,kind,dense_solves,protocol,length,depth,prompts,accuracy\n"
-      "full,none,,common_words,no,all,1024,0,1,0\n"
-      "quoka,ratio,0.25,common_words,no,all,1024,0,1,0\n"
-      "full,none,,passkey,yes,all,1024,0,2,1\n"
-      "quoka,ratio,0.25,passkey,yes,all,1024,0,2,0.5\n";
-  const TableResult result(csv);
-  const plot::Figure figure = result.make("needle");
-  REQUIRE(figure.panels.size() == 2);
-  CHECK_HAS(figure.panels[0].colour->axis.label, "passkey, 2 prompts");
-  // Wilson's.
-  CHECK_HAS(figure.panels[1].title, "QuoKA, 25%\nmean 50% [9, 91]");
-  const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
-  // Of all.
-  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);
-  std::string caption;
-  for (const std::string& sentence : figure.caption) caption += sentence + " ";
-  CHECK_HAS(caption, "Kind of prompt: passkey.", "Protocol all:", "Each cell: 2 prompts.",
-            "common_words as well");
-  FigureOptions options{.metric = "common_words"};
-  CHECK(std::get<plot::HeatMap>(result.make("needle", options).panels[0].marks[0]).values[0] ==
-        0.0F);
-  options.metric = "common";  // no part of a name
-  CHECK_SAYS(result.make("needle", options), "no kind \"common\"");
 }
 
 TEST_CASE("needle: a depth is a share, and a mean says of how many cells") {

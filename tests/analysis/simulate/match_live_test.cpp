@@ -1,5 +1,5 @@
 // Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand
-// on a tiny golden model; what cannot be met is marked, and the rest goes on.
+// on a tiny golden model.
 #include "analysis/simulate/match_live.hpp"
 
 #include "analysis/simulate/perplexity.hpp"
@@ -131,27 +131,6 @@ TEST_CASE("keys and bytes are matched as the columns count them") {
   const ColumnTable table = Tiny::run(by_bytes).table;
   CHECK(number(table, "streamingllm", "bytes") == Approx(hand.kept / hand.rows * 2 * 2 * 16 * 2));
   CHECK(number(table, "streamingllm", "match_reached") == number(table, "streamingllm", "bytes"));
-}
-
-TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on") {
-  const Tiny tiny;
-  SimulationSetup setup = tiny.setup({"full", "vattention", "oracle-topk"}, "density=0.3", 0);
-  const ColumnTable table = Tiny::run(setup).table;
-  REQUIRE(table.rows.size() == 3);
-  CHECK_HAS(text(table, "vattention", "match_note"), "not reached: the least is density=");
-  CHECK(std::isfinite(number(table, "vattention", "perplexity")));
-  CHECK(text(table, "oracle-topk", "match_note").empty());
-
-  // refused altogether: a row that says so
-  LivePair refused = setup.pairs.back();
-  refused.labels = {"density=0.3", "", "refused: not with this model", std::nullopt};
-  setup.refused.push_back(refused);
-  setup.pairs.pop_back();
-  const ColumnTable rest = Tiny::run(setup).table;
-  REQUIRE(rest.rows.size() == 3);
-  CHECK(text(rest, "oracle-topk", "match_note") == "refused: not with this model");
-  CHECK(std::isnan(number(rest, "oracle-topk", "perplexity")));
-  CHECK(number(rest, "vattention", "perplexity") == number(table, "vattention", "perplexity"));
 }
 
 }  // namespace kvscope::test::match_live_test

@@ -186,23 +186,6 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   CHECK(output.values<double>("rows/accuracy").size() == 4);
 }
 
-TEST_CASE("needles: several facts under chunked prefill") {
-  World world;
-  const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
-  RetrievalOptions options{.protocols = parse_protocols("prefill"),
-                           .kinds = {PromptKind::multi_key},
-                           .lengths = {500},
-                           .n_depths = 1,
-                           .trials = 2,
-                           .by_depth = true};
-  const auto task = make_retrieval_task(setup, options);
-  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
-  CHECK(number(result, "full", "accuracy") == 1.0);
-  CHECK(number(result, "quoka", "accuracy") == 1.0);  // a budget of everything
-  CHECK(number(result, "quoka", "kv_reduction") == 0.0);
-  CHECK(number(result, "quoka", "depth") == 0.5);
-}
-
 TEST_CASE("speculative: dense verification gives the greedy tokens") {
   World world;
   const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);

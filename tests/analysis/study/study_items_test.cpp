@@ -1,10 +1,8 @@
-// What a study expands to, what its keys depend on, and what a forecast makes of measured items.
+// What a study expands to, what its keys depend on, and what is kept of heads.
 #include <fstream>
 
-#include "analysis/study/study_check.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_state.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::study_items_test {
@@ -75,35 +73,6 @@ TEST_CASE("keys depend on contents, and on nothing else") {
   const auto jobs = jobs_for(twice, std::vector<bool>(twice.items.size(), true));
   CHECK(2 * jobs.size() == plan.jobs.size());
   CHECK(twice.items.size() > jobs.size());
-}
-
-TEST_CASE("a forecast is checked against jobs that it was not made of") {
-  const StudyPlan plan = plan_of(kText);
-  const TempDir dir;
-  StudyStore store(dir.path());
-  CHECK(check_forecast(plan, store).empty());
-  for (const StudyItem& item : plan.items) {
-    const StudyJob& job = plan.jobs[item.job];
-    store.note({{"key", item.key},
-                {"kind", job.kind},
-                {"method", job.method},
-                {"seconds", (item.model == "a" ? 1.0 : 2.0) * (item.method == "quest" ? 9.0 : 1.0)},
-                {"memory", item.method == "quest" ? 3e6 : 2e6}});
-  }
-  const auto checks = check_forecast(plan, store);
-  REQUIRE(checks.size() >= 6);  // two models, a task of two protocols and another
-  for (const ForecastCheck& check : checks) {
-    INFO(check.label);
-    CHECK(check.jobs > 0);
-    if (!check.label.starts_with("record")) CHECK(check.probes >= 2);
-    CHECK(check.seconds_predicted == Approx(check.seconds_measured));
-    CHECK(check.memory_predicted <= 3e6);
-    CHECK(check.memory_measured <= 3e6);
-  }
-  // Nothing that is predicted is among what was measured.
-  std::size_t n_jobs = 0;
-  for (const ForecastCheck& check : checks) n_jobs += check.probes + check.jobs;
-  CHECK(n_jobs <= plan.jobs.size());
 }
 
 TEST_CASE("what a store keeps of heads gives the paired difference of two methods") {
