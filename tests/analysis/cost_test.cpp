@@ -166,19 +166,6 @@ TEST_CASE("cost: the work behind a selection is what loops count") {
   CHECK_FALSE(work.is_dense);
 }
 
-TEST_CASE("cost: at another context a count stays and the rest grows") {
-  LayerWork work{
-      .shape = {4, 2, 8, 1, 100}, .attend = {40, 20, 10, 2}, .score_flops = 7, .ranked = 3};
-  const LayerWork kept = at_context(work, 400, /*keeps_count=*/true);
-  CHECK(kept.attend.keys == 20.0);
-  CHECK(kept.score_flops == Approx(7.0 * 399.0 / 99.0));  // keys before the call
-  CHECK(kept.ranked == 12.0);
-  const LayerWork grown = at_context(work, 400, /*keeps_count=*/false);
-  CHECK(grown.attend.keys == 80.0);
-  CHECK(grown.attend.runs == 40.0);
-  CHECK(at_context(work, 5, /*keeps_count=*/true).attend.keys == 10.0);  // there are no more
-}
-
 TEST_CASE("cost: break-even is where the method stops being slower") {
   HardwareProfile card = plain_card();
   LayerWork work{.shape = {1, 1, 8, 1, 64}, .attend = {16, 16, 1, 1}};

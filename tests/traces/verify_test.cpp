@@ -190,22 +190,4 @@ TEST_CASE("a sampled verification says how much it looked at, and finds what lie
   CHECK_FALSE(verify_trace(folder / "t.h5", {.n_rows = 8}, pool).ok);
 }
 
-TEST_CASE("a share of a trace is a share of its statistics too") {
-  Plan plan;
-  plan.capture.stats = true;
-  const TempFolder folder;
-  StatsChanger receiver(create_trace(folder / "t.h5", {}), &LayerRows::q_norm, 0.01f);
-  write_all(make_trace(plan), receiver);
-  ThreadPool pool(1);
-  VerifyOptions options{.n_rows = 0, .bounds = {.share = 0.1}};
-  int n_found = 0;
-  for (options.seed = 0; options.seed < 16; ++options.seed) {
-    const VerifyReport part = verify_trace(folder / "t.h5", options, pool);
-    CHECK(part.n_heads_checked == 1);
-    n_found += part.ok ? 0 : 1;
-  }
-  CHECK(n_found > 0);
-  CHECK(n_found < 16);
-}
-
 }  // namespace kvscope::test::verify_test

@@ -1,4 +1,4 @@
-// The report: texts that are made safe, pictures that do not share ids.
+// The report: texts that are made safe.
 #include "analysis/papers/report.hpp"
 
 #include "tests/support/test.hpp"
@@ -63,12 +63,6 @@ TEST_CASE("the page is one file, with texts as texts") {
             "paired: -25.0 points [-40.0, -10.0] over 20 prompts", "7 trials do not tell.",
             "url(#quoka-made-up-0-clip1)", "A note. A remark.");
   CHECK_HAS(report_tex({.model = "m"}, made.outcomes), "A note. A remark.");
-}
-
-TEST_CASE("pictures on one page keep their own ids") {
-  CHECK(inline_svg("<?xml?><a id=\"c\" href=\"#c\" b=\"url(#c)\"/>", "p-") ==
-        "<a id=\"p-c\" href=\"#p-c\" b=\"url(#p-c)\"/>");
-  CHECK(inline_svg("<svg/>", "p-") == "<svg/>");
 }
 
 TEST_CASE("the TeX escapes what means something there") {
