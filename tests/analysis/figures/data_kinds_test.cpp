@@ -1,6 +1,4 @@
 // What figures draw, from small results whose numbers can be counted.
-#include <fmt/format.h>
-
 #include "analysis/figures/selection.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
@@ -81,72 +79,6 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
   CHECK_SAYS(pareto({.selector = "snapkv"}), "no row of these methods");
   CHECK_SAYS(pareto({.metric = "mass"}), "found relative_increase");
   CHECK_SAYS(drawn(loss, "pareto"), "has no predicted times");
-}
-
-/// A sweep of four methods at equal cost; layer rows alone carry what the figure shows.
-std::string equal_cost_csv() {
-  std::string csv =
-      "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,"
-      "kept,mass_mean,mass_low,mass_high,output_error_rel,match_reached\n";
-  const auto add = [&](const std::string& method, const std::string& knob, const std::string& note,
-                       double mass, double error, double reached) {
-    for (const int layer : {0, 1}) {
-      const double shift = layer == 0 ? -0.1 : 0.1;
-      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},,,0,0,205,{},{},{},{},{}\n",
-                         method, knob, note, layer, mass + shift, mass + shift - 0.01,
-                         mass + shift + 0.03, error, reached);
-      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},0,,0,0,205,0,0,0,0,{}\n", method,
-                         knob, note, layer, reached);
-    }
-    csv += fmt::format("t,decode,{},none,density=0.05,{},{},2,,,1,1,205,1,1,1,0,{}\n", method, knob,
-                       note, reached);
-  };
-  add("oracle-topk", "ratio=0.05", "", 0.7, 0.2, 0.05);
-  add("quest", "ratio=0.06", "", 0.6, 0.3, 0.05);
-  add("sparq", "ratio=0.04", "", 0.65, 0.25, 0.05);
-  add("loki", "ratio=0.04", "", 0.66, 0.1, 0.05);
-  add("vattention", "epsilon=1", "not reached: the least is 0.2", 0.9, 0.05, 0.2);
-  return csv;
-}
-
-TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart") {
-  const MemoryResult result = result_of(equal_cost_csv(), "sweep");
-  const plot::Figure figure = drawn(result, "equal-cost");
-  REQUIRE(figure.panels.size() == 2);
-  const plot::Panel& mass = figure.panels[0];
-  std::vector<std::string> names;
-  for (const plot::Tick& tick : mass.y.ticks) names.push_back(tick.label);
-  CHECK(names == std::vector<std::string>{"controls and oracles:", "Oracle top-k",
-                                          "single keys by score:", "Loki", "SparQ",
-                                          "pages, blocks and chunks of keys by score:", "Quest",
-                                          "samples with weights:", "vAttention [0.2]"});
-  std::vector<const plot::Scatter*> dots;
-  for (const plot::Mark& mark : mass.marks) {
-    if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one);
-  }
-  REQUIRE(dots.size() == 2);
-  CHECK(dots[0]->tone.role == plot::Role::neutral);
-  REQUIRE(dots[0]->x.size() == 1);
-  CHECK(dots[0]->x[0] == Approx(0.9));
-  REQUIRE(dots[1]->x.size() == 4);  // sliding-window layers and single heads do not count
-  CHECK(dots[1]->x[0] == Approx(0.7));
-  CHECK(dots[1]->x[1] == Approx(0.66));
-  CHECK(dots[1]->y[1] == mass.y.ticks[3].at);
-  CHECK(mark_of<plot::Rule>(mass).at == Approx(0.7));
-  // Of vattention: ends averaged over layers.
-  CHECK(mark_of<plot::Line>(mass).x[0] == Approx(0.89));
-  CHECK(mark_of<plot::Line>(mass).x[1] == Approx(0.93));
-  CHECK(mass.title.empty());              // nobody of the same cost is above the oracle
-  CHECK(figure.panels[1].title.empty());  // headlines are for what a panel shows
-  const std::string caption = testing::caption_of(figure);
-  CHECK_HAS(caption, ": 1 method is beyond the oracle: it minimises no error.", "Made from t.\n");
-  CHECK(caption.find("vattention (not reached: the least is 0.2)") != std::string::npos);
-
-  const MemoryResult plain = result_of(  // a sweep over budgets met no cost
-      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
-      "t,decode,quest,tokens,0,,32,0,0,0.5\n",
-      "sweep");
-  CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
 }
 
 TEST_CASE("curves along measured keys, bytes or the nominal budget") {
