@@ -2,7 +2,6 @@
 #include "notebooks_export/figure_export.hpp"
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
