@@ -69,6 +69,7 @@ TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
   run(sweep, dir.path() / "one");
   const SweepResult whole = merge_sweep({dir.path() / "one"});
   CHECK(whole.blocks.size() == 2 * 3 * 7);  // traces, layers, pairs: full takes no budget
+  CHECK_HAS(sweep_csv(whole), "\n\"b,\"\"odd\"\".h5\",prefill,full,none,");
   run(sweep, dir.path() / "three", JournalMode::fresh, {}, 3);
   CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
 
