@@ -24,15 +24,6 @@ HardwareProfile plain_card() {
   return card;
 }
 
-TEST_CASE("cost: a curve runs straight over the logarithm and stays constant outside") {
-  const SourcedCurve curve{{{10.0, 1.0}, {1000.0, 3.0}}, "made up"};
-  CHECK(curve.at(1.0) == 1.0);
-  CHECK(curve.at(10.0) == 1.0);
-  CHECK(curve.at(100.0) == Approx(2.0));
-  CHECK(curve.at(1000.0) == 3.0);
-  CHECK(curve.at(1e9) == 3.0);
-}
-
 TEST_CASE("cost: dense work is what loops count") {
   for (const Index window : {0, 5}) {
     const CallShape shape{4, 2, 8, 3, 10};
@@ -175,19 +166,6 @@ TEST_CASE("cost: the work behind a selection is what loops count") {
   CHECK_FALSE(work.is_dense);
 }
 
-TEST_CASE("cost: at another context a count stays and the rest grows") {
-  LayerWork work{
-      .shape = {4, 2, 8, 1, 100}, .attend = {40, 20, 10, 2}, .score_flops = 7, .ranked = 3};
-  const LayerWork kept = at_context(work, 400, /*keeps_count=*/true);
-  CHECK(kept.attend.keys == 20.0);
-  CHECK(kept.score_flops == Approx(7.0 * 399.0 / 99.0));  // keys before the call
-  CHECK(kept.ranked == 12.0);
-  const LayerWork grown = at_context(work, 400, /*keeps_count=*/false);
-  CHECK(grown.attend.keys == 80.0);
-  CHECK(grown.attend.runs == 40.0);
-  CHECK(at_context(work, 5, /*keeps_count=*/true).attend.keys == 10.0);  // there are no more
-}
-
 TEST_CASE("cost: break-even is where the method stops being slower") {
   HardwareProfile card = plain_card();
   LayerWork work{.shape = {1, 1, 8, 1, 64}, .attend = {16, 16, 1, 1}};
@@ -293,48 +271,6 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it")
   CHECK_THROWS_AS(find_hardware("./nothing.json"), IoError);
 }
 
-TEST_CASE("cost: a replay's answers become rows") {
-  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
-  const TraceInfo& info = trace.info();
-  const std::vector<ReplayPair> pairs = {
-      {MethodSpec("full"), std::nullopt},
-      {MethodSpec("oracle-topk"), Budget{Budget::Kind::tokens, 8.0}}};
-  ReplayOptions options{.calls = {.phase = Phase::decode, .steps = 4}, .only_costs = true};
-  WorkCollector works(info.n_q, info.n_kv, info.d_head);
-  options.on_answer = [&](const AnsweredCall& answer) { works.add(answer); };
-  ThreadPool pool(2);
-  const auto layers = replay_layers(trace, nullptr, info.layers, pairs, options, pool);
-  for (std::size_t slot = 0; slot < info.layers.size(); ++slot) {
-    const std::vector<LayerWork> calls = works.calls(1, info.layers[slot]);
-    REQUIRE(calls.size() == layers[slot].calls.size());
-    // the union of the replay's own metric
-    const auto& unions = layers[slot].pairs[1].of(ReplayMetric::union_keys);
-    for (std::size_t c = 0; c < calls.size(); ++c) {
-      double keys = 0.0;
-      for (Index kv = 0; kv < info.n_kv; ++kv)
-        keys += unions[static_cast<std::size_t>(kv * info.group()) * calls.size() + c];
-      CHECK(calls[c].attend.keys == keys);
-    }
-  }
-  CostOptions cost{.hardware = {plain_card(), find_hardware("h100-sxm")},
-                   .batches = {1.0, 4.0},
-                   .contexts = {4096.0}};
-  const auto report = trace_cost_report(info, info.layers, pairs, works, Phase::decode, cost);
-  REQUIRE(report["rows"].size() == 2 * 2 * 2 * 2);
-  for (const auto& row : report["rows"]) {
-    INFO(row.dump());
-    CHECK(row["predicted_us"].get<double>() > 0.0);
-    if (row["selector"] == "full") {
-      CHECK(row["predicted_speedup"].get<double>() == Approx(1.0));
-      CHECK(row["break_even"].is_null());
-    }
-    double sum = 0.0;
-    for (const char* stage : {"append_us", "score_us", "topk_us", "attend_us", "estimate_us"})
-      sum += row[stage].get<double>();
-    CHECK(row["predicted_us"].get<double>() == Approx(sum));
-  }
-}
-
 /// The report of two methods on the first n_tokens of one recording.
 nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<double> contexts) {
   const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = n_tokens});
@@ -371,28 +307,6 @@ TEST_CASE("cost: recordings of three lengths give one answer for a longer contex
     CHECK(pays_from[i] == Approx(pays_from[0]).epsilon(0.02));
     CHECK(pays_from[i] >= 96.0 + 16.0);
   }
-}
-
-TEST_CASE("cost: a recording too short for a budget says what to record") {
-  const auto report = report_at(100, 96.0, {131072.0});
-  std::size_t n_rows = 0;
-  for (const auto& row : report["rows"]) {
-    if (row["selector"] == "full") continue;
-    ++n_rows;
-    CHECK(row["extrapolated"] == 0);  // at its own length it is measured all the same
-    CHECK(row["break_even"].is_null());
-    CHECK_HAS(row["note"].get<std::string>(), "tokens=96", "record 224 tokens or more");
-  }
-  CHECK(n_rows == 1);
-  // one list holds 96 keys, but no call leaves one out
-  LayerWork work{.shape = {4, 2, 8, 1, 97}};
-  work.attend.keys = 2 * 97.0;
-  CHECK(calls_at_length({work}, 96.0).empty());
-  work.attend.keys = 2 * 96.0;
-  CHECK(calls_at_length({work}, 96.0).size() == 1);
-  CHECK(calls_at_length({work}, 97.0).empty());
-  CHECK(calls_at_length({dense_work(work.shape)}, 96.0).size() == 1);  // a dense layer
-  CHECK(calls_at_length({dense_work(work.shape), work}, 0.0).size() == 1);
 }
 
 TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers") {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 
-#include "analysis/base/reproducible_sums.hpp"
 #include "analysis/kinds/nucleus_sizes.hpp"
 #include "tests/analysis/kit.hpp"
 
@@ -238,45 +237,6 @@ TEST_CASE("coverage: every number equals three loops") {
   CHECK_HAS(summary["pinsker"].get<std::string>(), "no draft trace was given");
 }
 
-TEST_CASE("coverage: decode looks at its steps only, and a part of layers and heads") {
-  const MemoryTrace trace = windowed_trace(small_plant());
-  CoverageOptions options = small_options();
-  options.replay.calls.phase = Phase::decode;
-  options.replay.calls.steps = 5;
-  options.replay.q_heads = {3, 1};
-  options.layers = {2, 0};
-  MemoryResult result;
-  const auto summary = run(trace, options, result);
-  CHECK(result.values<std::int64_t>("row_pos").size() == 5);
-  CHECK(result.values<std::int64_t>("layer")[1] == 2);
-  CHECK(result.values<std::int64_t>("q_head")[0] == 1);
-  CHECK(summary["layers"].size() == 2);
-  // the later half of 75 positions: blocks of 10 from 30 on
-  CHECK(result.values<std::int64_t>("query_block").front() == 30);
-  const auto positions = result.values<std::int64_t>("row_pos");
-  std::vector<double> kept;  // layer 2, head 3, "recent 6": six keys and the query's own
-  for (const Index pos : positions) {
-    const auto row = test::naive_row(trace, 2, 3, pos);
-    kept.push_back(0.0);
-    for (Index i = pos - 6; i <= pos; ++i) kept.back() += row[i];
-  }
-  const auto masses = result.values<double>("kept_mass");  // [2 layers, 4 pairs, 2 heads]
-  REQUIRE(masses.size() == 16);
-  CHECK(masses[(1 * 4 + 0) * 2 + 1] == Approx(naive_mean(kept)));
-  CHECK(summary["pairs"][0]["pair"] == "recent tokens=6");
-}
-
-TEST_CASE("coverage: without selectors there are sizes and the map of attention") {
-  const MemoryTrace trace = planted_trace(small_plant());
-  CoverageOptions options = small_options();
-  options.selectors.clear();
-  options.budgets.clear();
-  MemoryResult result;
-  CHECK(run(trace, options, result)["pairs"].empty());
-  CHECK_THROWS_AS(result.values<double>("kept_mass"), ConfigError);
-  CHECK(!result.values<float>("map_mass").empty());
-}
-
 TEST_CASE("coverage: linked methods, whose layers are replayed together, file the same arrays") {
   PlantOptions plant = small_plant();
   plant.n_layers = 5;
@@ -434,67 +394,6 @@ TEST_CASE("coverage: a model that drafts for itself has the floor p") {
     CHECK(summary["layers"][l]["nucleus_mass"].get<double>() >= 0.7 - 1e-6);
   }
   CHECK(summary["pinsker"]["violations"] == 0);
-}
-
-TEST_CASE("coverage: sums in fixed point do not depend on the order and stay close") {
-  test::Random random(5);
-  std::vector<double> addends(2000);
-  for (double& x : addends) x = random.uniform() * std::exp(-20.0 * random.uniform());
-  ReproducibleSums forward(1), backward(1);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < addends.size(); ++i) {
-    sum += addends[i];
-    forward.add(0, addends[i]);
-    backward.add(0, addends[addends.size() - 1 - i]);
-  }
-  CHECK(forward.sum(0) == backward.sum(0));
-  CHECK(forward.sum(0) == Approx(sum).margin(2000 * 2e-12));
-}
-
-TEST_CASE("coverage: what does not fit is refused with a sentence") {
-  const MemoryTrace trace = planted_trace(small_plant());
-  const auto refused = [&](auto change) {
-    CoverageOptions options = small_options();
-    MemoryResult result;
-    try {
-      change(options);
-      run(trace, options, result);
-    } catch (const ConfigError& error) {
-      CHECK(result.arrays().empty());  // before anything is written
-      return std::string(error.what());
-    }
-    return std::string("not refused");
-  };
-  using O = CoverageOptions&;
-  CHECK_HAS(refused([](O o) { o.selectors = {"quets"}; }), "did you mean quest");
-  CHECK_HAS(refused([](O o) {
-              o.selectors = {"specattn"};
-              o.replay.calls.phase = Phase::verify;
-            }),
-            "no draft trace");
-  CHECK_HAS(refused([](O o) { o.selectors = {"twilight"}; }), "not defined for prefill");
-  CHECK_HAS(refused([](O o) { o.selectors = {"recent", "recent"}; }), "twice");
-  CHECK_HAS(refused([](O o) { o.selectors.clear(); }), "without a selector");
-  CHECK_HAS(refused([](O o) { o.shares = {0.5, 0.0}; }), "p: expected a share");
-  CHECK_HAS(refused([](O o) { o.shares = {1.5}; }), "(0, 1], found 1.5");
-  CHECK_HAS(refused([](O o) { o.target_mass = 0.0; }), "target-mass");
-  CHECK_HAS(refused([](O o) { o.nucleus = 0.0; }), "nucleus");
-  CHECK_HAS(refused([](O o) { o.page_size = 0; }), "page-size");
-  CHECK_HAS(refused([](O o) { o.query_block = 0; }), "query-block");
-  CHECK_HAS(refused([](O o) { o.max_cells = 100; }), "more than max-cells");
-  CHECK_HAS(refused([](O o) { o.layers = {9}; }), "layer 9");
-  CHECK_HAS(refused([](O o) { o.replay.q_heads = {9}; }), "head 9");
-
-  CoverageOptions options = small_options();
-  options.layer_map = "monoton";
-  MemoryResult result;
-  CHECK_SAYS(run(trace, options, result, 1, &trace), "monotone");
-  PlantOptions other = small_plant();
-  other.n_tokens = 40;
-  other.duplicates.clear();
-  const MemoryTrace short_draft = planted_trace(other);
-  options.layer_map = "monotone";
-  CHECK_SAYS(run(trace, options, result, 1, &short_draft), "holds 40 tokens");
 }
 
 }  // namespace kvscope::coverage_test

@@ -154,29 +154,4 @@ TEST_CASE("a draft of a GGUF file has the file's weights") {
   CHECK(measure_acceptance(of_hub, of_file, ids, 20, pool, {}).sampled > 0.999);
 }
 
-TEST_CASE("what makes no draft is refused") {
-  const fs::path model = kGolden / "llama3_gqa";
-  const ModelConfig config = load_model_config(model);
-  ThreadPool pool(1);
-  const auto ids = random_ids(100, config.n_vocab);
-  CHECK_THROWS_AS(first_layers(config, 0), ConfigError);
-  CHECK_THROWS_AS(first_layers(config, config.n_layers), ConfigError);
-  CHECK_THROWS_AS(fit_draft(model, ids, {.n_layers = 1, .window = 40}, pool, {}, {}), ConfigError);
-  std::stop_source stop;
-  stop.request_stop();
-  CHECK_THROWS_AS(fit_draft(model, ids, {.n_layers = 1, .window = 10}, pool, {}, stop.get_token()),
-                  Interrupted);
-  CHECK_THROWS_AS(draft_config_text(R"({"text_config": {}})", 1, "{}"), ConfigError);
-  const auto cut = nlohmann::json::parse(draft_config_text(
-      R"({"num_hidden_layers": 3, "layer_types": ["a", "b", "c"], "mlp_only_layers": [0, 2],
-          "eos_token_id": [1, 2], "tie_word_embeddings": true})",
-      2, R"({"of": "x"})"));
-  CHECK(cut.at("layer_types") == nlohmann::json({"a", "b"}));
-  CHECK(cut.at("mlp_only_layers") == nlohmann::json({0}));
-  CHECK(cut.at("eos_token_id") == nlohmann::json({1, 2}));
-  CHECK(cut.at("num_hidden_layers") == 2);
-  CHECK(cut.at("tie_word_embeddings") == false);
-  CHECK(cut.at("kvscope_draft").at("of") == "x");
-}
-
 }  // namespace kvscope::test::draft_fit_test

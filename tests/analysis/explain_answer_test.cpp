@@ -1,7 +1,6 @@
 // What a dropped key cost the answer, where it is known: a method that loses keys of one head.
 #include "analysis/kinds/explain_answer.hpp"
 
-#include "analysis/figures/figure_kind.hpp"
 #include "core/base/data_dir.hpp"
 #include "tests/analysis/kit.hpp"
 
@@ -170,24 +169,6 @@ TEST_CASE("summaries leave no head alone, and the sentence says so") {
   CHECK_HAS(blame.why_no_heads, "summaries");
 }
 
-TEST_CASE("explained answers become a result that the figure answer draws") {
-  World world;
-  AnswerQuestion question = asking("quoka", "tokens=16");
-  question.token = 1;
-  const std::vector<AnswerBlame> blames = {world.blame(question)};
-  MemoryResult result;
-  result.begin({.kind = "explain-answer", .config = {{"selector", "quoka"}}});
-  write_blames(blames, world.model.config(), result);
-  result.finish({{"prompts", nlohmann::ordered_json::array({{{"sentence", "One."}}})}});
-  const auto shares = result.values<double>("heads/recovered");
-  CHECK(shares.size() == 64);
-  CHECK(shares[8] == blames[0].heads[8].recovered);
-  const MemoryResultView view(result, "answer.h5");
-  const plot::Figure figure = make_figure(find_figure_kind("answer"), {{&view}, {}});
-  CHECK(figure.panels.size() == 2);
-  CHECK(figure.caption.back() == "One.");
-}
-
 TEST_CASE("keys that are put back say at the explained token what blaming said") {
   World world;
   for (const char* method : {"quest:dense-layers=0", "tova"}) {
@@ -223,20 +204,6 @@ TEST_CASE("keys that are put back say at the explained token what blaming said")
   CHECK_SAYS(mend_answer(world.model, world.prompt, asking("quoka", "tokens=16"),
                          std::vector{PutBack{99, -1, -1}}, world.pool, {}, {}),
              "8 layers");
-}
-
-TEST_CASE("what cannot be explained is refused in a sentence") {
-  World world;
-  AnswerQuestion question = asking("quoka", "tokens=16");
-  question.token = 4;
-  CHECK_SAYS(world.blame(question), "expected 1 to 4");
-  question = asking("specattn", "p=0.9");
-  CHECK_SAYS(world.blame(question), "needs a draft");
-  question = asking("quoka", "tokens=16");
-  question.budget.reset();
-  CHECK_SAYS(world.blame(question), "quoka: a budget is missing");
-  world.prompt.clear();
-  CHECK_SAYS(world.blame(asking("quoka", "tokens=16")), "no tokens");
 }
 
 }  // namespace kvscope::test::explain_answer_test

@@ -187,39 +187,4 @@ TEST_CASE("explain key: Quest's bound is never below the page's largest product"
   }
 }
 
-TEST_CASE("explain key: sentences say what became of a key, and problems what to do") {
-  const MemoryTrace trace = planted();
-  const QueryLook found = look(trace, question_of("quoka", 45));
-  std::size_t n_dropped = 0;
-  for (Index key = 0; key < 32; ++key) {
-    const KeyFate fate = fate_of(found, key);
-    const std::string words = fate_sentence(found, fate);
-    if (fate.end != KeyEnd::dropped) continue;
-    ++n_dropped;
-    CHECK_HAS(words, "number " + std::to_string(fate.rank) + " of 32");
-    CHECK_HAS(budget_sentence(fate, {Index{40}, true, true}), "40 tokens would have kept it");
-  }
-  CHECK(n_dropped == 20);
-  CHECK_HAS(fate_sentence(found, fate_of(found, 46)), "comes after");
-  CHECK_HAS(fate_sentence(found, fate_of(found, 40)), "own chunk");
-
-  KeyQuestion dense = question_of("quoka", 45);
-  dense.dense_layers = 2;
-  const QueryLook all = look(trace, dense);
-  CHECK(all.is_dense);
-  CHECK_HAS(fate_sentence(all, fate_of(all, 3)), "first 2 layers");
-  CHECK_FALSE(heaviest_dropped(all).has_value());
-
-  CHECK_THROWS_AS(look(trace, question_of("quoka", kTokens)), ConfigError);
-  KeyQuestion wrong = question_of("quoka", 45);
-  wrong.budget = Budget{Budget::Kind::mass, 0.9};
-  CHECK_THROWS_AS(look(trace, wrong), ConfigError);
-  wrong.budget.reset();
-  CHECK_THROWS_AS(look(trace, wrong), ConfigError);
-  wrong = question_of("quoka", 45);
-  wrong.layer = 7;
-  CHECK_THROWS_AS(look(trace, wrong), ConfigError);
-  CHECK_THROWS_AS(look(trace, question_of("specattn", 45)), ConfigError);
-}
-
 }  // namespace kvscope::explain_key_test

@@ -1,8 +1,6 @@
 // Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
 #include "analysis/kinds/geometry.hpp"
 
-#include <cstring>
-
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::geometry_test {
@@ -208,78 +206,6 @@ TEST_CASE("geometry: the share of the keys' spread that RoPE makes") {
   CHECK(summary["totals"]["rope_share"].get<double>() == Approx((before - after) / (1.0 - after)));
   MemoryResult without;
   CHECK_FALSE(run(test::planted_trace({}), {}, without)["totals"].contains("rope_share"));
-}
-
-TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not") {
-  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 90});
-  GeometryOptions options{.basis = GeometryBasis::head};
-  MemoryResult whole, part;
-  run(trace, options, whole);
-  options.selection = {{2}, {3}};
-  options.max_points = 7;
-  const auto summary = run(trace, options, part);
-  CHECK(summary["layers"].size() == 1);
-  CHECK(summary["layers"][0]["layer"] == 2);
-  CHECK(part.values<std::int64_t>("q_head")[0] == 3);
-  CHECK(part.values<std::int64_t>("kv_head")[0] == 1);
-  CHECK(part.values<std::int64_t>("basis_head")[0] == 3);
-  const auto pos = part.values<std::int64_t>("pos");
-  REQUIRE(pos.size() == 7);
-  CHECK(pos.front() == 0);
-  CHECK(pos.back() == 89);
-  const auto all = whole.values<double>("explained");
-  const auto one = part.values<double>("explained");
-  CHECK(std::memcmp(one.data(), all.data() + (2 * 4 + 3) * 8, 8 * sizeof(double)) == 0);
-  const auto all_points = whole.values<float>("queries/projection");
-  const auto few = part.values<float>("queries/projection");
-  for (std::size_t i = 0; i < 7; ++i) {
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      CHECK(few[i * 3 + axis] ==
-            all_points[((2 * 4 + 3) * 90 + static_cast<std::size_t>(pos[i])) * 3 + axis]);
-    }
-  }
-  CHECK(part.info().config["layers"] == std::vector<Index>{2});
-}
-
-TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers") {
-  MemoryTrace lone = test::planted_trace(test::PlantOptions{.n_q = 2, .n_tokens = 1});
-  GeometryOptions options{.basis = GeometryBasis::keys, .span = QuerySpan::chunk};
-  MemoryResult result;
-  auto summary = run(lone, options, result);
-  CHECK(summary["totals"]["explained_first"].is_null());
-  CHECK(summary["totals"]["axes_for_90_percent"].is_null());
-  CHECK(summary["totals"]["query_clustering"].get<double>() == Approx(1.0));
-  CHECK(std::isnan(result.values<float>("queries/s_q")[0]));
-  CHECK(result.values<float>("keys/projection")[0] == 0.0f);
-
-  const MemoryTrace zeros(make_trace_info(1, 2, 1, 2, 9, 4));  // d_head 2: two axes to show
-  MemoryResult empty;
-  summary = run(zeros, {}, empty);
-  CHECK(summary["totals"]["explained_shown"].is_null());
-  CHECK(summary["totals"]["query_clustering"] == 0.0);
-  CHECK(summary["totals"]["mean_query_mean_key"] == 0.0);
-  CHECK(summary["totals"]["q_norm_p95"] == 0.0);
-  CHECK(empty.values<double>("directions").size() == 2 * 2);
-  for (float x : empty.values<float>("queries/projection")) CHECK(x == 0.0f);
-}
-
-TEST_CASE("geometry: bad input gets a sentence") {
-  const MemoryTrace trace = test::planted_trace({});
-  MemoryResult result;
-  GeometryOptions options{.max_points = 0};
-  CHECK_SAYS(run(trace, options, result), "max-points");
-  options = {};
-  options.selection.layers = {7};
-  CHECK_SAYS(run(trace, options, result), "layer 7 was not recorded");
-  options = {};
-  options.selection.q_heads = {1, 9};
-  CHECK_SAYS(run(trace, options, result), "9 was not recorded");
-  MemoryTrace bad = test::planted_trace({});
-  bad.v(1)(0, 5, 2) = std::nanf("");
-  CHECK_THROWS_AS(run(bad, {}, result), FormatError);
-  TraceInfo info = trace.info();
-  info.rows = {8, 64};
-  CHECK_SAYS(run(MemoryTrace(info), {}, result), "needs q of all");
 }
 
 }  // namespace kvscope::geometry_test

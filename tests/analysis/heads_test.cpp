@@ -182,21 +182,4 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1") {
   CHECK(summary["rows"][1]["selector"] == "quest:page-size=4");
 }
 
-TEST_CASE("heads: what cannot be measured is refused in a sentence") {
-  const MemoryTrace trace = test::planted_trace({});
-  HeadsOptions options;
-  MemoryResult result;
-  const auto refused = [&](const std::string& sentence) {
-    CHECK_SAYS(run(trace, options, result), sentence);
-  };
-  options.budget = "16,32";
-  refused("expected one, found 2");
-  options.budget = "16";
-  options.selector = "qoka";
-  refused("quoka");
-  options.selector.clear();
-  options.needle = "60-70";
-  refused("expected positions below 64");
-}
-
 }  // namespace kvscope::heads_test

@@ -1,8 +1,6 @@
-// The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and
-// threads.
+// The serving ladder on synthetic traces: its rungs, ties and bytes against loops.
 #include "analysis/kinds/ladder.hpp"
 
-#include "analysis/kinds/ladder_rungs.hpp"
 #include "core/attention/rounded_scores.hpp"
 #include "tests/analysis/kit.hpp"
 
@@ -135,50 +133,6 @@ TEST_CASE("ladder: bytes follow the lists") {
   CHECK_HAS(rung(summary, "pages of 64")["refused"].get<std::string>(), "gives no score per key");
   CHECK(rung(summary, "pages of 64")["mass"].is_null());
   CHECK(rung(summary, "chosen at every 4th step")["refused"] == "");
-}
-
-TEST_CASE("ladder: what a method cannot take is named with its reason") {
-  const auto refused = [](const std::string& selector, const std::string& name) {
-    for (const LadderRung& one : ladder_rungs(selector, Budget::parse("tokens=64"), 4, 128)) {
-      if (one.name == name) return one.refused;
-    }
-    return std::string("no such rung");
-  };
-  CHECK_HAS(refused("quest", "single tokens"), "quest chooses in pages of 16");
-  CHECK(refused("quest", "pages of 16").empty());
-  CHECK_HAS(refused("quoka", "a list per query head"), "one list per KV head");
-  CHECK(refused("quoka", "a list per KV head").empty());
-  CHECK_HAS(refused("sparq", "one list for all heads"), "mean-value=false");
-  CHECK_HAS(refused("keydiff", "chosen at every 4th step"), "evicts keys for good");
-  CHECK(ladder_rungs("minference-block-sparse", std::nullopt, 4, 128).front().refused ==
-        "is not defined for single queries");
-  for (const LadderRung& one : ladder_rungs("quoka", Budget::parse("tokens=64"), 4, 128)) {
-    if (one.name == "mean query of a KV head") {
-      CHECK(one.together.text() ==
-            "quoka+coarsen:owner=layer,page=128,scores=fp8,query=mean+every=4");
-    }
-    if (one.name == "a list per chunk of 128") CHECK(one.is_together_chunk);
-  }
-}
-
-TEST_CASE("ladder: windows are left out; odd options are refused") {
-  test::PlantOptions plant{.n_layers = 3, .n_tokens = 80};
-  const MemoryTrace source = test::planted_trace(plant);
-  const LadderOptions options = options_for("quest:page-size=4", "tokens=12");
-  const MemoryTrace windowed =
-      test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 20; });
-  MemoryResult result;
-  CHECK(run(windowed, options, result)["layers"].size() == 2);
-  MemoryResult nothing;
-  CHECK_SAYS(run(source, options_for("quest", "p=0.9"), nothing), "expected tokens=N");
-  CHECK_SAYS(run(source, options_for("quest", ""), nothing), "quest needs a budget");
-  CHECK_SAYS(run(source, options_for("full", "tokens=4"), nothing), "full takes no budget");
-  LadderOptions large = options;
-  large.chunk = 100;
-  CHECK_SAYS(run(source, large, nothing), "expected more than a chunk of 100");
-  large = options;
-  large.dense_layers = 3;
-  CHECK_SAYS(run(source, large, nothing), "no layer is left");
 }
 
 }  // namespace kvscope::ladder_test

@@ -1,5 +1,4 @@
-// Equal cost: targets as text, the search on known curves, and sweeps whose measured cost is what
-// was asked for.
+// Equal cost: the search on known curves, and sweeps whose measured cost is what was asked for.
 #include "analysis/sweep/match.hpp"
 
 #include <fstream>
@@ -10,24 +9,6 @@
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::match_test {
-
-TEST_CASE("what is to be matched is one of three quantities, and a sentence says which") {
-  CHECK(MatchTarget::parse("density=0.05").to_string() == "density=0.05");
-  CHECK(MatchTarget::parse("keys=128").quantity == MatchQuantity::keys);
-  CHECK(MatchTarget::parse("bytes=65536").value == 65536.0);
-  for (const std::string text :
-       {"tokens=5", "density", "density=", "density=x", "density=0", "density=-1", "density=1.5",
-        "density=nan", "density=inf", "keys=0.5", "bytes=0", "", "=1"}) {
-    INFO(text);
-    CHECK_SAYS(MatchTarget::parse(text), "density=X with 0 < X <= 1", "keys=N", "bytes=N");
-  }
-  const auto many = parse_matches({"density=0.05,0.1", "keys=64"});
-  REQUIRE(many.size() == 3);
-  CHECK(many[1].to_string() == "density=0.1");
-  CHECK(many[2].to_string() == "keys=64");
-  CHECK_SAYS(parse_matches({"density=0.1,0.10"}), "given twice");
-  CHECK_THROWS_AS(parse_matches({"0.1"}), ConfigError);
-}
 
 TEST_CASE("the search ends where the cost is met, from any guess and in either direction") {
   const auto tokens = MethodKnob::of("oracle-topk", /*by_share=*/false, 4096);
@@ -95,57 +76,6 @@ void run(const SweepPlan& plan, const fs::path& journal, JournalMode mode = Jour
          Shard shard = {}, int threads = 1) {
   ThreadPool pool(threads);
   run_sweep(plan, journal, mode, shard, pool, {}, {});
-}
-
-TEST_CASE("a matched sweep costs what was asked for, and says the knob or why not") {
-  const TempDir dir;
-  const SweepPlan plan = matched_plan({"density=0.2"});
-  run(plan, dir.path() / "j");
-  const SweepResult result = merge_sweep({dir.path() / "j"});
-  REQUIRE(result.blocks.size() == 2 * 3 * 8);
-  CHECK(result.pairs[1] == "oracle-topk density=0.2");
-  for (const SweepBlock& block : result.blocks) {
-    for (const SweepRow& row : block.rows) {
-      const std::string& selector = row.text(SweepText::selector);
-      INFO(selector << ": " << row.text(SweepText::match_note));
-      CHECK(row.text(SweepText::match) == "density=0.2");
-      if (selector == "full") {
-        CHECK(row.text(SweepText::knob).empty());
-        CHECK_HAS(row.text(SweepText::match_note), "no knob");
-        CHECK(row.number(SweepNumber::match_reached) == 1.0);
-      } else if (row.text(SweepText::match_note).empty()) {
-        CHECK(!row.text(SweepText::knob).empty());
-        CHECK(row.number(SweepNumber::match_reached) == Approx(0.2).epsilon(kMatchTolerance));
-      }
-    }
-  }
-  // the reached density is the table's own: keys of the rows over keys that they see
-  for (std::size_t p = 0; p < result.pairs.size(); ++p) {
-    double kept = 0.0;
-    double seen = 0.0;
-    double reached = 0.0;
-    for (const SweepBlock& block : result.blocks) {
-      if (block.trace != 0 || block.pair != p) continue;
-      kept += block.rows.front().number(SweepNumber::kept);
-      seen += block.rows.front().number(SweepNumber::kept) /
-              block.rows.front().number(SweepNumber::density);
-      reached = block.rows.front().number(SweepNumber::match_reached);
-    }
-    INFO(result.pairs[p]);
-    CHECK(kept / seen == Approx(reached));
-  }
-  const auto note_of = [&](const std::string& selector) {
-    for (const SweepBlock& block : result.blocks) {
-      if (block.rows.front().text(SweepText::selector) == selector)
-        return block.rows.front().text(SweepText::match_note);
-    }
-    return std::string("no such method");
-  };
-  CHECK(note_of("oracle-topk").empty());
-  CHECK(note_of("oracle-topp").empty());
-  CHECK_HAS(note_of("lessismore:dense-layers=1"), "layers stay dense");
-  CHECK_HAS(note_of("vattention"), "the least is density=");
-  CHECK_HAS(sweep_json(result)["command_line"].get<std::string>(), "--match density=0.2");
 }
 
 TEST_CASE("nothing of the same keys holds more than the ceiling, which splits what is lost") {
@@ -228,26 +158,6 @@ TEST_CASE("threads, shards and interruptions change no byte of a matched sweep")
   CHECK(read_file(dir.path() / "cut") == text);
   CHECK_SAYS(run(matched_plan({"density=0.2"}), dir.path() / "one", JournalMode::resume),
              "another sweep");
-}
-
-TEST_CASE("a method that refuses everything keeps its row, and the rest goes on") {
-  const TempDir dir;
-  SweepOptions sweep;
-  sweep.selectors = {"kascade", "recent"};  // nothing to learn from
-  sweep.match = parse_matches({"density=0.2"});
-  sweep.replay.calls.phase = Phase::decode;
-  sweep.replay.calls.steps = 2;
-  const SweepPlan plan = plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep);
-  run(plan, dir.path() / "j");
-  const SweepResult result = merge_sweep({dir.path() / "j"});
-  REQUIRE(result.blocks.size() == 6);
-  const SweepRow& refused = result.blocks.front().rows.front();
-  CHECK_HAS(refused.text(SweepText::match_note), "refused", "calibration");
-  CHECK(std::isnan(refused.number(SweepNumber::mass_mean)));
-  CHECK(std::isnan(refused.number(SweepNumber::mass_p05)));
-  CHECK(result.blocks.back().rows.front().text(SweepText::match_note).empty());
-  sweep.budgets = {Budget::parse("8")};
-  CHECK_SAYS(plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep), "found both");
 }
 
 TEST_CASE("costs alone are those of a whole replay") {

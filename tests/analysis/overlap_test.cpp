@@ -111,19 +111,4 @@ TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix") 
         Approx(large["shared_mass"].get<double>() + large["first_mass"].get<double>()));
 }
 
-TEST_CASE("overlap: what cannot be compared is said before anything runs") {
-  const MemoryTrace trace = test::planted_trace({});
-  const auto refused = [&](const std::string& selector, const std::string& budget) {
-    OverlapOptions options;
-    options.selector = selector;
-    options.budget = budget;
-    MemoryResult result;
-    return run(trace, options, result);
-  };
-  CHECK_SAYS(refused("quoka", "8,16"), "at least two methods");
-  // a method that takes no tokens is named with its reason
-  CHECK_SAYS(refused("quoka,oracle-topp", "8"), "left out: oracle-topp");
-  CHECK_THROWS_AS(refused("recent,nobody", "8"), ConfigError);
-}
-
 }  // namespace kvscope::overlap_test

@@ -1,7 +1,6 @@
-// S_q against the prompt's and the chunk's mean query, by three loops; selections of a trace.
+// S_q against the prompt's and the chunk's mean query, by three loops.
 #include "analysis/kinds/query_scores.hpp"
 
-#include "analysis/base/trace_selection.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::query_scores_test {
@@ -59,21 +58,6 @@ TEST_CASE("a query alone in its chunk has no score; a chunk as long as the promp
         query_scores(info, q.view(), QuerySpan::prompt, {1, QuokaMean::raw, 1e-12}));
   CHECK(prompt_chunks(info, 16).size() == 3);
   CHECK(prompt_chunks(info, 16).back() == TokenRange{32, 33});
-}
-
-TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong") {
-  const TraceInfo info = make_trace_info(4, 8, 2, 4, 10, 5);
-  const TraceInfo part = selected_part(info, {{3, 1}, {6, 2, 3}});
-  CHECK(part.layers == std::vector<Index>{1, 3});
-  CHECK(part.q_heads == std::vector<Index>{2, 3, 6});
-  CHECK(part.kv_heads == std::vector<Index>{0, 1});
-  CHECK(q_slots_of(part, 0) == std::vector<Index>{0, 1});
-  CHECK(q_slots_of(part, 1) == std::vector<Index>{2});
-  CHECK(selected_part(info, {}).q_heads == info.q_heads);
-  CHECK(selected_part(info, {{}, {5}}).kv_heads == std::vector<Index>{1});
-  CHECK_SAYS(selected_part(info, {{4}, {}}), "layer 4 was not recorded");
-  CHECK_SAYS(selected_part(info, {{}, {8}}), "8 was not recorded");
-  CHECK_SAYS(selected_part(info, {{1, 1}, {}}), "given twice");
 }
 
 }  // namespace kvscope::query_scores_test

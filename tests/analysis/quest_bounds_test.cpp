@@ -197,24 +197,4 @@ TEST_CASE("quest: totals leave out the dense layers") {
   REQUIRE(all == Approx(alone / 3));
 }
 
-TEST_CASE("quest: pages can be left out") {
-  MemoryTrace trace = test::planted_trace({});
-  QuestOptions options;
-  MemoryResult whole;
-  run(trace, options, whole);
-  options.store_pages = false;
-  MemoryResult small;
-  run(trace, options, small);
-  REQUIRE_THROWS_AS(small.values<float>("bound"), ConfigError);
-  REQUIRE(small.values<float>("kernel/mass").size() == whole.values<float>("kernel/mass").size());
-}
-
-TEST_CASE("quest: bad input gets a sentence") {
-  MemoryTrace trace = test::planted_trace({});
-  MemoryResult result;
-  REQUIRE_THROWS_AS(run(trace, QuestOptions{.page_size = 0}, result), ConfigError);
-  trace.k(0)(1, 1, 1) = std::nanf("");
-  REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
-}
-
 }  // namespace kvscope::quest_bounds_test

@@ -201,35 +201,6 @@ TEST_CASE("quoka: every array equals the three-loop reference") {
   }
 }
 
-// Those of the whole prompt: query_selection_test.cpp.
-TEST_CASE("quoka: the last chunk's correlations equal those of the written arrays") {
-  test::PlantOptions plant{.n_tokens = 64};
-  MemoryTrace trace = test::planted_trace(plant);
-  MemoryResult result;
-  const auto summary = run(trace, small_options(), result);
-  for (Index head = 0; head < plant.n_q; ++head) {
-    Vector s_q, log_max;
-    for (Index pos = 48; pos < plant.n_tokens; ++pos) {
-      s_q.push_back(at<float>(result, "s_q", {1, head, pos}));
-      log_max.push_back(at<float>(result, "log_max_weight", {1, head, pos}));
-    }
-    REQUIRE(at<double>(result, "correlation/chunk_pearson_log", {1, head}) ==
-            Approx(pearson(s_q, log_max)));
-  }
-  REQUIRE(summary["layers"][1]["pearson_log_mean"].is_number());
-}
-
-TEST_CASE("quoka: a budget of all past keys is dense attention") {
-  MemoryTrace trace = test::planted_trace({});
-  QuokaOptions options = small_options();
-  options.budget = 64;
-  MemoryResult result;
-  const auto summary = run(trace, options, result);
-  for (float mass : result.values<float>("mass")) REQUIRE(mass == Approx(1.0f).margin(1e-6));
-  REQUIRE(summary["totals"]["reduction_per_kv_head"] == 0.0);
-  REQUIRE(summary["totals"]["mass_mean"].is_null());  // the budget cuts nowhere
-}
-
 TEST_CASE("quoka: whole_cache counts the chunk, masks on request, keeps every query's own key") {
   test::PlantOptions plant{.band = 3.0};
   MemoryTrace trace = test::planted_trace(plant);
@@ -304,40 +275,6 @@ TEST_CASE("quoka: decoded positions are chunks of one query, or dense") {
   run(trace, options, dense);
   REQUIRE(at<std::int32_t>(dense, "loaded", {0, 0, 5}) == 62);
   REQUIRE(at<float>(dense, "mass", {0, 0, 61}) == 1.0f);
-}
-
-TEST_CASE("quoka: S-hat can be left out; what remains is the same") {
-  MemoryTrace trace = test::planted_trace({});
-  QuokaOptions options = small_options();
-  MemoryResult with;
-  MemoryResult without;
-  const auto summary = run(trace, options, with);
-  options.store_key_scores = false;
-  REQUIRE(run(trace, options, without) == summary);
-  REQUIRE_THROWS_AS(without.values<float>("key_scores/values"), ConfigError);
-}
-
-TEST_CASE("quoka: bad input gets a sentence") {
-  MemoryTrace trace = test::planted_trace({});
-  MemoryResult result;
-  for (auto breaks :
-       {+[](QuokaOptions& o) { o.chunk = 0; }, +[](QuokaOptions& o) { o.budget = 0; },
-        +[](QuokaOptions& o) { o.ratio = 1.5; }, +[](QuokaOptions& o) { o.n_queries = 0; },
-        +[](QuokaOptions& o) { o.eps = std::nan(""); }}) {
-    QuokaOptions options;
-    breaks(options);
-    REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
-  }
-  TraceInfo half_group = trace.info();
-  half_group.q_heads = {0, 2, 3};
-  CHECK_SAYS(run(MemoryTrace(half_group), {}, result), "all 2 query heads of each KV head");
-  TraceInfo bare = trace.info();
-  bare.capture.qkv = false;
-  CHECK_SAYS(run(MemoryTrace(bare), {}, result), "made without them");
-  TraceInfo empty = make_trace_info(1, 1, 1, 4, 0, 8);
-  REQUIRE_THROWS_AS(run(MemoryTrace(empty), {}, result), ConfigError);
-  trace.q(0)(0, 3, 1) = std::numeric_limits<float>::infinity();
-  REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
 }
 
 }  // namespace kvscope::quoka_test

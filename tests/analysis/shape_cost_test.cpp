@@ -1,9 +1,6 @@
-// Cost without a recording: lists by a method's own rule, the ledger's error as an interval,
-// prompts as sums of calls, memory, and the answers' words.
+// Cost without a recording: lists by a method's own rule, prompts as sums of calls, memory.
 #include "analysis/cost/shape_cost.hpp"
 
-#include "analysis/cost/made_up_text.hpp"
-#include "core/trace/memory_trace.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::shape_cost_test {
@@ -63,36 +60,6 @@ TEST_CASE("shape: lists have the sizes of the method's own rule") {
   CHECK(!dense.middle.at_length[1].calls.front().is_dense);
 }
 
-TEST_CASE("shape: methods whose rule gives no size are named with the way out") {
-  const auto why = [](const std::string& method, std::optional<Budget> budget, Phase phase) {
-    try {
-      lists_of(method, budget, phase);
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing");
-  };
-  CHECK_HAS(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode), "twilight p=0.9",
-            "depends on the text", "--like FILE");
-  CHECK_HAS(why("kascade", kKeys, Phase::decode), "links layers");
-  CHECK_HAS(why("recent", kKeys, Phase::decode), "nothing");
-}
-
-TEST_CASE("shape: a made-up text says the same however it is read") {
-  const TraceInfo info = make_trace_info(2, 4, 2, 8, 200, 16);
-  for (const MadeUp kind : {MadeUp::alike, MadeUp::apart}) {
-    const MadeUpText text(info, kind, 1);
-    const Tensor<float> all = text.read_k(1, 1, {0, 200});
-    const Tensor<float> part = text.read_k(1, 1, {130, 140});
-    CHECK(std::equal(part.data(), part.data() + part.count(), all.data() + 130 * 8));
-    const Tensor<float> q = text.read_q(0, 0, {10, 12});
-    const Tensor<float> mate = text.read_q(0, 1, {10, 12});
-    const bool are_equal = std::equal(q.data(), q.data() + 8, q.data() + 8) &&
-                           std::equal(q.data(), q.data() + 8, mate.data());
-    CHECK(are_equal == (kind == MadeUp::alike));
-  }
-}
-
 TEST_CASE("shape: prompts are sums of calls, and memory counts windows and experts") {
   const ModelConfig config = parse_model_config(kConfig, "config.json");
   const CostModel model = cost_model(config, "tiny", 16.0);
@@ -135,45 +102,6 @@ TEST_CASE("shape: a call reads the experts that its tokens pick") {
   CHECK(bytes_read(1.0, 1.0) == Approx(rest.weight_bytes));
   CHECK(bytes_read(1.0, 2.0) == Approx(rest.weight_bytes + experts * (0.4375 - 0.25)));
   CHECK(bytes_read(2.0, 1.0) == Approx(bytes_read(1.0, 2.0)));
-}
-
-TEST_CASE("shape: answers are one sentence with ends, room and the model's limit") {
-  const ModelConfig config = parse_model_config(kConfig, "config.json");
-  CostModel model = cost_model(config, "tiny", 16.0);
-  ShapeOptions options{.hardware = {find_hardware("h200")},
-                       .contexts = {4096.0, 8192.0, 16384.0},
-                       .batches = {1.0, 64.0},
-                       .max_context = 8192.0};
-  const std::vector<ShapeLists> methods = lists_of("quoka", kKeys).methods;
-  const auto report = shape_cost_report(model, methods, options);
-  REQUIRE(report.at("rows").size() == 6);
-  REQUIRE(report.at("answers").size() == 1);
-  const std::string answer = report.at("answers")[0].get<std::string>();
-  CHECK_HAS(answer,
-            "For tiny on NVIDIA H200 SXM 141 GB in bf16, batch 1, quoka "
-            "with 64 keys in prefill in chunks of 32",
-            "by the ledger's error", " x at 8192.");
-  for (const auto& row : report.at("rows")) {
-    CHECK(row.at("beyond_limit") == (row.at("context").get<double>() > 8192.0 ? 1 : 0));
-    CHECK(row.at("fits") == 1);
-    for (const char* name : {"predicted_speedup", "call_speedup", "first_token_speedup"}) {
-      const double value = row.at(name).get<double>();
-      CHECK(row.at(std::string(name) + "_low").get<double>() < value);
-      CHECK(row.at(std::string(name) + "_high").get<double>() > value);
-    }
-    CHECK(row.at("tokens_per_s").is_null());
-    if (row.at("break_even").is_number() && row.at("break_even_low").is_number())
-      CHECK(row.at("break_even_low").get<double>() <= row.at("break_even").get<double>());
-  }
-  model.weight_bytes = 1e12;
-  const auto full = shape_cost_report(model, methods, options);
-  CHECK(full.at("rows")[0].at("fits") == 0);
-  CHECK_HAS(full.at("answers")[0].get<std::string>(),
-            "weights and cache take 7.1 x the card's memory.");
-  CHECK(tokens_text(3426.0) == "3426");
-  CHECK(tokens_text(18432.0) == "18k");
-  CHECK(tokens_text(131072.0) == "128k");
-  CHECK(tokens_text(1048576.0) == "1M");
 }
 
 }  // namespace kvscope::shape_cost_test

@@ -131,10 +131,4 @@ TEST_CASE("evenly spaced positions are distinct, ordered, and end with the last"
   }
 }
 
-TEST_CASE("numbers that JSON lacks are null") {
-  REQUIRE(json_number(kNan).is_null());
-  REQUIRE(json_number(INFINITY).is_null());
-  REQUIRE(json_number(0.5) == 0.5);
-}
-
 }  // namespace kvscope::statistics_test

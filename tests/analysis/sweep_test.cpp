@@ -69,6 +69,7 @@ TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
   run(sweep, dir.path() / "one");
   const SweepResult whole = merge_sweep({dir.path() / "one"});
   CHECK(whole.blocks.size() == 2 * 3 * 7);  // traces, layers, pairs: full takes no budget
+  CHECK_HAS(sweep_csv(whole), "\n\"b,\"\"odd\"\".h5\",prefill,full,none,");
   run(sweep, dir.path() / "three", JournalMode::fresh, {}, 3);
   CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
 
@@ -214,64 +215,6 @@ TEST_CASE("merge refuses missing, duplicate and foreign shards") {
   CHECK_SAYS(merge_sweep({first, second}), "different sweeps");
   run(sweep, second, JournalMode::overwrite, {2, 3});
   CHECK_SAYS(merge_sweep({first, second}), "expected shards of 2");
-}
-
-TEST_CASE("what cannot be swept is refused, what makes no sense is left out and named") {
-  SweepOptions sweep = options();
-  sweep.selectors = {"oracle-topp", "streamingllm"};
-  sweep.budgets = {Budget::parse("8"), Budget::parse("p=0.9")};
-  const SweepPlan left = plan(sweep);
-  CHECK(left.pairs.size() == 2);
-  CHECK(left.skipped ==
-        std::vector<std::string>{
-            "oracle-topp takes no budget tokens=..., expected p=...",
-            "streamingllm takes no budget p=..., expected tokens=... or ratio=..."});
-  sweep.budgets = {};
-  CHECK_THROWS_AS(plan(sweep), ConfigError);
-  sweep = options();
-  sweep.selectors = {"specattn"};
-  sweep.replay.calls.phase = Phase::verify;
-  CHECK_SAYS(plan(sweep), "no draft trace");
-  sweep = options();
-  sweep.selectors = {"full", "full"};
-  CHECK_SAYS(plan(sweep), "given twice");
-  sweep = options();
-  sweep.layers = {9};
-  CHECK_SAYS(plan(sweep), "a.h5");
-  sweep = options();
-  sweep.selectors = {"minference-a-shape"};
-  sweep.replay.calls.phase = Phase::decode;
-  CHECK_SAYS(plan(sweep), "not defined for decode");
-  CHECK_THROWS_AS(plan_sweep({}, options()), ConfigError);
-}
-
-TEST_CASE("the table has a row per layer and head, the same in every format") {
-  const TempDir dir;
-  SweepOptions sweep = options();
-  sweep.layers = {2};
-  sweep.replay.q_heads = {1, 2};
-  run(plan(sweep), dir.path() / "j");
-  const SweepResult result = merge_sweep({dir.path() / "j"});
-  const auto json = sweep_json(result);
-  CHECK(json.at("rows").size() == 2 * 7 * 3);
-  MemoryResult output;
-  write_sweep(result, output, "test");
-  const auto mass = output.values<double>("rows/mass_mean");
-  REQUIRE(mass.size() == json.at("rows").size());
-  for (std::size_t i = 0; i < mass.size(); ++i)
-    CHECK(json["rows"][i].at("mass_mean").get<double>() == mass[i]);
-  CHECK(json["rows"][0].at("q_head").is_null());
-  CHECK(json["rows"][1].at("q_head") == 1);
-  CHECK(json["rows"][2].at("kv_head") == 1);
-  const double sum =
-      json["rows"][1]["bytes"].get<double>() + json["rows"][2]["bytes"].get<double>();
-  CHECK(json["rows"][0]["bytes"].get<double>() == sum);
-  const std::string csv = sweep_csv(result);
-  CHECK(std::ranges::count(csv, '\n') == static_cast<long>(mass.size()) + 1);
-  CHECK_HAS(csv, "\n\"b,\"\"odd\"\".h5\",prefill,full,none,,,,2,");
-  CHECK(csv.find("nan") == std::string::npos);
-  CHECK(output.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
-  CHECK(output.plots().front().name == "t0_p1_mass");  // p0 is full: ones
 }
 
 }  // namespace kvscope::test::sweep_test

@@ -156,26 +156,4 @@ TEST_CASE("theorem-b1: a sliding window hides older keys") {
   }
 }
 
-TEST_CASE("theorem-b1: sampled rows are spaced") {
-  MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 120});
-  MemoryResult one;
-  run(trace, TheoremB1Options{.rows = 10}, one);
-  REQUIRE(one.values<float>("bounds/jensen").size() == 2u * 4u * 10u);
-  const auto pos = one.values<std::int64_t>("row_pos");
-  REQUIRE(pos.front() == 0);
-  REQUIRE(pos.back() == 119);
-}
-
-TEST_CASE("theorem-b1: bad input gets a sentence") {
-  MemoryTrace trace = test::planted_trace({});
-  MemoryResult result;
-  REQUIRE_THROWS_AS(run(trace, TheoremB1Options{.rows = 0}, result), ConfigError);
-  trace.k(1)(0, 5, 2) = std::nanf("");
-  REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
-  TraceInfo info = trace.info();
-  info.rows = {8, 64};
-  MemoryTrace partial(info);
-  CHECK_SAYS(run(partial, {}, result), "needs q of all");
-}
-
 }  // namespace kvscope::theorem_b1_test

@@ -2,9 +2,6 @@
 #include "notebooks_export/figure_export.hpp"
 
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
@@ -71,23 +68,6 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
-TEST_CASE("what no page or table program takes is said", "[figure]") {
-  CHECK(render_notes(curve(), {}).empty());
-  const plot::Figure map = large_map(600);
-  for (const OutputFile& file : render_figure(map, {}, {FigureFormat::svg}, "m"))
-    CHECK_FALSE(file.name.ends_with(".csv"));
-  CHECK_HAS(render_notes(map, {}).at(0), "360000 cells: no CSV");
-  plot::Figure tall = curve();
-  tall.panels[0].aspect = 4.0;
-  CHECK_HAS(render_notes(tall, {}).at(0), "more than a page takes");
-  RenderOptions slide;
-  slide.venue = plot::Venue::slide;
-  tall.panels[0].aspect = 0.7;
-  CHECK_HAS(render_notes(tall, slide).at(0), "more than a slide takes");
-  slide.height = 5.0;
-  CHECK(render_notes(tall, slide).empty());
-}
-
 TEST_CASE("a figure has the same bytes every time, in every format", "[figure]") {
   const auto one = render_figure(curve(), {}, kAll, "c");
   render_figure(large_map(20), {}, kAll, "other");  // what was drawn before must not show
@@ -103,11 +83,6 @@ TEST_CASE("a figure has the same bytes every time, in every format", "[figure]")
   CHECK(file_of(one, "c.pdf").bytes.starts_with("%PDF"));
   CHECK(file_of(one, "c.png").bytes.starts_with("\x89PNG"));
   CHECK_HAS(file_of(one, "c.tex").bytes, "\\begin{tikzpicture}", "50\\% \\& more", "$S_q$");
-}
-
-TEST_CASE("text in SVG is text, escaped", "[figure]") {
-  const auto files = render_figure(curve("a<b & \"c\""), {}, {FigureFormat::svg}, "c");
-  CHECK_HAS(files[0].bytes, ">a&lt;b &amp; &quot;c&quot;</text>");
 }
 
 TEST_CASE("PDF fonts are embedded subsets, none of them Type 3; text can be searched", "[figure]") {
@@ -154,70 +129,6 @@ TEST_CASE("the CSV holds the plotted numbers", "[figure]") {
         "1,,line,quest,3,0.75,0.7,0.8,,\"Budget, 50% & more\",Mass Sq,,,\n");
 }
 
-plot::Figure three_panels() {
-  plot::Figure figure = curve();
-  for (plot::Panel& panel : figure.panels) panel.legend = plot::LegendPlace::none;
-  figure.panels.resize(3, figure.panels[0]);
-  for (plot::Panel& panel : figure.panels) panel.title = "quoka tokens=256, layer 4";
-  figure.columns = 3;
-  figure.span = plot::Span::full;
-  return figure;
-}
-
-double pages(const std::vector<OutputFile>& files, const char* size) {
-  const std::string& svg = file_of(files, "c.svg").bytes;
-  return std::atof(svg.c_str() + svg.find(std::string(size) + "=\"") + std::strlen(size) + 2);
-}
-
-TEST_CASE("panels stand below each other where they could not be read side by side", "[figure]") {
-  RenderOptions options;
-  const auto full = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
-  options.width = 3.3;
-  const auto narrow = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
-  CHECK(pages(narrow, "height") > 1.5 * pages(full, "height"));
-  options.columns = 3;  // asked for, and not legible: refused
-  CHECK_THROWS_AS(render_figure(three_panels(), options, {FigureFormat::svg}, "c"), ConfigError);
-  options.width = 0.0;
-  options.columns = 1;  // a text column's width
-  const auto column = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
-  CHECK(pages(column, "width") < 0.6 * pages(full, "width"));
-  options.width = 0.7;
-  CHECK_THROWS_AS(render_figure(three_panels(), options, {FigureFormat::svg}, "c"), ConfigError);
-}
-
-TEST_CASE("pgfplots has the numbers in the cells, the titles and the filled star", "[figure]") {
-  plot::Figure figure{.name = "map"};
-  plot::Panel panel{.title = "first line\nsecond line"};
-  plot::HeatMap map;
-  map.n_rows = map.n_cols = 2;
-  map.x = map.y = {0.0, 2.0};
-  map.values = {0.25F, 0.5F, 0.75F, std::numeric_limits<float>::quiet_NaN()};
-  map.print_values = true;
-  panel.colour = plot::ColourAxis{};
-  plot::Scatter star{.tone = {plot::Role::highlight, 0}};
-  star.x = star.y = {1.0};
-  panel.marks.emplace_back(map);
-  panel.marks.emplace_back(star);
-  figure.panels.push_back(panel);
-  const auto files = render_figure(figure, {}, {FigureFormat::tex}, "c");
-  const std::string& tex = file_of(files, "c.tex").bytes;
-  for (const char* number : {"{0.25}", "{0.50}", "{0.75}"}) CHECK_HAS(tex, number);
-  CHECK_HAS(tex, "{first line}", "{second line}");
-  CHECK_THAT(tex, !has("title={"));
-  CHECK_HAS(tex, "\\pgfdeclareplotmark{kvscopestar}", "mark=kvscopestar");
-}
-
-TEST_CASE("the CSV of a map names its cells", "[figure]") {
-  plot::Figure figure = large_map(2);
-  plot::Panel& panel = figure.panels[0];
-  panel.title = "quoka, 25%";
-  panel.x.label = "Prompt length (tokens)";
-  panel.colour->axis.label = "Accuracy";
-  panel.x.ticks = {{0.5, "1k"}, {1.5, "2k"}};
-  const std::string csv = figure_csv(figure);
-  CHECK_HAS(csv, "\n1,\"quoka, 25%\",cell,,0.5,0.5,,,", ",Prompt length (tokens),,Accuracy,1k,\n");
-}
-
 TEST_CASE("files are written all or none", "[figure]") {
   const TempDir dir;
   const auto folder = dir.path() / "out";
@@ -255,13 +166,6 @@ TEST_CASE("a manifest comes back as it was; others are refused", "[figure]") {
   auto escape = manifest_to_json(manifest);
   escape["files"][0]["name"] = "../../etc/passwd";
   CHECK_THROWS_AS(manifest_from_text(escape.dump(), "m.json"), FormatError);
-}
-
-TEST_CASE("impossible sizes are refused", "[figure]") {
-  RenderOptions options{.width = 50.0, .dpi = 2400.0};
-  CHECK_THROWS_AS(render_figure(curve(), options, {FigureFormat::png}, "c"), ConfigError);
-  options.width = -1.0;
-  CHECK_THROWS_AS(render_figure(curve(), options, {FigureFormat::svg}, "c"), ConfigError);
 }
 
 TEST_CASE("the font's widths are those of its tables", "[figure]") {

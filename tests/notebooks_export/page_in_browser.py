@@ -1,7 +1,7 @@
 """Pages of kvscope export in headless Chromium: they load without an error and without the network, hovering gives the numbers of
 kvscope analyze attention-map and of kvscope explain, steps unfold, and all of them are printed.
 
-    page_in_browser.py PROGRAM FOLDER [--pictures]
+    page_in_browser.py PROGRAM FOLDER
 
 Exit code 77 (ctest: skipped), with the reason, without Chromium."""
 import base64
@@ -132,8 +132,6 @@ def main():
         try:
             check_atlas(browser, page, exact)
             check_session(browser, session, program, trace)
-            for name, ready in (("a page", "void kvscopePage.atlas.select(30)"), ("session", "scrollTo(0, 0)")) if "--pictures" in sys.argv else ():
-                take_pictures(browser, folder, name, ready)
         finally:
             browser.close()
     print("the pages load, hover and stay offline")
@@ -324,17 +322,6 @@ def check_session(browser, page, program, trace):
     pdf = base64.b64decode(browser.ask("Page.printToPDF", printBackground=True)["data"])
     assert browser.value("kvscopePage.views.size") == 3 and pdf.count(b"/Type /Page") > 4, "the printed page lacks steps"
     check_quiet(browser)
-
-
-def take_pictures(browser, folder, name, ready):
-    browser.open((folder / f"{name}.html").resolve().as_uri())
-    browser.value(ready)
-    for width, theme in ((400, "light"), (1400, "light"), (1400, "dark")):
-        screen(browser, width, 900)
-        browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-        time.sleep(1)
-        (folder / f"{name} {width} {theme}.png").write_bytes(base64.b64decode(browser.ask(
-            "Page.captureScreenshot", captureBeyondViewport=True)["data"]))
 
 
 if __name__ == "__main__":

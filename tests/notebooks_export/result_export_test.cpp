@@ -1,4 +1,4 @@
-// The layers of a summary as CSV text, cell by cell.
+// The layers of a summary as CSV text.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -6,18 +6,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::result_export_test {
-
-TEST_CASE("layers of a summary become lines, null stays empty", "[export]") {
-  const nlohmann::ordered_json summary = {
-      {"layers", {{{"layer", 3}, {"mass", 0.5}}, {{"layer", 7}, {"mass", nullptr}}}}};
-  std::ostringstream out;
-  write_layers_csv(summary, out);
-  REQUIRE(out.str() == "layer,mass\n3,0.5\n7,\n");
-  std::ostringstream none;
-  REQUIRE_THROWS_AS(write_layers_csv({{"totals", 1}}, none), ConfigError);
-  out.setstate(std::ios::badbit);
-  REQUIRE_THROWS_AS(write_layers_csv(summary, out), IoError);
-}
 
 TEST_CASE("texts with commas and quotes are quoted", "[export]") {
   std::ostringstream out;

@@ -30,10 +30,6 @@ class Work:
         assert done.returncode == 0, f"kvscope {' '.join(map(str, words))}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def knows(self, *words):
-        """True if this build has such a command."""
-        return subprocess.run([self.kvscope, *words, "--help"], capture_output=True).returncode == 0
-
     def record_and_kill(self, name, n_tokens):
         """A recording that dies after some units: NAME.part is left."""
         part = self.folder / (name + ".part")
@@ -77,33 +73,21 @@ def write_notebooks(work, passkey):
     notebook("layer-map", "layer-map.h5", expect=("equal: KL of verifier layer",))
     notebook("recall", "sweep.h5", expect=("equal: streamingllm tokens=16", "equal: mean attention kept"))
 
-    geometry, words = ["quoka.h5"], ["equal: log of the largest weight", "equal: attention kept"]
-    if work.knows("analyze", "geometry"):
-        work.run("analyze", "geometry", "verifier.h5", "--out", "geometry.h5")
-        geometry.append("geometry.h5")
-        words += ["equal: shares of the variance", "equal: S_q"]
-    if work.knows("analyze", "query-selection"):
-        work.run("analyze", "query-selection", "verifier.h5", "--out", "query-selection.h5")
-        geometry.append("query-selection.h5")
-    notebook("geometry", *geometry, expect=words)
+    work.run("analyze", "geometry", "verifier.h5", "--out", "geometry.h5")
+    work.run("analyze", "query-selection", "verifier.h5", "--out", "query-selection.h5")
+    notebook("geometry", "quoka.h5", "geometry.h5", "query-selection.h5",
+             expect=("equal: log of the largest weight", "equal: attention kept", "equal: shares of the variance", "equal: S_q"))
 
-    coverage, words = ["quest.h5"], ["equal: attention on the selected pages"]
-    if work.knows("analyze", "coverage"):
-        work.run("analyze", "coverage", "verifier.h5", "--selector", "quest,streamingllm", "--budget", 48, "--chunk", 32,
-                 "--query-block", 32, "--out", "coverage.h5")
-        coverage.append("coverage.h5")
-        words += ["equal: mean nucleus size", "equal: attention by page"]
-    notebook("coverage", *coverage, expect=words)
+    work.run("analyze", "coverage", "verifier.h5", "--selector", "quest,streamingllm", "--budget", 48, "--chunk", 32,
+             "--query-block", 32, "--out", "coverage.h5")
+    notebook("coverage", "quest.h5", "coverage.h5",
+             expect=("equal: attention on the selected pages", "equal: mean nucleus size", "equal: attention by page"))
 
     shutil.copy(passkey, work.folder / "passkey.csv")
     work.run("simulate", "retrieval", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--out", "needle.h5")
-    simulation = ["passkey.csv", "needle.h5"]
-    words = ["passkey: 10 rows", "equal: passkey: accuracy", "equal: retrieval: accuracy"]
-    if work.knows("simulate", "perplexity"):
-        work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--max-tokens", 96, "--out", "perplexity.h5")
-        simulation.append("perplexity.h5")
-        words += ["equal: perplexity from the curves' ends"]
-    notebook("simulation", *simulation, expect=words)
+    work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--max-tokens", 96, "--out", "perplexity.h5")
+    notebook("simulation", "passkey.csv", "needle.h5", "perplexity.h5",
+             expect=("passkey: 10 rows", "equal: passkey: accuracy", "equal: retrieval: accuracy", "equal: perplexity from the curves' ends"))
 
     part = work.record_and_kill("killed.h5", 200)
     work.run("recover", part, "--out", "recovered.h5")
@@ -114,38 +98,12 @@ def write_notebooks(work, passkey):
     return notebooks
 
 
-#: Cells that are put behind a cell of a notebook, by its id: what its last figure has to look like.
-LOOKS = {
-    "recall": {"layer-figure": "assert all(panel.get_title().endswith('tokens=48') for panel in panels[0]), 'not the middle budget'\n"
-                               "assert panels[0][0].get_ylabel() == 'layer'"},
-    "geometry": {"choice": "assert strength[best] == np.nanmax(strength), 'not the strongest head'",
-                 "selection-figure": "assert panels[1].get_ylabel() == 'layer', 'layers run upwards in every figure'"},
-    "simulation": {"retrieval-figure": "assert len(panel.lines) > 0, 'accuracies without their intervals'",
-                   "grid-figure": "assert panel.yaxis_inverted(), 'the beginning of the prompt is above'"},
-    "coverage": {"pages-figure": "assert panels[0][0].yaxis_inverted(), 'queries run downwards'"},
-}
-
-
-def add_looks(file, looks):
-    """Puts the checks of LOOKS into a notebook."""
-    notebook = json.loads(file.read_text())
-    cells = []
-    for cell in notebook["cells"]:
-        cells.append(cell)
-        if source := looks.get(cell["id"]):
-            cells.append({"cell_type": "code", "id": cell["id"] + "-look", "metadata": {}, "execution_count": None, "outputs": [],
-                          "source": source})
-    assert len(cells) == len(notebook["cells"]) + len(looks), f"{file.name} lacks some of {', '.join(looks)}"
-    file.write_text(json.dumps({**notebook, "cells": cells}))
-
-
 def check_notebook(python, folder, name, expect):
     """Validates and executes one notebook; the sentence of what is wrong, or None."""
     validate = f"import nbformat; nb = nbformat.read('{name}.ipynb', 4); nbformat.validate(nb); assert nb.nbformat_minor == 5"
     done = subprocess.run([python, "-c", validate], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         return f"{name}: not valid nbformat: {done.stderr[-2000:]}"
-    add_looks(folder / f"{name}.ipynb", LOOKS.get(name, {}))
     environment = dict(os.environ, JUPYTER_PLATFORM_DIRS="1", MPLCONFIGDIR=str(folder / "matplotlib"), IPYTHONDIR=str(folder / "ipython"))
     done = subprocess.run([python, "-m", "nbconvert", "--execute", "--to", "notebook", "--output", f"{name}.run.ipynb", f"{name}.ipynb"],
                           cwd=folder, capture_output=True, text=True, env=environment)

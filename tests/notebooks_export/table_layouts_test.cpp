@@ -92,31 +92,6 @@ TEST_CASE("QuoKA's table 2: full attention and a share, model by model") {
   CHECK_THAT(latex, !has("textbf"));  // one method has no rival
 }
 
-TEST_CASE("QuoKA's table 3: relative to full attention") {
-  const PaperTable table = preset_table("quoka-3",
-                                        "selector,budget_kind,budget,accuracy\nfull,none,,0."
-                                        "5\nquoka,tokens,512,0.4725\nquoka,tokens,1024,0.515\n"
-                                        "loki,tokens,512,0.343\nloki,tokens,1024,0.4005\n");
-  CHECK(table.rows[1].cells[0].text == "0.945");
-  CHECK(table.rows[1].cells[1].text == "1.030");
-  CHECK(table.rows[2].cells[0].text == "0.686");
-}
-
-TEST_CASE("Quest's pass-key table: percent by budget; nothing is second where all others tie") {
-  const std::string markdown =
-      markdown_table(preset_table("quest-passkey",
-                                  "selector,budget_kind,budget,accuracy\nh2o,tokens,32,0\nh2o,"
-                                  "tokens,64,0.01\ntova,tokens,32,0\ntova,tokens,64,0.01\n"
-                                  "quest,tokens,32,0.65\nquest,tokens,64,0.99\n"));
-  CHECK(markdown ==
-        "Pass-key retrieval by budget.\n\n"
-        "| Method / Budget |      32 |      64 |\n"
-        "|:----------------|--------:|--------:|\n"
-        "| H2O             |      0% |      1% |\n"
-        "| TOVA            |      0% |      1% |\n"
-        "| Quest           | **65%** | **99%** |\n");
-}
-
 TEST_CASE("SpecAttn's table 1: perplexity, its difference and increase, KV reduction") {
   const PaperTable table = preset_table(
       "specattn-1",

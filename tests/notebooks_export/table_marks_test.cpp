@@ -25,18 +25,6 @@ std::string marked(const PaperRow& row) {
   return text;
 }
 
-TEST_CASE("a column is known by its whole name, not by a part of it") {
-  CHECK(find_metric("ttft_ratio")->better == Better::higher);
-  CHECK_THAT(find_metric("ttft_ratio")->title, !has("lower"));
-  CHECK(find_metric("ttft_seconds")->better == Better::lower);
-  CHECK(find_metric("eval_best_page_kept")->title == "Steps that keep the best page");
-  CHECK(find_metric("rows_with_zero_mass")->better == Better::lower);
-  CHECK(find_metric("mass_low")->better == Better::neither);
-  CHECK(find_metric("nucleus_0.95")->title == "Keys for p = 0.95");
-  CHECK(!find_metric("my_mass"));
-  CHECK(!find_metric("latency_p99"));
-}
-
 TEST_CASE("the slowest method is not the best by its speedup over dense attention") {
   const PaperTable table =
       made("selector,length,ttft_ratio\nfull,1024,1\nquoka,1024,1.17\nstreamingllm,1024,0.54\n",

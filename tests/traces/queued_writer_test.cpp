@@ -1,11 +1,6 @@
 // Recording by a thread of its own: the same files, errors and guarantees as without.
 #include "traces/queued_writer.hpp"
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
 #include "core/base/data_dir.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/support/test.hpp"
@@ -179,60 +174,6 @@ TEST_CASE("an error before the first unit is whole leaves nothing behind a threa
     CHECK(receiver->recovery_hint() == "no unit was whole yet, so nothing is kept");
   }
   for (const char* name : {"t.h5", "t.h5.part"}) CHECK_FALSE(fs::exists(folder / name));
-}
-
-/// Waits in write_tokens until it is let through, and notes what it was called for.
-class Gate final : public CountingReceiver {
- public:
-  void begin(const TraceInfo&) override {}
-  void write_layer(const LayerRows& rows) override { order.push_back(rows.layer); }
-  void write_logits(TensorView<const float>) override { order.push_back(-1); }
-  void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {
-    std::unique_lock lock(mutex);
-    opened.wait(lock, [&] { return is_open; });
-  }
-  void commit_unit() override { ++n_units; }
-  void finish(TraceStatus) override {}
-  std::size_t n_committed() const override { return n_units; }
-  void open() {
-    const std::lock_guard lock(mutex);
-    is_open = true;
-    opened.notify_all();
-  }
-  std::vector<Index> order;
-  std::size_t n_units = 0;
-  std::mutex mutex;
-  std::condition_variable opened;
-  bool is_open = false;
-};
-
-TEST_CASE("calls wait in their order, within their bound; a unit counts when it is written") {
-  auto owned = std::make_unique<Gate>();
-  Gate& gate = *owned;
-  const auto receiver = queued(std::move(owned), 1000);
-  receiver->begin({});
-  receiver->write_tokens({}, {});
-  receiver->commit_unit();
-  CHECK(receiver->n_waiting_units() == 1);
-  LayerRows rows;
-  Tensor<float> q({1, 1, 100});
-  for (rows.layer = 0; rows.layer < 2; ++rows.layer) {  // 800 bytes of copies
-    rows.q = q.view();
-    receiver->write_layer(rows);
-  }
-  rows.memory = std::make_shared<int>(0);  // not copied: no bound holds it
-  for (; rows.layer < 40; ++rows.layer) receiver->write_layer(rows);
-  std::thread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    gate.open();
-  });
-  receiver->write_logits(q.view().sub(0));  // 400 bytes more: waits until some are written
-  CHECK(receiver->n_waiting_units() == 0);
-  opener.join();
-  (void)receiver->bytes_written();  // which waits
-  REQUIRE(gate.order.size() == 41);
-  for (Index i = 0; i < 40; ++i) CHECK(gate.order[i] == i);
-  CHECK(gate.order.back() == -1);
 }
 
 TEST_CASE("a recording by a thread says of no unit too early that it is safe") {

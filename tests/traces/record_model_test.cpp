@@ -169,36 +169,6 @@ TEST_CASE(
                    file.tokens().end()));
 }
 
-TEST_CASE("a stop request between units leaves a valid interrupted trace") {
-  const fs::path dir = golden_dir() / "llama3_gqa";
-  const Transformer model = Transformer::load(dir);
-  const auto tokens = read_golden_tokens(dir / "golden.h5");
-  const TempFolder folder;
-  ThreadPool pool(1);
-  RecordOptions options{.chunk = 5};
-  std::stop_source stop;
-  auto receiver = create_trace(folder / "t.h5", {});
-  const RecordReport report = record_trace(
-      model, nullptr, tokens, options, *receiver, pool,
-      [&](const Progress& progress) {
-        if (progress.done >= 10) stop.request_stop();
-      },
-      stop.get_token());
-  CHECK(report.status == TraceStatus::interrupted);
-  CHECK(report.n_prompt == 10);
-  const TraceFile file = TraceFile::open(folder / "t.h5");
-  CHECK(file.info().status == TraceStatus::interrupted);
-  CHECK(file.info().n_tokens == 10);
-  CHECK(file.info().content_hash == report.content_hash);
-
-  auto none = create_trace(folder / "u.h5", {});
-  REQUIRE_THROWS_AS(
-      record_trace(model, nullptr, tokens, options, *none, pool, {}, stop.get_token()),
-      Interrupted);
-  CHECK(!fs::exists(folder / "u.h5"));
-  CHECK(!fs::exists(folder / "u.h5.part"));
-}
-
 TEST_CASE("an error in the middle keeps the units before, and says how to save them") {
   const fs::path dir = golden_dir() / "llama3_gqa";
   const Transformer model = Transformer::load(dir);

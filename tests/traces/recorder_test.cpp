@@ -3,13 +3,8 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <limits>
 
-#include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/attention_rows.hpp"
 #include "traces/reader.hpp"
@@ -174,54 +169,6 @@ TEST_CASE("the N largest, ties to the lower position, short rows padded") {
   largest_entries(probs, 2, 4, order, pos, prob);
   CHECK(pos == std::vector<std::int32_t>{3, 2, -1, -1});
   CHECK(prob == std::vector<float>{0.2f, 0.1f, 0.0f, 0.0f});
-}
-
-TEST_CASE("a plan has the units, heads and provenance that were asked for") {
-  RecordOptions options{.chunk = 16,
-                        .n_decode = 2,
-                        .layers = {2, 0, 2},
-                        .q_heads = {3, 2},
-                        .text_source = "book.txt"};
-  setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
-  const TraceInfo info = plan_recording(model(), 40, options);
-  unsetenv("SOURCE_DATE_EPOCH");
-  CHECK(info.layers == std::vector<Index>{0, 2});
-  CHECK(info.q_heads == std::vector<Index>{2, 3});
-  CHECK(info.kv_heads == std::vector<Index>{1});
-  CHECK(info.n_tokens == 42);
-  CHECK(info.rows == TokenRange{0, 42});
-  REQUIRE(info.units.size() == 5);
-  CHECK(info.units[2] == TraceUnit{{32, 40}, false});
-  CHECK(info.units[4] == TraceUnit{{41, 42}, true});
-  CHECK(info.created == "2023-11-14T22:13:20Z");
-  CHECK_HAS(info.writer, "kvscope");
-}
-
-TEST_CASE("impossible recordings are refused with a sentence") {
-  const auto message = [](Index n_prompt,
-                          const std::function<void(RecordOptions&)>& edit) -> std::string {
-    RecordOptions options;
-    edit(options);
-    try {
-      (void)plan_recording(model(), n_prompt, options);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  CHECK_HAS(message(0, [](auto&) {}), "prompt is empty");
-  CHECK_HAS(message(65, [](auto&) {}), "exceed the context of the model, 64");
-  CHECK_HAS(message(60, [](auto& o) { o.n_decode = 5; }), "exceed the context");
-  CHECK_HAS(message(9, [](auto& o) { o.n_decode = std::numeric_limits<Index>::max(); }), "exceed");
-  CHECK_HAS(message(9, [](auto& o) { o.n_decode = -1; }), "decode -1");
-  CHECK_HAS(message(9, [](auto& o) { o.chunk = 0; }), "chunk 0");
-  CHECK_HAS(message(9, [](auto& o) { o.layers = {3}; }), "layer 3 does not exist");
-  CHECK_HAS(message(9, [](auto& o) { o.q_heads = {-1}; }), "query head -1 does not exist");
-  CHECK_HAS(message(9, [](auto& o) { o.rows = TokenRange{4, 10}; }), "rows 4 to 10");
-  CHECK_HAS(message(9, [](auto& o) { o.rows = TokenRange{4, 4}; }), "rows 4 to 4");
-  CHECK_HAS(message(9, [](auto& o) { o.capture = {.qkv = false, .lse = false}; }),
-            "nothing to capture");
-  CHECK_HAS(message(9, [](auto& o) { o.capture.attn_topk = 10; }), "attn-topk=10");
 }
 
 }  // namespace kvscope::test::recorder_test

@@ -86,18 +86,6 @@ TEST_CASE("norms and page bounds that are not those of the recorded rows are fou
   CHECK_HAS(joined(report), sentence);
 }
 
-TEST_CASE("filtered traces verify") {
-  Plan plan;
-  plan.capture = with_attention();
-  plan.layers = {1};
-  plan.q_heads = {0, 3};
-  plan.rows = {4, 11};
-  const VerifyReport report = record_and_verify(make_trace(plan));
-  INFO(joined(report));
-  CHECK(report.ok);
-  CHECK(report.n_rows_checked == 2 * 7);
-}
-
 TEST_CASE("numbers that contradict each other are found by recomputation") {
   Plan plan;
   plan.capture = with_attention();
@@ -200,43 +188,6 @@ TEST_CASE("a sampled verification says how much it looked at, and finds what lie
     n_found += verify_trace(folder / "t.h5", options, pool).ok ? 0 : 1;
   CHECK(n_found > 0);
   CHECK_FALSE(verify_trace(folder / "t.h5", {.n_rows = 8}, pool).ok);
-}
-
-TEST_CASE("a share of a trace is a share of its statistics too") {
-  Plan plan;
-  plan.capture.stats = true;
-  const TempFolder folder;
-  StatsChanger receiver(create_trace(folder / "t.h5", {}), &LayerRows::q_norm, 0.01f);
-  write_all(make_trace(plan), receiver);
-  ThreadPool pool(1);
-  VerifyOptions options{.n_rows = 0, .bounds = {.share = 0.1}};
-  int n_found = 0;
-  for (options.seed = 0; options.seed < 16; ++options.seed) {
-    const VerifyReport part = verify_trace(folder / "t.h5", options, pool);
-    CHECK(part.n_heads_checked == 1);
-    n_found += part.ok ? 0 : 1;
-  }
-  CHECK(n_found > 0);
-  CHECK(n_found < 16);
-}
-
-TEST_CASE("sampled visits take each thing once, in an order of the seed") {
-  const VerifyBounds part{.share = 0.3};
-  SampledVisits one(100, part, 1);
-  SampledVisits other(100, part, 2);
-  std::vector<Index> first, second;
-  for (Index at = one.next(); at >= 0; at = one.next()) first.push_back(at);
-  for (Index at = other.next(); at >= 0; at = other.next()) second.push_back(at);
-  CHECK(first.size() == 30);
-  CHECK(first != second);
-  std::ranges::sort(first);
-  CHECK(std::ranges::adjacent_find(first) == first.end());
-  SampledVisits whole(3, {}, 7);
-  for (const Index expected : {0, 1, 2, -1, -1}) CHECK(whole.next() == expected);
-}
-
-TEST_CASE("a missing file is an IoError") {
-  REQUIRE_THROWS_AS(verified("/nonexistent/t.h5"), IoError);
 }
 
 }  // namespace kvscope::test::verify_test

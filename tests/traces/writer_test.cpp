@@ -6,7 +6,6 @@
 
 #include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
-#include "traces/copy.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::test::writer_test {
@@ -235,23 +234,6 @@ TEST_CASE("a trace is read through symbolic links") {
   CHECK_THROWS_AS(TraceFile::open(folder / "broken.h5"), IoError);
 }
 
-TEST_CASE("a copy looks at a stop before every piece") {
-  const TempFolder folder;
-  write_all(make_trace(Plan{.capture = everything()}), *create_trace(folder / "t.h5", {}));
-  for (const int n_before : {1, 3}) {
-    std::stop_source stop;
-    CopyOptions options{.gzip_level = 1, .stop = stop.get_token()};
-    int n_arrays = 0;
-    CHECK_THROWS_AS(copy_trace(folder / "t.h5", folder / "u.h5", options,
-                               [&](const Progress&) {
-                                 if (++n_arrays == n_before) stop.request_stop();
-                               }),
-                    Interrupted);
-    CHECK(n_arrays == n_before);  // not one array was finished after the stop
-    CHECK(folder.n_files() == 1);
-  }
-}
-
 TEST_CASE("a recording without one whole unit leaves nothing behind") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
@@ -300,15 +282,6 @@ TEST_CASE("a reader that looks at the .part does not keep the recording from end
   require_equal(file, truth);
 }
 
-TEST_CASE("outputs that cannot be are refused with a sentence") {
-  const TempFolder folder;
-  REQUIRE_THROWS_AS(create_trace(folder / "missing/t.h5", {}), IoError);
-  REQUIRE_THROWS_AS(create_trace(folder / "", {}), IoError);
-  REQUIRE_THROWS_AS(create_trace(folder / "t.h5.part", {}), IoError);
-  REQUIRE_THROWS_AS(create_trace(folder / "t.h5", {.overwrite = false, .gzip_level = 10}),
-                    ConfigError);
-}
-
 TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
   const TempFolder folder;
   Plan plan;
@@ -325,32 +298,6 @@ TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
   truth.layers[1].k(1, 10, 3) = 0;
   truth.layers[2].lse(3, 9) = INFINITY;
   CHECK_SAYS(attempt(), "/layers/2/lse: head slot 3, position 9, element 0 is Inf");
-}
-
-TEST_CASE("the sink's protocol is checked") {
-  const TempFolder folder;
-  const SyntheticTrace truth = make_trace(Plan{});
-  auto receiver = create_trace(folder / "t.h5", {});
-  REQUIRE_THROWS_AS(receiver->commit_unit(), ConfigError);
-  receiver->begin(truth.info);
-  CHECK_SAYS(receiver->commit_unit(), "wrote 0 of");
-  LayerRows rows;
-  const Tensor<float> wrong({4, 8, 7});
-  rows.q = wrong.view();
-  REQUIRE_THROWS_AS(receiver->write_layer(rows), ShapeError);
-  REQUIRE_THROWS_AS(receiver->finish(TraceStatus::complete), ConfigError);
-}
-
-TEST_CASE("the estimated size is the size") {
-  const TempFolder folder;
-  Plan plan;
-  plan.capture = everything();
-  const SyntheticTrace truth = make_trace(plan);
-  write_all(truth, *create_trace(folder / "t.h5", {}));
-  const auto real = static_cast<double>(fs::file_size(folder / "t.h5"));
-  const auto guess = static_cast<double>(estimated_file_bytes(truth.info));
-  INFO(real << " against " << guess);
-  REQUIRE(std::abs(real - guess) < 100e3);
 }
 
 }  // namespace kvscope::test::writer_test

@@ -68,19 +68,6 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
   }
 }
 
-TEST_CASE("a caption says whose intervals the bands are") {
-  const auto caption = [](const std::string& csv) {
-    return testing::caption_of(
-        testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"}));
-  };
-  CHECK_HAS(caption(testing::swept()), "each layer's mean");
-  CHECK_HAS(caption(lines_of(testing::swept(), [](int, int head) { return head >= 0; })),
-            "each head's mean");
-  CHECK_HAS(
-      caption(lines_of(testing::swept(), [](int l, int head) { return head >= 0 || l != 1; })),
-      "each head or layer's mean");
-}
-
 TEST_CASE("a mean of which one part has no interval has no band") {
   const std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"

@@ -1,17 +1,13 @@
 // Figures from results with known numbers.
 #include <tuple>
 
-#include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/theme.hpp"
 #include "core/selectors/registry.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::kinds_test {
-
-using testing::put;
 
 /// A table as a result, and a figure made of it.
 struct TableResult {
@@ -76,24 +72,6 @@ TEST_CASE("budget curves are means over the heads of layers that are sparse for 
   CHECK(line_named(result.make("bytes").panels[0], "quest").x[0] == Approx(3200.0));
 }
 
-TEST_CASE("selections that leave nothing and unknown choices are refused") {
-  const TableResult result(sweep_csv_text(), "sweep");
-  const std::tuple<std::string, FigureOptions, std::string> cases[] = {
-      {"budget", {.selector = "quests"}, "there is no \"quests\""},
-      {"budget", {.layers = "9"}, "empty"},
-      {"budget", {.layers = "a"}, "numbers and ranges"},
-      {"budget", {.phase = "decode"}, "there is no \"decode\""},
-      {"budget", {.metric = "beauty"}, "choose from mass"},
-      {"budget", {.budget = "32"}, "has no choice of budget"},
-      {"coverage-heads", {.budget = "48"}, "32, 64"},
-      {"layer-map", {}, "is a result of kind sweep"}};
-  for (const auto& [figure, options, part] : cases) CHECK_SAYS(result.make(figure, options), part);
-  const TableResult nan(kSweepHead + "a,prefill,quest,tokens,1,0,32,0,0,,,,\n", "sweep");
-  CHECK_SAYS(nan.make("budget"), "nothing to draw");
-  CHECK_SAYS(TableResult("x,y\n1,2\n").make("budget"), "selector");
-  CHECK_SAYS(make_figure(find_figure_kind("budget"), {{}, {}}), "found 0 results");
-}
-
 TEST_CASE("coverage by head masks what is dense") {
   const TableResult result(sweep_csv_text(), "sweep");
   FigureOptions options{.selector = "quest", .budget = "64"};
@@ -119,45 +97,6 @@ TEST_CASE("a budget beyond the context leaves no layer out") {
   CHECK(line.y == std::vector<double>{0.5, 1.0});
 }
 
-TEST_CASE("coverage by head shows methods that take no budget") {
-  std::string csv = kSweepHead;
-  csv += "a,prefill,minference,none,0,0,,0,0,0.25,0.5,0.1,3200\n";
-  csv += "a,prefill,minference,none,0,1,,0,0,0.75,0.5,0.1,3200\n";
-  const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads");
-  const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
-  CHECK(map.values == std::vector<float>{0.25F, 0.75F});
-  CHECK_SAYS(TableResult(csv, "sweep").make("coverage-heads", FigureOptions{.budget = "64"}),
-             "no method here has a budget");
-}
-
-TEST_CASE("coverage by head names the methods that have no numbers at the budget") {
-  std::string csv = kSweepHead;
-  csv += "a,prefill,quest,tokens,0,0,64,0,0,0.25,0.5,0.1,3200\n";
-  csv += "a,prefill,snapkv,tokens,0,0,32,0,0,0.75,0.5,0.1,3200\n";
-  FigureOptions options{.budget = "64"};
-  const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads", options);
-  CHECK(std::ranges::any_of(figure.caption, [](const std::string& sentence) {
-    return sentence == "Without numbers at this budget: SnapKV.";
-  }));
-}
-
-TEST_CASE("a layer map boxes the monotone cells") {
-  MemoryResult memory;
-  testing::begin_result(memory, "layer-map");
-  put(memory, "kl", {2, 3}, {"draft_layer", "verifier_layer"},
-      std::vector<double>{1, 2, 3, 4, 5, 6});
-  put(memory, "draft_layer", {2}, {"draft_layer"}, std::vector<std::int64_t>{0, 1});
-  put(memory, "verifier_layer", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 1, 2});
-  put(memory, "monotone_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{-1, 0, 1});
-  put(memory, "argmax_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 0, 0});
-  memory.finish({{"totals", {{"rows", 8}}}});
-  const plot::Figure figure = testing::drawn(memory, "layer-map");
-  const auto& boxes = std::get<plot::Boxes>(figure.panels[0].marks[1]);
-  REQUIRE(boxes.x.size() == 2);
-  CHECK(boxes.x[1] == plot::Range{2.0, 3.0});
-  CHECK(boxes.y[1] == plot::Range{1.0, 2.0});
-}
-
 TEST_CASE("needle, perplexity and latency are made from plain tables") {
   const TableResult needle(
       "selector,budget,length,depth,accuracy\nquoka,64,1024,0,1\nquoka,64,1024,1,0.5\n"
@@ -172,100 +111,6 @@ TEST_CASE("needle, perplexity and latency are made from plain tables") {
       "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
       "001\n");
   CHECK(line_named(times.make("latency").panels[1], "quest").y == std::vector<double>{2.0, 4.0});
-}
-
-TEST_CASE("densities count what they show and what lies outside") {
-  const std::vector<double> x = {0.0, 0.5, 1.0, 2.0, std::nan("")};
-  const auto density = figures::density_of(x, x, {0.0, 1.0}, {0.0, 1.0}, 2);
-  CHECK(density.n_shown == 3);
-  CHECK(density.n_outside == 1);
-  CHECK(density.map.values[0] == 1.0F);
-  CHECK(density.map.values[3] == 2.0F);
-  CHECK(std::isnan(density.map.values[1]));
-}
-
-TEST_CASE("every figure says what it needs, and names are unique") {
-  std::vector<std::string> names;
-  for (const FigureKind& kind : figure_kinds()) {
-    names.push_back(kind.name);
-    INFO(kind.name);
-    CHECK(!kind.shows.empty());
-    CHECK(!kind.needs.empty());
-    CHECK(!kind.command.empty());
-    CHECK(!kind.kinds.empty());
-    CHECK(kind.make);
-  }
-  CHECK(std::ranges::is_sorted(names));
-  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
-  CHECK(find_figure_kind("layer-map").kinds == std::vector<std::string>{"layer-map"});
-  CHECK_SAYS(find_figure_kind("layermap"), "Did you mean layer-map?");
-}
-
-TEST_CASE("the rows of a result are its columns, its words, or its layers") {
-  const TableResult result("selector,x\nquest,1\nfull,2\n");
-  const Table rows = rows_of(MemoryResultView(result.memory, "t.csv"));
-  CHECK(rows.text("selector").at(1) == "full");
-  CHECK(rows.numbers("x")[1] == 2.0);
-  MemoryResult layers;
-  layers.begin({});
-  layers.finish({{"layers", {{{"layer", 0}, {"mass", 0.5}}, {{"layer", 1}, {"mass", 0.25}}}}});
-  CHECK(rows_of(MemoryResultView(layers, "quest.h5")).numbers("mass")[1] == 0.25);
-  MemoryResult nothing;
-  nothing.begin({});
-  nothing.finish({{"total", 1}});
-  CHECK_THROWS_AS(rows_of(MemoryResultView(nothing, "x.h5")), FormatError);
-}
-
-TEST_CASE("bands are the intervals that the result records, those of whole layers") {
-  const TableResult result(
-      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
-      "mass_high,recall10,bytes\n"
-      "a,decode,quest,tokens,0,,64,0,0,64,0.5,0.40,0.60,0.5,10\n"
-      "a,decode,quest,tokens,0,0,64,0,0,64,0.4,0.10,0.90,0.5,10\n"
-      "a,decode,quest,tokens,0,1,64,0,0,64,0.6,0.20,0.95,0.5,10\n"
-      "a,decode,quest,tokens,1,,64,0,0,64,0.7,0.66,0.72,0.5,10\n"
-      "a,decode,quest,tokens,1,0,64,0,0,64,0.6,0.30,0.90,0.5,10\n"
-      "a,decode,quest,tokens,1,1,64,0,0,64,0.8,0.50,0.95,0.5,10\n",
-      "sweep");
-  FigureOptions options{.metric = "mass,recall10"};
-  const plot::Figure figure = result.make("budget", options);
-  const plot::Line& quest = line_named(figure.panels[0], "quest");
-  CHECK(quest.y[0] == Approx(0.6));
-  CHECK(quest.low[0] == Approx(0.53));  // as kvscope table --spread recorded shows it
-  CHECK(quest.high[0] == Approx(0.66));
-  CHECK(line_named(figure.panels[1], "quest").low.empty());
-  CHECK_HAS(testing::caption_of(figure), "none are recorded for recall10");
-  options.heads = "1";
-  options.layers = "1";
-  const plot::Figure one_head = result.make("budget", options);
-  const plot::Line& one = line_named(one_head.panels[0], "quest");
-  CHECK(one.low[0] == Approx(0.50));
-  CHECK(one.high[0] == Approx(0.95));
-}
-
-TEST_CASE("no method looks like another, and chance is grey") {
-  std::string csv = kSweepHead;
-  const std::vector<std::string> methods = {"full", "oracle-topk", "quest",        "sparq",
-                                            "loki", "quoka",       "snapkv",       "keydiff",
-                                            "tova", "h2o",         "streamingllm", "random"};
-  double mass = 0.3;
-  for (const std::string& method : methods) {
-    csv += "a,decode," + method + ",tokens,1,0,64,0,0," + std::to_string(mass += 0.01) +
-           ",0.5,0.1,100\n";
-  }
-  const plot::Figure figure = TableResult(csv, "sweep").make("budget");
-  const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
-  std::set<std::tuple<int, int, int>> colours;
-  for (const std::string& method : methods) {
-    if (method == "full" || method == "oracle-topk") continue;
-    const auto style = theme.style_of(line_named(figure.panels[0], method).tone);
-    INFO(method);
-    CHECK(colours.insert({style.colour.r, style.colour.g, style.colour.b}).second);
-  }
-  const auto grey = theme.style_of(line_named(figure.panels[0], "random").tone).colour;
-  CHECK(grey.r == grey.g);
-  CHECK(theme.style_of(line_named(figure.panels[0], "full").tone).dash !=
-        theme.style_of(line_named(figure.panels[0], "oracle-topk").tone).dash);
 }
 
 TEST_CASE("every method has a look of its own, the same in every figure") {
@@ -350,44 +195,6 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption") {
   CHECK_THAT(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,3.5,80\n"), !has("the oracle"));
 }
 
-TEST_CASE("against bytes, budgets of every kind stand together") {
-  const std::string csv = kSweepHead +
-                          "a,decode,quest,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n"
-                          "a,decode,quest,tokens,1,0,128,0,0,0.9,0.5,0.1,200\n"
-                          "a,decode,twilight,p,1,0,0.9,0,0,0.85,0.5,0.1,150\n";
-  const plot::Figure bytes = TableResult(csv, "sweep").make("bytes");
-  CHECK(line_named(bytes.panels[0], "twilight").x[0] == Approx(150.0));
-  FigureOptions options{.selector = "twilight"};
-  CHECK_HAS(TableResult(csv, "sweep").make("budget", options).panels[0].x.label, "share $p$");
-}
-
-TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said") {
-  const std::string csv =
-      "selector,budget_kind,budget,kind,dense_solves,protocol,length,depth,prompts,accuracy\n"
-      "full,none,,common_words,no,all,1024,0,1,0\n"
-      "quoka,ratio,0.25,common_words,no,all,1024,0,1,0\n"
-      "full,none,,passkey,yes,all,1024,0,2,1\n"
-      "quoka,ratio,0.25,passkey,yes,all,1024,0,2,0.5\n";
-  const TableResult result(csv);
-  const plot::Figure figure = result.make("needle");
-  REQUIRE(figure.panels.size() == 2);
-  CHECK_HAS(figure.panels[0].colour->axis.label, "passkey, 2 prompts");
-  // Wilson's.
-  CHECK_HAS(figure.panels[1].title, "QuoKA, 25%\nmean 50% [9, 91]");
-  const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
-  // Of all.
-  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);
-  std::string caption;
-  for (const std::string& sentence : figure.caption) caption += sentence + " ";
-  CHECK_HAS(caption, "Kind of prompt: passkey.", "Protocol all:", "Each cell: 2 prompts.",
-            "common_words as well");
-  FigureOptions options{.metric = "common_words"};
-  CHECK(std::get<plot::HeatMap>(result.make("needle", options).panels[0].marks[0]).values[0] ==
-        0.0F);
-  options.metric = "common";  // no part of a name
-  CHECK_SAYS(result.make("needle", options), "no kind \"common\"");
-}
-
 TEST_CASE("needle: a depth is a share, and a mean says of how many cells") {
   const std::string head = "selector,budget,length,depth,accuracy\n";
   CHECK_SAYS(TableResult(head + "quoka,64,1024,50,1\n").make("needle"), "from 0 to 1", "found 50");
@@ -417,40 +224,6 @@ TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken"
       TableResult("selector,length,seconds\nfull,1024,2\nquest,1024,1\n").make("latency");
   CHECK(plain.panels.size() == 2);
   CHECK_HAS(plain.caption.front(), "column seconds of the table");
-}
-
-TEST_CASE("latency: full as a method is a control beside dense, and budgets have their kinds") {
-  const std::string csv =
-      "method,selector,budget,budget_kind,length,seconds,seconds_low,seconds_high,ttft_seconds,"
-      "ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
-      "dense,full,,none,1024,0.84,0.8,0.9,0.84,1,1,1\n"
-      "full,full,,none,1024,0.99,0.9,1.1,0.99,0.91,0.85,1.05\n"
-      "quest tokens=16,quest,16,tokens,1024,0.5,0.4,0.6,0.5,1.7,1.6,1.8\n"
-      "quest pages=16,quest,16,pages,1024,0.7,0.6,0.8,0.7,1.2,1.1,1.3\n";
-  const TableResult result(csv);
-  const plot::Figure figure = result.make("latency");
-  CHECK(line_named(figure.panels[0], "dense").y[0] == Approx(840.0));
-  const plot::Line& control = line_named(figure.panels[0], "full, as a method");
-  CHECK(control.y[0] == Approx(990.0));
-  CHECK(control.tone.role == plot::Role::neutral);
-  CHECK(line_named(figure.panels[0], "quest 16").y[0] == Approx(500.0));
-  CHECK(line_named(figure.panels[0], "quest 16 pages").y[0] == Approx(700.0));
-  const plot::Line& noise = line_named(figure.panels[1], "full, as a method");
-  CHECK(noise.y[0] == Approx(0.91));  // the one control there is
-  CHECK(noise.high[0] == Approx(1.05));
-  const plot::Figure without = result.make("latency", FigureOptions{.selector = "quest"});
-  CHECK(without.panels[0].marks.size() == 3);  // dense and two budgets
-}
-
-TEST_CASE("a dollar in a method's name is a dollar") {
-  const std::string csv = kSweepHead + "a,decode,a_b$x_y$,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n";
-  const plot::Figure figure = TableResult(csv, "sweep").make("budget");
-  const auto* line = std::get_if<plot::Line>(&figure.panels[0].marks[0]);
-  REQUIRE(line != nullptr);
-  CHECK(plot::plain_text(line->label) == "a_b$x_y$");
-  CHECK(plot::parse_rich(line->label).size() == 1);  // nothing is lowered
-  CHECK_HAS(plot::tex_text(line->label), "a\\_b\\$x\\_y\\$");
-  CHECK(plot::tex_text("$S_q$") == "$S_q$");
 }
 
 }  // namespace kvscope::kinds_test

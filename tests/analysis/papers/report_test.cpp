@@ -1,7 +1,5 @@
-// The report: fields of the JSON, texts that are made safe, pictures that do not share ids.
+// The report: texts that are made safe.
 #include "analysis/papers/report.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include "tests/support/test.hpp"
 
@@ -53,32 +51,6 @@ struct Made {
   }
 };
 
-TEST_CASE("items.json has the fixed names") {
-  const Made made;
-  const auto json = report_json({.model = "verifier"}, made.outcomes);
-  const auto& item = json.at("items").at(0);
-  CHECK(item.at("item") == "quoka-made-up");
-  CHECK(item.at("claim") == "a claim");
-  CHECK(item.at("ours") == 0.5);
-  CHECK(item.at("low") == 0.4);
-  CHECK(item.at("high") == 0.6);
-  CHECK(item.at("verdict") == "holds in form");
-  CHECK(item.at("command") == "kvscope x");
-  CHECK(item.at("note") == "A note. A remark.");
-  CHECK(tally(made.outcomes, Kind::claim) == "1 holds in form");
-  CHECK(tally(made.outcomes, Kind::error) == "none was looked at");
-  const auto& check = item.at("checks").at(0);
-  CHECK(check.at("hypothesis") == "Share of <b> reaches 90 %");
-  CHECK(check.at("pairing") == "prompts");
-  CHECK(check.at("answer") == "no");
-  CHECK(check.at("threshold") == 0.9);
-  CHECK(check.at("power") == 0.9);
-  CHECK(check.at("difference") == -0.25);
-  CHECK(check.at("low") == -0.4);
-  CHECK(check.at("high") == -0.1);
-  CHECK(item.at("doubts").at(0) == "7 trials do not tell.");
-}
-
 TEST_CASE("the page is one file, with texts as texts") {
   const Made made;
   const std::string html = report_html({.model = "<script>"}, made.outcomes);
@@ -91,12 +63,6 @@ TEST_CASE("the page is one file, with texts as texts") {
             "paired: -25.0 points [-40.0, -10.0] over 20 prompts", "7 trials do not tell.",
             "url(#quoka-made-up-0-clip1)", "A note. A remark.");
   CHECK_HAS(report_tex({.model = "m"}, made.outcomes), "A note. A remark.");
-}
-
-TEST_CASE("pictures on one page keep their own ids") {
-  CHECK(inline_svg("<?xml?><a id=\"c\" href=\"#c\" b=\"url(#c)\"/>", "p-") ==
-        "<a id=\"p-c\" href=\"#p-c\" b=\"url(#p-c)\"/>");
-  CHECK(inline_svg("<svg/>", "p-") == "<svg/>");
 }
 
 TEST_CASE("the TeX escapes what means something there") {

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "analysis/plot/cells.hpp"
-#include "analysis/plot/legible.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "tests/analysis/kit.hpp"
 #include "tests/analysis/plot/recording_canvas.hpp"
@@ -55,37 +53,6 @@ TEST_CASE("a figure of every mark is drawn as it was") {
   CHECK(log == testing::read_file(path));
 }
 
-TEST_CASE("an axis label that is wider than its frame ends on the page") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  const FixedMetrics metrics;
-  Figure figure;
-  Panel panel{.x = {.label = "Keys kept per query (measured)", .range = Range{1.0, 2.0}}};
-  panel.marks.emplace_back(Line{"a", {Role::series, 0}, {1, 2}, {1, 2}});
-  figure.panels = {panel, panel, panel};
-  figure.columns = 3;
-  for (double width = 380.0; width < 700.0; width += 8.0) {
-    INFO(width);
-    const Layout layout = layout_figure(figure, width, std::nullopt, theme, metrics);
-    for (const PlacedText& words : layout.words) {
-      if (words.style.rotation != 0.0) continue;
-      const double half = 0.5 * rich_width(metrics, words.text, words.style.size);
-      CHECK(words.at.x - half >= 0.0);
-      CHECK(words.at.x + half <= layout.size.w);
-    }
-  }
-}
-
-TEST_CASE("an interval without a neighbour is a bar, others are surfaces") {
-  Figure figure;
-  Panel panel;
-  panel.marks.emplace_back(Line{"one", {Role::series, 0}, {2}, {0.5}, {0.4}, {0.6}});
-  figure.panels = {panel};
-  CHECK_THAT(drawn(figure, 300.0), has("polyline") && !has("polygon"));
-  const Line gaps{"", {}, {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}, {0, kNan, 0, 0, 1}, {2, 2, 2, 2, 1}};
-  CHECK(lone_intervals(gaps) == std::vector<std::size_t>{0});
-  CHECK(lone_intervals(Line{"", {}, {1}, {1}}).empty());
-}
-
 TEST_CASE("a height that is asked for is kept") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
@@ -107,26 +74,6 @@ TEST_CASE("a height that is asked for is kept") {
   CHECK_THROWS_AS(layout_figure(sample_figure(), 60.0, std::nullopt, theme, metrics), ConfigError);
 }
 
-TEST_CASE("a colour bar's label ends on the page at any height that is asked for") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  const FixedMetrics metrics;
-  Figure figure = sample_figure();
-  figure.legend = LegendPlace::none;
-  figure.panels = {figure.panels[1]};
-  figure.panels[0].colour->axis.range = Range{-1.0, 1.0};
-  figure.panels[0].aspect = 0.8;
-  for (double width = 120.0; width < 240.0; width += 10.0) {
-    for (double height = 90.0; height < 200.0; height += 1.0) {  // 2 to 5 ticks on the bar
-      INFO(width << " x " << height);
-      const Layout layout = layout_figure(figure, width, height, theme, metrics);
-      for (const PlacedText& words : layout.words) {
-        if (words.text != "KL") continue;
-        CHECK(words.at.x + metrics.descent() * words.style.size <= width);
-      }
-    }
-  }
-}
-
 TEST_CASE("figures that cannot be drawn are refused in a sentence") {
   CHECK_SAYS(check_figure(Figure{.name = "x"}), "nothing to draw");
   Figure all_nan = sample_figure();
@@ -139,88 +86,6 @@ TEST_CASE("figures that cannot be drawn are refused in a sentence") {
   Figure bad_log = sample_figure();
   bad_log.panels[0].x.range = Range{0.0, 10.0};
   CHECK_SAYS(check_figure(bad_log), "logarithmic");
-}
-
-TEST_CASE("a note rises in a low frame until its last line is inside") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  const auto lowest = [&](double height) {
-    Figure figure;
-    Panel panel{.marks = {Line{"", {}, {0, 1}, {0, 1}}, Note{"first\nsecond\nthird", 0.97, 0.9}}};
-    figure.panels = {panel};
-    RecordingCanvas canvas;
-    const Layout layout = layout_figure(figure, 200.0, height, theme, canvas.metrics());
-    draw_figure(figure, layout, theme, canvas);
-    const std::string log = canvas.log();
-    const auto at = log.find("third");
-    REQUIRE(at != std::string::npos);
-    const auto begin = log.rfind('\n', at) + 1;
-    const std::string line = log.substr(begin, at - begin);  // text X,Y ...
-    return layout.panels[0].frame.bottom() - std::stod(line.substr(line.find(',') + 1));
-  };
-  CHECK(lowest(90.0) > 0.0);
-  CHECK(lowest(300.0) > 0.0);
-}
-
-TEST_CASE("cells with numbers have borders, and boxes leave the inside of small cells") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  RecordingCanvas canvas;
-  for (const Index n : {Index{8}, Index{80}}) {
-    Figure figure;
-    figure.panels.resize(1);
-    figure.panels[0].colour = ColourAxis{};
-    const Range all{0.0, static_cast<double>(n)};
-    const HeatMap map{n,   n,   std::vector<float>(static_cast<std::size_t>(n * n), 1.0f),
-                      all, all, true};
-    figure.panels[0].marks.emplace_back(map);
-    figure.panels[0].aspect = 1.0;
-    const Layout layout = layout_figure(figure, 234.0, std::nullopt, theme, canvas.metrics());
-    const double cell = layout.panels[0].frame.w / static_cast<double>(n);
-    const auto borders = cell_borders(map, layout.panels[0]);
-    CHECK(borders.size() == (n == 8 ? 14 : 0));  // cells of 2 points have no room for them
-    for (const auto& [from, to] : borders) CHECK((from.x == to.x || from.y == to.y));
-    CHECK(box_width(cell, cell, theme) <= 0.15 * cell);
-    CHECK(box_width(cell, cell, theme) >= 0.25);
-  }
-}
-
-TEST_CASE("small maps without numbers may stand closer than other panels") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  RecordingCanvas canvas;
-  for (const bool has_numbers : {false, true}) {
-    Figure figure{.columns = 3};
-    figure.panels.resize(3);
-    for (Panel& panel : figure.panels) {
-      panel.marks.emplace_back(
-          HeatMap{8, 8, std::vector<float>(64, 0.5f), {0.0, 8.0}, {0.0, 8.0}, has_numbers});
-    }
-    const Layout layout = layout_figure(figure, 234.0, std::nullopt, theme, canvas.metrics());
-    const double width = layout.panels[0].frame.w;
-    CHECK((width > 6.0 * theme.label_size && width < 8.0 * theme.label_size));
-    CHECK(why_illegible(figure, layout, theme, canvas.metrics()).empty() == !has_numbers);
-  }
-}
-
-TEST_CASE("masked cells have a colour of their own, zero has another") {
-  const std::string log = drawn(sample_figure(), 400.0);
-  CHECK_HAS(log, "\"masked\"");
-  CHECK(colour_at(ColourMap::sequential, 0.0) != make_theme(Venue::icml, Ground::light).masked);
-}
-
-TEST_CASE("colour maps get lighter evenly, series differ in grey or marker") {
-  double before = -1.0;
-  for (int i = 0; i <= 20; ++i) {
-    const double l = luminance(colour_at(ColourMap::sequential, i / 20.0));
-    CHECK(l > before);
-    before = l;
-  }
-  const Theme theme = make_theme(Venue::acl, Ground::light);
-  for (int a = 0; a < 18; ++a) {
-    for (int b = 0; b < a; ++b) {
-      const SeriesStyle one = theme.style_of({Role::series, a});
-      const SeriesStyle two = theme.style_of({Role::series, b});
-      CHECK((one.marker != two.marker || one.dash != two.dash));
-    }
-  }
 }
 
 TEST_CASE("a million points and a curve of a million are folded to what the page can show") {

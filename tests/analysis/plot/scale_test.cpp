@@ -72,21 +72,4 @@ TEST_CASE("logarithmic ticks are powers, fewer when they are many") {
   CHECK(labels_of(choose_ticks(axis, {512.0, 4096.0}, 8)) == "512 B 1 KiB 2 KiB 4 KiB");
 }
 
-TEST_CASE("an extent skips what has no place and never has zero width") {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  Extent linear(ScaleKind::linear);
-  CHECK(linear.empty());
-  linear.add(nan);
-  linear.add(std::numeric_limits<double>::infinity());
-  CHECK(linear.empty());
-  linear.add(3.0);
-  CHECK(linear.range().low < 3.0);
-  CHECK(linear.range().high > 3.0);
-  Extent log(ScaleKind::log10);
-  for (double v : {0.0, -1.0, 5.0, 2.0}) log.add(v);
-  CHECK(log.range() == Range{2.0, 5.0});
-  CHECK(padded({0.0, 1.0}, ScaleKind::linear, 1.0, /*keep_zero=*/true).low == 0.0);
-  CHECK(padded({0.0, 1.0}, ScaleKind::linear, 1.0, /*keep_zero=*/false).low < 0.0);
-}
-
 }  // namespace kvscope::plot::scale_test

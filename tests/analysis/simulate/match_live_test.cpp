@@ -1,8 +1,7 @@
 // Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand
-// on a tiny golden model; what cannot be met is marked, and the rest goes on.
+// on a tiny golden model.
 #include "analysis/simulate/match_live.hpp"
 
-#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
@@ -132,48 +131,6 @@ TEST_CASE("keys and bytes are matched as the columns count them") {
   const ColumnTable table = Tiny::run(by_bytes).table;
   CHECK(number(table, "streamingllm", "bytes") == Approx(hand.kept / hand.rows * 2 * 2 * 16 * 2));
   CHECK(number(table, "streamingllm", "match_reached") == number(table, "streamingllm", "bytes"));
-}
-
-TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on") {
-  const Tiny tiny;
-  SimulationSetup setup = tiny.setup({"full", "vattention", "oracle-topk"}, "density=0.3", 0);
-  const ColumnTable table = Tiny::run(setup).table;
-  REQUIRE(table.rows.size() == 3);
-  CHECK_HAS(text(table, "vattention", "match_note"), "not reached: the least is density=");
-  CHECK(std::isfinite(number(table, "vattention", "perplexity")));
-  CHECK(text(table, "oracle-topk", "match_note").empty());
-
-  // refused altogether: a row that says so
-  LivePair refused = setup.pairs.back();
-  refused.labels = {"density=0.3", "", "refused: not with this model", std::nullopt};
-  setup.refused.push_back(refused);
-  setup.pairs.pop_back();
-  const ColumnTable rest = Tiny::run(setup).table;
-  REQUIRE(rest.rows.size() == 3);
-  CHECK(text(rest, "oracle-topk", "match_note") == "refused: not with this model");
-  CHECK(std::isnan(number(rest, "oracle-topk", "perplexity")));
-  CHECK(number(rest, "vattention", "perplexity") == number(table, "vattention", "perplexity"));
-}
-
-TEST_CASE("threads change no knob, and budgets beside a match are refused") {
-  const Tiny tiny;
-  const std::vector<MethodSpec> methods = {"full", "quest:page-size=4", "oracle-topp",
-                                           "snapkv:window=4"};
-  const SimulationSetup one = tiny.setup(methods, "density=0.4,0.6", 0, 1);
-  const SimulationSetup three = tiny.setup(methods, "density=0.4,0.6", 0, 3);
-  REQUIRE(one.pairs.size() == 1 + 3 * 2);  // full has no knob: once
-  for (std::size_t p = 0; p < one.pairs.size(); ++p) {
-    CHECK(one.pairs[p].labels.knob == three.pairs[p].labels.knob);
-    CHECK(one.pairs[p].labels.reached == three.pairs[p].labels.reached);
-  }
-  CHECK(judged_budget(one, 1).kind == "density");
-  CHECK(judged_budget(one, 2).value == 0.6);
-  CHECK(judged_budget(one, 0).kind == "none");
-  SimulationOptions both = tiny.options({"oracle-topk"}, "density=0.4", 0);
-  both.budgets = {Budget::parse("8")};
-  SimulationModels models{.verifier = &tiny.model, .text = tiny.text};
-  ThreadPool pool(1);
-  CHECK_SAYS(set_up_simulation(models, both, Phase::decode, pool), "found both");
 }
 
 }  // namespace kvscope::test::match_live_test

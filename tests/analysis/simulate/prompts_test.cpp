@@ -1,4 +1,4 @@
-// Retrieval prompts: exact lengths, facts where they were asked for, answers that score.
+// Retrieval prompts: facts where they were asked for, answers that score.
 #include "analysis/simulate/prompts.hpp"
 
 #include "core/base/data_dir.hpp"
@@ -11,31 +11,6 @@ struct Source {
   std::vector<TokenId> filler =
       tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
 };
-
-TEST_CASE("prompts have the asked length and hold facts, question and answer") {
-  const Source source;
-  const auto kind = GENERATE(PromptKind::passkey, PromptKind::multi_key, PromptKind::multi_value,
-                             PromptKind::variable_tracking, PromptKind::common_words);
-  INFO(enum_name(kind));
-  for (const Index length : {Index{400}, Index{1024}, Index{3001}}) {
-    for (const double depth : {0.0, 0.37, 1.0}) {
-      const PromptSpec spec{kind, length, depth, 8, /*seed=*/3, /*trial=*/1};
-      const Prompt prompt = make_prompt(spec, source.filler, source.tokenizer);
-      CHECK(static_cast<Index>(prompt.tokens.size()) == length);
-      const std::string text = source.tokenizer.decode(prompt.tokens);
-      for (const std::string& answer : prompt.answers) CHECK_HAS(text, answer);
-      CHECK((text.ends_with(" is") || text.ends_with(" are") || text.ends_with(" are the")));
-      CHECK(make_prompt(spec, source.filler, source.tokenizer).tokens == prompt.tokens);
-      PromptSpec other = spec;
-      other.trial = 2;
-      CHECK(make_prompt(other, source.filler, source.tokenizer).tokens != prompt.tokens);
-      std::string all;
-      for (const std::string& answer : prompt.answers) all += " " + answer + ".";
-      CHECK(score_answer(kind, prompt.answers, all) == 1.0);
-      CHECK(score_answer(kind, prompt.answers, " nothing") == 0.0);
-    }
-  }
-}
 
 TEST_CASE("the pass key stands at its depth, in the trained wording") {
   const Source source;

@@ -1,4 +1,4 @@
-// Protocols by name and by parts, and what runs under each of them.
+// What runs under each protocol.
 #include "analysis/simulate/protocol.hpp"
 
 #include "analysis/simulate/ask_prompt.hpp"
@@ -7,32 +7,6 @@
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::protocol_test {
-
-TEST_CASE("protocols are read by name and by parts") {
-  CHECK(parse_protocol("all").phase() == Phase::prefill);
-  CHECK(parse_protocol("decode").phase() == Phase::decode);
-  CHECK(parse_protocol("answer").phase() == Phase::decode);
-  CHECK(parse_protocol("question").phase() == Phase::decode);
-  const Protocol parts = parse_protocol("sparse/dense/sparse+unseen");
-  CHECK(parts.sparse_context);
-  CHECK(!parts.sparse_question);
-  CHECK(parts.sparse_answer);
-  CHECK(parts.unseen);
-  CHECK(parts.words() ==
-        "context sparse, question dense (not seen while the context goes in), answer sparse");
-  CHECK(parse_protocols("papers").size() == protocol_entries().size());
-  CHECK(parse_protocols("all,dense/sparse/sparse").size() == 2);
-  for (const ProtocolEntry& entry : protocol_entries())
-    CHECK(parse_protocol(entry.protocol.name).name == entry.protocol.name);
-  for (const char* text : {"", "al", "sparse", "sparse/dense", "sparse/dense/thin",
-                           "sparse/dense/dense+later", "all,", "dense/dense/sparse/sparse"}) {
-    INFO(text);
-    CHECK_SAYS(parse_protocols(text), "expected one of decode, all, inside");
-  }
-  CHECK_SAYS(parse_protocol("dense/dense/dense"), "nothing runs under");
-  CHECK_SAYS(parse_protocol("sparse/dense/sparse+inside"), "shares its list");
-  CHECK_SAYS(parse_protocols("all,all"), "given twice");
-}
 
 struct World {
   Transformer verifier = Transformer::load(embedded_verifier());

@@ -186,23 +186,6 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   CHECK(output.values<double>("rows/accuracy").size() == 4);
 }
 
-TEST_CASE("needles: several facts under chunked prefill") {
-  World world;
-  const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
-  RetrievalOptions options{.protocols = parse_protocols("prefill"),
-                           .kinds = {PromptKind::multi_key},
-                           .lengths = {500},
-                           .n_depths = 1,
-                           .trials = 2,
-                           .by_depth = true};
-  const auto task = make_retrieval_task(setup, options);
-  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
-  CHECK(number(result, "full", "accuracy") == 1.0);
-  CHECK(number(result, "quoka", "accuracy") == 1.0);  // a budget of everything
-  CHECK(number(result, "quoka", "kv_reduction") == 0.0);
-  CHECK(number(result, "quoka", "depth") == 0.5);
-}
-
 TEST_CASE("speculative: dense verification gives the greedy tokens") {
   World world;
   const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
@@ -277,32 +260,6 @@ TEST_CASE("speculative over several texts: prompts of each, an interval of the a
   CHECK(length <= std::max(first, second));
   CHECK(number(both, "full", "acceptance_length_low") <= length);
   CHECK(number(both, "full", "acceptance_length_high") >= length);
-}
-
-TEST_CASE("simulations that cannot be are refused in a sentence") {
-  World world;
-  const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
-  const auto perplexity = [&](PerplexityOptions options) {
-    return make_perplexity_task(setup, options);
-  };
-  PerplexityOptions options{.n_tokens = 100000};
-  CHECK_SAYS(perplexity(options), "expected at least 105000");
-  options = {};
-  options.n_tokens = 100;
-  options.prefill = 1.0;
-  CHECK_SAYS(perplexity(options), "leaves none to score");
-  RetrievalOptions retrieval{.lengths = {40000}};
-  CHECK_THROWS_AS(make_retrieval_task(setup, retrieval), ConfigError);
-  retrieval.lengths = {10};
-  CHECK_SAYS(make_retrieval_task(setup, retrieval), "too few for a passkey prompt");
-  CHECK_THROWS_AS(make_speculative_task(setup, {}, {0}), ConfigError);
-  SpeculativeOptions speculative{.prompt = 5000, .prompts = 40};
-  CHECK_SAYS(make_speculative_task(setup, speculative, {4}), "expected at least");
-  SimulationModels alone = world.models();
-  alone.draft = nullptr;
-  SimulationOptions needs_draft{.selectors = {"specattn"}, .budgets = {Budget::parse("p=0.9")}};
-  CHECK_SAYS(set_up_simulation(alone, needs_draft, Phase::decode, world.pool),
-             "needs a draft model");
 }
 
 }  // namespace kvscope::test::simulation_test

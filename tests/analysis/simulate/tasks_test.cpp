@@ -168,16 +168,6 @@ TEST_CASE("turns ask different questions, special tokens stand in front") {
   CHECK(leading_special_tokens(source.tokenizer).empty());  // no template in this tokenizer
 }
 
-TEST_CASE("kinds are read by name and by family") {
-  CHECK(parse_prompt_kinds("ruler").size() == 11);
-  CHECK(parse_prompt_kinds("infinitebench").size() == 5);
-  CHECK(parse_prompt_kinds("story,vt").size() == 4);
-  CHECK(parse_prompt_kinds("cwe") == std::vector<PromptKind>{PromptKind::common_words});
-  CHECK_SAYS(parse_prompt_kinds("poem"), "kinds: expected some of passkey");
-  CHECK_SAYS(parse_prompt_kinds("local"), "kinds: expected");
-  CHECK_SAYS(parse_prompt_kinds("ruler,vt"), "given twice");
-}
-
 TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines") {
   const Source source;
   const TempDir dir;

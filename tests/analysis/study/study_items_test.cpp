@@ -1,13 +1,9 @@
-// What a study expands to, what its keys depend on, and what a forecast makes of measured items.
+// What a study expands to, what its keys depend on, and what is kept of heads.
 #include <fstream>
 
-#include "analysis/study/study_check.hpp"
-#include "analysis/study/study_forecast.hpp"
+#include "core/base/json.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_state.hpp"
-#include "analysis/study/study_table.hpp"
-#include "core/base/json.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::study_items_test {
@@ -76,88 +72,6 @@ TEST_CASE("keys depend on contents, and on nothing else") {
   const auto jobs = jobs_for(twice, std::vector<bool>(twice.items.size(), true));
   CHECK(2 * jobs.size() == plan.jobs.size());
   CHECK(twice.items.size() > jobs.size());
-}
-
-TEST_CASE("seconds of a method in a kind follow from those of others") {
-  const TempDir dir;
-  StudyStore store(dir.path());
-  const auto known = [&](const char* kind, const char* method, double seconds) {
-    static int n = 0;
-    store.note({{"key", std::to_string(n++)},
-                {"kind", kind},
-                {"method", method},
-                {"seconds", seconds},
-                {"memory", 1e6}});
-  };
-  known("small", "x", 1.0);
-  known("small", "y", 4.0);
-  known("large", "x", 10.0);
-  const StudyForecast forecast(store);
-  StudyJob job{.kind = "large", .method = "y", .items = {0, 1}};
-  CHECK(forecast.seconds(job) == Catch::Approx(2 * 40.0).epsilon(0.02));
-  CHECK(forecast.memory(job) == 1e6);
-  job.kind = "unheard of";
-  CHECK(std::isnan(forecast.seconds(job)));
-  CHECK(std::isnan(wall_seconds(std::span(&job, 1), forecast, 2)));
-}
-
-TEST_CASE("a forecast is checked against jobs that it was not made of") {
-  const StudyPlan plan = plan_of(kText);
-  const TempDir dir;
-  StudyStore store(dir.path());
-  CHECK(check_forecast(plan, store).empty());
-  for (const StudyItem& item : plan.items) {
-    const StudyJob& job = plan.jobs[item.job];
-    store.note({{"key", item.key},
-                {"kind", job.kind},
-                {"method", job.method},
-                {"seconds", (item.model == "a" ? 1.0 : 2.0) * (item.method == "quest" ? 9.0 : 1.0)},
-                {"memory", item.method == "quest" ? 3e6 : 2e6}});
-  }
-  const auto checks = check_forecast(plan, store);
-  REQUIRE(checks.size() >= 6);  // two models, a task of two protocols and another
-  for (const ForecastCheck& check : checks) {
-    INFO(check.label);
-    CHECK(check.jobs > 0);
-    if (!check.label.starts_with("record")) CHECK(check.probes >= 2);
-    CHECK(check.seconds_predicted == Approx(check.seconds_measured));
-    CHECK(check.memory_predicted <= 3e6);
-    CHECK(check.memory_measured <= 3e6);
-  }
-  // Nothing that is predicted is among what was measured.
-  std::size_t n_jobs = 0;
-  for (const ForecastCheck& check : checks) n_jobs += check.probes + check.jobs;
-  CHECK(n_jobs <= plan.jobs.size());
-}
-
-TEST_CASE("a table has means over layers without windows, or every row") {
-  StudyItem item{.task = "sweep", .method = "quest", .budget = "tokens=64"};
-  const Json rows = Json::parse(R"([
-    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 0, "q_head": null,
-     "window": 0, "mass_mean": 0.5, "mass_min": 0.1, "mass_low": 0.4, "note": "a,b"},
-    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 0, "q_head": 3,
-     "window": 0, "mass_mean": 0.9, "mass_min": 0.9, "mass_low": 0.9, "note": ""},
-    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 1, "q_head": null,
-     "window": 0, "mass_mean": 1.0, "mass_min": 0.2, "mass_low": 0.9, "note": ""},
-    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 2, "q_head": null,
-     "window": 1, "mass_mean": 0.0, "mass_min": 0.0, "mass_low": 0.0, "note": ""},
-    {"selector": "full", "budget_kind": "none", "budget": null, "layer": 0, "mass_mean": 1.0}])");
-  StudyTable means;
-  add_item(means, item, rows_of_item(rows, item), StudyRows::means);
-  const Json mean = study_json(means).at(0);
-  CHECK(mean.at("budget") == "tokens=64");
-  CHECK(mean.at("mass_mean") == 0.75);
-  CHECK(mean.at("mass_min") == 0.1);
-  CHECK_FALSE(mean.contains("mass_low"));
-  StudyTable whole;
-  add_item(whole, item, rows_of_item(rows, item), StudyRows::all);
-  CHECK(whole.rows.size() == 3);
-  CHECK(study_json(whole).at(0).at("budget_kind") == "tokens");
-  CHECK(study_json(whole).at(0).at("note") == "a,b");
-  add_remark(means, item, "failed: no | memory");
-  CHECK(study_markdown(means).find("no \\| memory") != std::string::npos);
-  item.budget = "tokens=32";
-  CHECK(rows_of_item(rows, item).empty());
 }
 
 TEST_CASE("what a store keeps of heads gives the paired difference of two methods") {

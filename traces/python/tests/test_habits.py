@@ -153,12 +153,3 @@ def test_errors_are_of_one_family():
     assert (said.where, said.expected, said.found) == ("t.h5", "one of 0 to 3", "9")
     silent = kvs.InputError("the disk is full")
     assert (silent.where, silent.expected, silent.found) == (None, None, None)
-
-
-def test_tables_say_units(file):
-    table = kvs.sweep(file, ["full", "quest"], budgets=32)
-    assert table.attrs["units"]["bytes"] == "By" and table.attrs["units"]["score_flops"] == "FLOP"
-    assert "mass_mean" not in table.attrs["units"] and table.attrs["columns"]["mass_mean"]
-    from kvscope.columns import unit_of
-
-    assert [unit_of(name) for name in ("dense_seconds_median", "estimate_us", "kl", "status", "layer_kl_mean")] == ["s", "us", "nat", "", "nat"]

@@ -44,23 +44,7 @@ def test_import_brings_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_names_are_there():
-    for name in kvs.__all__:
-        if name not in ("policy", "record", "export", "show"):  # these need torch or more
-            assert getattr(kvs, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        kvs.nothing
-
-
 # Data
-
-
-def test_trace_shows_what_it_is(trace):
-    opened = kvs.open(trace)
-    assert (opened.n_layers, opened.n_q, opened.n_kv, opened.n_tokens, opened.n_prompt) == (4, 6, 2, 256, 248)
-    assert "draft" in repr(opened) and "<table>" in opened._repr_html_()
-    assert opened.tokens.shape == (256,) and len(opened.token_texts) == 256
-    assert opened.info["uuid"] == opened.uuid
 
 
 def test_lazy_arrays_read_like_arrays(trace):
@@ -109,12 +93,6 @@ def test_logits_give_the_texts_perplexity(trace, folder):
         kvs.open(trace).logits()
 
 
-def test_trace_as_xarray(trace):
-    pytest.importorskip("xarray")
-    array = kvs.open(trace)[0].q.to_xarray()
-    assert array.dims == ("q_head", "pos", "channel") and array.attrs["units"] == "1"
-
-
 def test_missing_and_wrong_files(tmp_path):
     with pytest.raises(kvs.InputError, match="No such file"):
         kvs.open(tmp_path / "none.h5")
@@ -152,15 +130,6 @@ def test_analyses_are_the_command_lines(trace, kind, options):
     assert len(found.layers) == 4 and kind.replace("_", "-") in repr(found)
 
 
-@needs_program
-def test_perplexity_is_the_command_lines(folder):
-    options = {"model": "draft", "max_tokens": 300, "prefill": 0.5}
-    table = kvs.simulate.perplexity(selectors=["full", "recent"], budgets=[64], **options)
-    report = json.loads(terminal("simulate", "perplexity", "--model", "draft", "--max-tokens", 300, "--prefill", 0.5,
-                                 "--selector", "full,recent", "--budget", "tokens=64", "--json"))
-    same(table, report["rows"])
-
-
 def test_analysis_keeps_arrays_with_units(trace, folder):
     pytest.importorskip("xarray")
     out = str(folder / "quest.h5")
@@ -171,13 +140,6 @@ def test_analysis_keeps_arrays_with_units(trace, folder):
     assert set(dataset) and all("long_name" in dataset[name].attrs for name in dataset)
     with pytest.raises(kvs.UsageError, match="without out=FILE"):
         kvs.analyze.quest(trace, budget=32).arrays
-
-
-def test_commands_are_listed_and_documented():
-    assert {"quoka", "quest", "theorem_b1"} <= set(dir(kvs.analyze))
-    assert "perplexity" in dir(kvs.simulate)
-    assert "usage: kvscope analyze quoka" in kvs.analyze.quoka.__doc__
-    assert "quest" in set(kvs.selectors()["name"])
 
 
 def test_errors_are_the_command_lines(trace):
@@ -283,26 +245,11 @@ def test_values_are_those_of_numpy_and_pandas(trace):
         kvs.sweep(trace, "recent", budgt=[64])
 
 
-def test_errors_name_keywords(trace, folder):
-    options = dict(out=folder / "twice.h5", progress=False)
-    kvs.analyze.quoka(trace, **options)
-    with pytest.raises(kvs.InputError, match="overwrite=True replaces it"):
-        kvs.analyze.quoka(trace, **options)
-
-
 def test_console_command(trace):
     done = subprocess.run([sys.executable, "-m", "kvscope", "info", trace, "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["n_tokens"] == 256
     done = subprocess.run([sys.executable, "-m", "kvscope", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2 and "unknown command nothing" in done.stderr
-
-
-def test_console_command_has_workers(trace, folder):
-    """--engine starts processes of the program, which is a script of the package there."""
-    out = folder / "units.csv"
-    subprocess.run([sys.executable, "-m", "kvscope", "sweep", trace, "--selector", "recent", "--budget", "16", "--engine", "local",
-                    "--workers", "2", "--out", out], capture_output=True, text=True, check=True)
-    assert ",recent," in out.read_text()
 
 
 def test_explorer_command_says_when_there_is_none():

@@ -11,7 +11,6 @@ pytest.importorskip("kvscope._native", reason="the native module was not built")
 import kvscope as kvs  # noqa: E402
 from kvscope._load import native  # noqa: E402
 from kvscope.policy_method import Method  # noqa: E402
-from kvscope.torch_rows import TorchRows  # noqa: E402
 from list_cases import SPECS, masks  # noqa: E402
 
 BUDGETS = ["tokens=24", "tokens=64", "tokens=3", "ratio=0.2", "tokens=4096"]
@@ -121,15 +120,3 @@ def test_a_run_that_holds_copies_gets_only_new_keys(spec):
     for shape in ((2, 2, 8), (3, 1, 8), (2, 1, 9), (2, 8)):
         with pytest.raises(Exception, match=r"keys or values that the run does not have yet: expected the shape \[2, 1, 8\], found"):
             held.next_call(0, np.ones((4, 1, 8), "f4"), np.ones(shape, "f4"))
-
-
-def test_operations_on_a_part_of_the_keys():
-    """What no method asks today with a begin above 0, and sums of values, against NumPy."""
-    random = np.random.default_rng(7)
-    q, k, v = (random.standard_normal(shape) for shape in ((4, 3, 8), (2, 20, 8), (2, 20, 8)))
-    rows = TorchRows(*(torch.from_numpy(x) for x in (q, k, v)), 0.5)
-    vectors = random.standard_normal((2, 3, 8))
-    products = np.einsum("hnd,htd->hnt", vectors, k)[:, :, 5:17]
-    np.testing.assert_allclose(rows.linear_scores(vectors.reshape(6, 8), 5, 17), products.reshape(6, 12), rtol=1e-12)
-    np.testing.assert_allclose(rows.largest_scores(vectors.reshape(2, 24), 5, 17), products.max(1), rtol=1e-12)
-    np.testing.assert_allclose(rows.value_sums(5, 17), v[:, 5:17].sum(1), rtol=1e-12)
