@@ -1,4 +1,4 @@
-// JSON whose objects keep the order in which they were filled, as every report and file here has it.
+// JSON whose objects keep the order in which they were filled, as reports and files here have it.
 #pragma once
 
 #include <nlohmann/json.hpp>

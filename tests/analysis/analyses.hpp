@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 
+#include "analysis/base/analysis.hpp"
 #include "analysis/kinds/attention_map.hpp"
 #include "analysis/kinds/coverage.hpp"
 #include "analysis/kinds/geometry.hpp"
@@ -14,7 +16,8 @@
 #include "analysis/kinds/quest_bounds.hpp"
 #include "analysis/kinds/quoka.hpp"
 #include "analysis/kinds/theorem_b1.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 

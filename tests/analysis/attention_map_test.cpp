@@ -1,7 +1,9 @@
 // The pooled attention map of one head against three loops.
 #include "analysis/kinds/attention_map.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::attention_map_test {
 

@@ -2,7 +2,8 @@
 
 #include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/rng.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::bootstrap_test {
 

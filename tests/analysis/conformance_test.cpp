@@ -3,10 +3,15 @@
 // token is enough or refused in a sentence, a stop stops.
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "analysis/base/analysis.hpp"
 #include "analysis/base/layer_store.hpp"
+#include "core/base/progress.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/analyses.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::conformance_test {
 

@@ -2,9 +2,13 @@
 // faults in them.
 #include "analysis/cost/trace_cost.hpp"
 
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "analysis/cost/cost_data.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::cost_test {
 

@@ -3,9 +3,13 @@
 
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/kinds/nucleus_sizes.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::coverage_test {
 

@@ -3,12 +3,14 @@
 #include "analysis/fit/draft_fit.hpp"
 
 #include "analysis/fit/draft_folder.hpp"
+#include "core/base/progress.hpp"
 #include "core/base/rng.hpp"
 #include "core/model/safetensors_writer.hpp"
 #include "core/model/tokenizer.hpp"
-#include "tests/analysis/kit.hpp"
 #include "tests/support/gguf_from_hub.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::draft_fit_test {
 

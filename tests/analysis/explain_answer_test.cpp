@@ -1,8 +1,11 @@
 // What a dropped key cost the answer, where it is known: a method that loses keys of one head.
 #include "analysis/kinds/explain_answer.hpp"
 
+#include <set>
+
 #include "core/base/data_dir.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::explain_answer_test {
 

@@ -3,7 +3,8 @@
 #include "analysis/kinds/explain_key.hpp"
 
 #include "core/sim/replay.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::explain_key_test {
 

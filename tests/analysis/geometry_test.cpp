@@ -1,7 +1,10 @@
 // Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
 #include "analysis/kinds/geometry.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::geometry_test {
 

@@ -6,7 +6,10 @@
 
 #include "core/base/evenly_spaced.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::heads_test {
 

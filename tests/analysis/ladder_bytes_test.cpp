@@ -1,6 +1,8 @@
 // Bytes of the ladder's rungs stand for one query, also where a whole chunk shares what is read.
 #include "analysis/kinds/ladder.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::ladder_bytes_test {
 

@@ -1,8 +1,13 @@
 // The serving ladder on synthetic traces: its rungs, ties and bytes against loops.
 #include "analysis/kinds/ladder.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "core/attention/rounded_scores.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::ladder_test {
 

@@ -2,7 +2,11 @@
 // mismatches, windows, thresholds.
 #include "analysis/kinds/layer_map.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include <nlohmann/json.hpp>
+
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::layer_map_test {
 

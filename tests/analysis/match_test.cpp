@@ -6,7 +6,9 @@
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::match_test {
 

@@ -1,8 +1,13 @@
 // What methods share, against lists written down by hand and exact rows by three loops.
 #include "analysis/kinds/overlap.hpp"
 
+#include <set>
+
 #include "core/sim/replay_calls.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::overlap_test {
 

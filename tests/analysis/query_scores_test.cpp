@@ -1,7 +1,8 @@
 // S_q against the prompt's and the chunk's mean query, by three loops.
 #include "analysis/kinds/query_scores.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::query_scores_test {
 

@@ -4,7 +4,10 @@
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/kinds/quoka.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::query_selection_test {
 

@@ -3,8 +3,12 @@
 #include "analysis/kinds/quest_bounds.hpp"
 
 #include <numeric>
+#include <set>
 
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::quest_bounds_test {
 

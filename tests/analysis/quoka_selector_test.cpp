@@ -1,8 +1,11 @@
 // `analyze quoka` against the selector of the same name, asked in the order of a replay: the same
 // keys for every layer, KV head, chunk and query.
 #include "analysis/kinds/quoka.hpp"
+#include "core/base/progress.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::quoka_selector_test {
 

@@ -2,8 +2,13 @@
 // decode steps.
 #include "analysis/kinds/quoka.hpp"
 
+#include <set>
+
 #include "analysis/base/statistics.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::quoka_test {
 

@@ -1,7 +1,7 @@
 // Cost without a recording: lists by a method's own rule, prompts as sums of calls, memory.
 #include "analysis/cost/shape_cost.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::shape_cost_test {
 

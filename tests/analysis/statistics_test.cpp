@@ -1,7 +1,7 @@
 // Means, quantiles, correlations and histograms on numbers that can be checked by hand.
 #include "analysis/base/statistics.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::statistics_test {
 

@@ -3,11 +3,16 @@
 #include "analysis/sweep/sweep.hpp"
 
 #include <fmt/format.h>
+
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::sweep_test {
 

@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "tests/analysis/kit.hpp"
+#include <nlohmann/json.hpp>
+
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::table_test {
 

@@ -4,7 +4,10 @@
 
 #include <numeric>
 
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/analysis/on_pool.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::theorem_b1_test {
 

@@ -9,7 +9,9 @@
 #include "analysis/units/unit_file.hpp"
 #include "analysis/units/unit_folder.hpp"
 #include "core/base/json.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::unit_leases_test {
 

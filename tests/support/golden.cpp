@@ -1,3 +1,5 @@
+#include "support/golden.hpp"
+
 #include <hdf5.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "support/golden.hpp"
 #include "support/places.hpp"
 
 namespace kvscope::test {

@@ -2,7 +2,7 @@
 
 #include "core/base/lists.hpp"
 #include "tests/analysis/figures/samples.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::bands_test {
 

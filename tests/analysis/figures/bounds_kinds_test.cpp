@@ -1,7 +1,11 @@
 // The figures of bounds, from arrays with known numbers: violations are those that the analysis
 // stored, whatever the stored bounds look like after rounding.
+#include "analysis/base/analysis.hpp"
+#include "core/base/progress.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::bounds_kinds_test {
 

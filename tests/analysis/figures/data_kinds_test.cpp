@@ -1,7 +1,9 @@
 // What figures draw, from small results whose numbers can be counted.
+#include "analysis/base/analysis.hpp"
 #include "analysis/figures/selection.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::data_kinds_test {
 

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include "analysis/kinds/heads.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::head_kinds_test {
 

@@ -1,11 +1,13 @@
 // Figures from results with known numbers.
+#include <set>
 #include <tuple>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::kinds_test {
 

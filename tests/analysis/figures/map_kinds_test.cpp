@@ -1,6 +1,8 @@
 // What the figure of an attention map draws, number by number, from small results.
+#include "analysis/base/analysis.hpp"
+#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::map_kinds_test {
 

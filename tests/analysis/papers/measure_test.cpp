@@ -2,7 +2,8 @@
 #include "analysis/papers/measure.hpp"
 
 #include "analysis/base/read_table.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::papers::measure_test {
 

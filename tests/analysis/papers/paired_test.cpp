@@ -8,7 +8,8 @@
 #include "analysis/papers/doubts.hpp"
 #include "analysis/papers/verdict.hpp"
 #include "analysis/simulate/row_units.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::papers::paired_test {
 

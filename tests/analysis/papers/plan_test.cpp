@@ -1,7 +1,7 @@
 // The plan: what the commands of the runs have to show, counted by hand.
 #include "analysis/papers/plan.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::papers::plan_test {
 

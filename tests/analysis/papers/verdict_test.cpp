@@ -1,8 +1,10 @@
 // The verdict of items with made-up values: every word, and which check decides.
 #include "analysis/papers/verdict.hpp"
 
+#include <set>
+
 #include "analysis/papers/expand.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::papers::verdict_test {
 

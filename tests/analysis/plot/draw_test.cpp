@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "analysis/plot/rich_text.hpp"
-#include "tests/analysis/kit.hpp"
 #include "tests/analysis/plot/recording_canvas.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::plot::draw_test {
 

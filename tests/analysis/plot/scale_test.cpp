@@ -1,7 +1,7 @@
 // Axes: positions there and back, ticks, labels.
 #include "analysis/plot/scale.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::plot::scale_test {
 

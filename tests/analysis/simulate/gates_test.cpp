@@ -1,7 +1,11 @@
 // Every gate: a doubt is planted and found, and its absence where there is none.
 #include "analysis/simulate/gates.hpp"
 
-#include "tests/analysis/kit.hpp"
+#include <nlohmann/json.hpp>
+
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::gates_test {
 

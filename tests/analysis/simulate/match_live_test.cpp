@@ -2,9 +2,12 @@
 // on a tiny golden model.
 #include "analysis/simulate/match_live.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/simulate/perplexity.hpp"
-#include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::match_live_test {
 

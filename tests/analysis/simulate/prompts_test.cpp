@@ -2,7 +2,8 @@
 #include "analysis/simulate/prompts.hpp"
 
 #include "core/base/data_dir.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::prompts_test {
 

@@ -4,7 +4,9 @@
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "core/base/data_dir.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::protocol_test {
 

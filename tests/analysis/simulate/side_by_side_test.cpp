@@ -6,7 +6,9 @@
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/device_memory.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::side_by_side_test {
 

@@ -3,13 +3,17 @@
 #include "analysis/simulate/simulation.hpp"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "analysis/simulate/speculative.hpp"
 #include "core/base/data_dir.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/progress.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::simulation_test {
 

@@ -1,12 +1,14 @@
 // Kinds of prompts: exact lengths, answers that stand in the text and are the answer,
 // files of examples.
 #include <map>
+#include <set>
 
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/local_prompts.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
-#include "tests/analysis/kit.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::tasks_test {
 

@@ -1,8 +1,9 @@
 // Perplexity over several texts, on a tiny golden model: one mean over all, intervals that
 // draw texts first.
 #include "analysis/simulate/perplexity.hpp"
-#include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::texts_test {
 

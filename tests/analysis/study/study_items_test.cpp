@@ -1,10 +1,12 @@
 // What a study expands to, what its keys depend on, and what is kept of heads.
 #include <fstream>
+#include <set>
 
-#include "core/base/json.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
-#include "tests/analysis/kit.hpp"
+#include "core/base/json.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::study_items_test {
 

@@ -1,5 +1,10 @@
 // Ada-KV: who keeps how many keys, against loops over the layer's votes.
-#include "tests/core/selectors/kit.hpp"
+#include <set>
+
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::adakv_test {
 

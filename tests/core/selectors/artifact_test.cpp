@@ -1,10 +1,18 @@
 // Calibration artifacts: what is written is read back, lists from a file are those of the
 // calibration itself, and every wrong file ends in a sentence.
-#include "core/selectors/artifact.hpp"
-#include "core/selectors/learned.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
+#include "core/selectors/learned.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::artifact_test {
 

@@ -1,6 +1,10 @@
 // BigBird by its definition.
+#include <set>
+
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::bigbird_test {
 

@@ -2,7 +2,12 @@
 // keys, and their budgets.
 #include <optional>
 
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::blockmean_test {
 

@@ -1,5 +1,8 @@
 // Controls that choose by position alone: recent keys, sinks and recent keys, every n-th key.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::by_position_test {
 

@@ -1,8 +1,14 @@
 // The wrapper coarsen against loops over the method's own scores.
 #include "core/selectors/coarsen.hpp"
 
+#include <fmt/format.h>
+
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::coarsen_test {
 

@@ -1,9 +1,15 @@
 // What every selector must obey, whatever it selects: run over the whole registry and its presets,
 // driven by caps, so that a new method is covered without an edit.
 #include <map>
+#include <set>
 
+#include "core/base/parallel.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::conformance_test {
 

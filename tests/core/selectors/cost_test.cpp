@@ -11,7 +11,13 @@
 #include <optional>
 
 #include "core/attention/visible.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::cost_test {
 

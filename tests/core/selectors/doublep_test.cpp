@@ -1,6 +1,10 @@
 // Double-P: both stages against loops over RetroInfer's clusters.
+#include <set>
+
 #include "core/selectors/key_clusters.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::doublep_test {
 

@@ -1,9 +1,14 @@
 // Double Sparsity: channels ranked by loops, lists by products of rounded labels.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::doublesparsity_test {
 

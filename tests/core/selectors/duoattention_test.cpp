@@ -1,8 +1,17 @@
 // DuoAttention: gates measured by loops, heads named by share and threshold, lists of both kinds of
 // heads.
+#include <fmt/format.h>
+
 #include "core/base/evenly_spaced.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::duoattention_test {
 

@@ -1,8 +1,13 @@
 // The wrapper every: when it chooses, what it reuses, cost; in the protocol and in replay.
 #include "core/selectors/every.hpp"
 
+#include <set>
+
+#include "core/base/parallel.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::every_test {
 

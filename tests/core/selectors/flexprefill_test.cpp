@@ -1,8 +1,15 @@
 // FlexPrefill against loops: its two kinds of heads, their test, and what the original's 0 * log 0
 // would do.
+#include <fmt/format.h>
+
 #include <functional>
 
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::flexprefill_test {
 

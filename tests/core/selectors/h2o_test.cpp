@@ -1,5 +1,9 @@
 // H2O against sums and a cache that are kept by hand.
-#include "tests/core/selectors/kit.hpp"
+#include <set>
+
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::h2o_test {
 

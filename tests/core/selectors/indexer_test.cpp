@@ -1,12 +1,17 @@
 // The indexer: maps that a recording teaches, lists by loops over the learned maps, and files that
 // hold them.
 #include <mutex>
+#include <random>
 
+#include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/index_maps.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::indexer_test {
 

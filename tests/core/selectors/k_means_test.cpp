@@ -1,6 +1,11 @@
 // k-means against loops: the same start, the same steps.
+#include <random>
+
 #include "core/selectors/k_means.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::k_means_test {
 

@@ -1,14 +1,22 @@
 // Kascade: lists of anchors and of the layers that reuse them against loops; the fit against loops;
 // OmniKV and TidalDecode.
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/attention/anchor_layers.hpp"
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::kascade_test {
 

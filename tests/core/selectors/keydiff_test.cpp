@@ -1,5 +1,8 @@
 // What KeyDiff adds to its published rule, which published_lists_test.cpp holds.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::keydiff_test {
 

@@ -1,8 +1,16 @@
 // LessIsMore, SpecAttn, Twilight and the oracles against naive references.
+#include <fmt/format.h>
+
 #include <functional>
 #include <numeric>
+#include <set>
 
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::list_methods_test {
 

@@ -1,9 +1,14 @@
 // The plans that a backend may follow instead of a method: given for exactly the options that they
 // hold for. What a backend does with them: tests/cuda/live_test.cpp.
+#include <fmt/format.h>
+
 #include "core/attention/list_plan.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::list_plans_test {
 

@@ -1,6 +1,11 @@
 // Every method in the precision of live runs (f32), through chunks, decode and a rejected
 // verification: the same answers from any number of threads, and those of f64 but for rounding.
-#include "tests/core/selectors/kit.hpp"
+
+#include "core/base/parallel.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::live_precision_test {
 

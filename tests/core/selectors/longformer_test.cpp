@@ -1,6 +1,11 @@
 // Longformer by its definition.
+#include <fmt/format.h>
+
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::longformer_test {
 

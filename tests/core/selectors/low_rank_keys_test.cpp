@@ -1,8 +1,16 @@
 // Rotations read off a recording, and ShadowKV's rebuilt keys against loops.
+#include <random>
+
+#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::low_rank_keys_test {
 

@@ -1,9 +1,15 @@
 // MagicPIG: its sample against loops over sign bits, its estimate over many seeds.
+#include <fmt/format.h>
+
 #include <numbers>
 
 #include "core/base/rng.hpp"
 #include "core/selectors/lsh_tables.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::magicpig_test {
 

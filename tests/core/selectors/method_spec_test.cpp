@@ -1,7 +1,14 @@
 // Specifications of methods: what is read from a text, what is written back, and what is refused.
 #include "core/selectors/method_spec.hpp"
 
-#include "tests/core/selectors/kit.hpp"
+#include <fmt/format.h>
+
+#include <random>
+
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::method_spec_test {
 

@@ -1,5 +1,9 @@
 // MInference block-sparse against means by loops.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::minference_block_sparse_test {
 

@@ -1,7 +1,10 @@
 // Methods that come at run time: found by name, replaced by their own name alone, never in the
 // place of a built-in one.
 #include "core/selectors/candidates.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::own_selectors_test {
 

@@ -4,8 +4,12 @@
 #include <map>
 #include <mutex>
 
+#include "core/base/parallel.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::planted_needle_test {
 

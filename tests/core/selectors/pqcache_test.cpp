@@ -1,6 +1,12 @@
 // PQCache: its scores and lists against loops over codes.
+#include <fmt/format.h>
+
 #include "core/selectors/k_means.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::pqcache_test {
 

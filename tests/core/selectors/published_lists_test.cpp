@@ -1,15 +1,24 @@
 // Which keys stay, against kvpress 0.5.5 (NVIDIA, Apache-2.0): tests/golden/conformance, made by
 // tests/golden/make_conformance.py. Where kvscope departs on purpose, a case here says so and names
 // the option that removes the difference; core/selectors/CONFORMANCE.md has the table.
+#include <fmt/format.h>
+
 #include <functional>
+#include <set>
 
 #include "core/attention/output_projection.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/selectors/owners.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/lists.hpp"
 #include "tests/core/selectors/published.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::published_lists_test {
 

@@ -1,7 +1,9 @@
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/page_table.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::quest_test {
 

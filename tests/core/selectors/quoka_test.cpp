@@ -1,5 +1,7 @@
 #include "core/attention/quoka_scores.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::quoka_test {
 

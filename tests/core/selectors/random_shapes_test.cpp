@@ -3,8 +3,12 @@
 #include <mutex>
 
 #include "core/attention/top_mass.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::random_shapes_test {
 

@@ -1,5 +1,10 @@
 // The random control: uniform, seeded, nested.
-#include "tests/core/selectors/kit.hpp"
+#include <fmt/format.h>
+
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::random_test {
 

@@ -1,6 +1,10 @@
 // What methods refuse, by the words that name it: options out of their range, a budget that is
 // none of theirs, a call before they have learned, a call without values.
-#include "tests/core/selectors/kit.hpp"
+
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::refusals_test {
 

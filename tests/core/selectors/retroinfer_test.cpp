@@ -1,8 +1,11 @@
 // RetroInfer: ranking, lists and summaries against loops over the clusters that it makes.
 #include <numeric>
+#include <set>
 
 #include "core/selectors/key_clusters.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::retroinfer_test {
 

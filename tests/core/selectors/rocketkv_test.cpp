@@ -1,5 +1,11 @@
 // RocketKV: its second stage against loops, the whole as the stack that it stands for.
-#include "tests/core/selectors/kit.hpp"
+#include <fmt/format.h>
+
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::rocketkv_test {
 

@@ -1,5 +1,8 @@
 // What methods do with keys that are all alike.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::rules_test {
 

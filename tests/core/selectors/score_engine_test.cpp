@@ -1,6 +1,12 @@
 // Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is
 // kept follows the cache.
-#include "tests/core/selectors/kit.hpp"
+#include <random>
+
+#include "core/base/parallel.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::score_engine_test {
 

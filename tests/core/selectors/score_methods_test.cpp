@@ -1,8 +1,14 @@
 // SampleAttention, SparQ, Loki: each against three naive loops.
+#include <random>
+
+#include "core/base/parallel.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_dots.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::score_methods_test {
 

@@ -3,8 +3,11 @@
 #include <numeric>
 
 #include "core/attention/output_projection.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 

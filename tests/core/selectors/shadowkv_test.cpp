@@ -1,6 +1,11 @@
 // ShadowKV's choice against loops: outliers by their least cosine, landmarks' softmax, the largest
 // over group and rows.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::shadowkv_test {
 

@@ -1,7 +1,16 @@
 // Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes
 // at most.
+#include <fmt/format.h>
+
+#include "core/base/parallel.hpp"
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::skip_softmax_test {
 

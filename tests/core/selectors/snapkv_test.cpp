@@ -1,5 +1,9 @@
 // SnapKV against votes and pooling by loops.
-#include "tests/core/selectors/kit.hpp"
+#include <set>
+
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::snapkv_test {
 

@@ -4,7 +4,12 @@
 
 #include <numeric>
 
-#include "tests/core/selectors/kit.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::softmax_votes_test {
 

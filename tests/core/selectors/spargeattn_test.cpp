@@ -1,7 +1,14 @@
 // SpargeAttn against means, similarities and a softmax by loops.
-#include <numeric>
+#include <fmt/format.h>
 
-#include "tests/core/selectors/kit.hpp"
+#include <numeric>
+#include <set>
+
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::spargeattn_test {
 

@@ -1,7 +1,12 @@
 // Stacks of selectors: evict, then select, then prune; against the stages one by one.
 #include "core/selectors/stack.hpp"
 
-#include "tests/core/selectors/kit.hpp"
+#include <set>
+
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::stack_test {
 

@@ -1,7 +1,13 @@
 // ThinK: the channels that stay are those of kvpress 0.5.5, a list gives the attention over keys
 // with zeros, and chunks of a prompt do not change that.
-#include "tests/core/selectors/kit.hpp"
+#include <fmt/format.h>
+
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/sim/protocol.hpp"
 #include "tests/core/selectors/published.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::think_test {
 

@@ -1,5 +1,9 @@
 // TOVA against a cache that is kept by hand.
-#include "tests/core/selectors/kit.hpp"
+#include <set>
+
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::tova_test {
 

@@ -1,5 +1,8 @@
 // What Twilight says about itself before it is asked: it needs what its base needs.
-#include "tests/core/selectors/kit.hpp"
+
+#include "core/selectors/method_spec.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::twilight_test {
 

@@ -1,7 +1,11 @@
 // UNIQUE against moments by two loops, and Quest as the same formula.
+#include <random>
+
 #include "core/selectors/page_moments.hpp"
 #include "core/selectors/page_table.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::unique_test {
 

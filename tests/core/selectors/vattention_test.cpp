@@ -1,6 +1,12 @@
 // vAttention: its sample against loops, its guarantee over many seeds.
+#include <fmt/format.h>
+
 #include "core/base/rng.hpp"
-#include "tests/core/selectors/kit.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::vattention_test {
 

@@ -1,6 +1,11 @@
 // XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of
 // tiles, and dead keys.
-#include "tests/core/selectors/kit.hpp"
+
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/lists.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::xattention_test {
 
