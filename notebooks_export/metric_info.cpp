@@ -255,6 +255,7 @@ constexpr KnownMetric kKnown[] = {
     {"append_seconds", "Appending to metadata (s)", kLower, kTiny},
     {"attend_seconds_median", "Attention over the list (s), median", kLower, kTiny},
     {"dense_seconds_median", "Dense attention (s), median", kNeither, kTiny},
+    {"dense_gflops_per_second", "Dense attention (GFLOP/s)", kHigher, kTenths},
     {"sort_seconds", "Sorting (s)", kLower, kTiny},
     {"search_seconds", "Searching (s)", kLower, kTiny},
     {"least_mass_paper_eps", "Least mass, as printed", kNeither, kShare},

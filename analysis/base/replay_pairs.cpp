@@ -25,7 +25,7 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
   for (const MethodSpec& spec : selectors) {
     const SelectorCaps& caps = spec.caps();
     if (!caps.is_defined(phase)) {
-      plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
+      plan.skipped.push_back(spec.text() + caps.not_defined_for(phase));
       continue;
     }
     if (caps.needs_draft && without_draft) {

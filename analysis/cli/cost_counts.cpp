@@ -11,14 +11,10 @@ namespace {
 
 constexpr Index kMostCount = Index{1} << 40;
 
-std::optional<double> count_from(std::string_view word) {
-  Index unit = 1;
-  if (word.ends_with('k') || word.ends_with('K')) unit = 1024;
-  if (word.ends_with('M')) unit = Index{1024} * 1024;
-  if (unit > 1) word.remove_suffix(1);
-  const auto n = number_from<Index>(word);
-  if (!n || *n < 1 || *n > kMostCount / unit) return std::nullopt;
-  return static_cast<double>(*n * unit);
+std::optional<double> length_from(std::string_view word) {
+  const auto n = count_from(word);
+  if (!n || *n < 1 || *n > kMostCount) return std::nullopt;
+  return static_cast<double>(*n);
 }
 
 }  // namespace
@@ -28,8 +24,8 @@ std::vector<double> counts_of(std::string_view list, std::string_view option) {
   if (list.empty()) return counts;
   for (const std::string& word : split_words(list, ',')) {
     const std::vector<std::string> ends = split_words(word, ':');
-    const auto first = count_from(ends.front());
-    const auto last = count_from(ends.back());
+    const auto first = length_from(ends.front());
+    const auto last = length_from(ends.back());
     if (!first || !last || ends.size() > 2) {
       throw UsageError(
           "--{}: expected numbers of at least 1, as 4096, 4k, 1M or 4k:1M, found \"{}\"", option,

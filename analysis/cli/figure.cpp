@@ -33,6 +33,10 @@ Target target_of(const std::optional<fs::path>& out, const std::string& figure) 
     const fs::path folder = out->has_parent_path() ? out->parent_path() : fs::path(".");
     return {folder, out->stem().string(), static_cast<FigureFormat>(i)};
   }
+  for (const char* other : {"jpg", "jpeg", "gif", "eps", "ps", "webp", "tiff", "html"}) {
+    if (ending == other)
+      throw UsageError("--out: a figure is svg, pdf, png or tex, found {}", out->string());
+  }
   return {*out, figure, std::nullopt};
 }
 
@@ -63,8 +67,9 @@ class FigureCommand final : public Command {
               "for a talk"}}};
   }
   void declare(OptionSet& options) override {
-    options.positional("NAME", "the figure; kvscope figures lists them", figure_,
-                       /*required=*/true);
+    OptionSpec& name = options.positional(
+        "NAME", "the figure; kvscope figures says what each shows", figure_, /*required=*/true);
+    for (const FigureKind& kind : figure_kinds()) name.choices.push_back(kind.name);
     options.positional("RESULT", "what it is drawn from, in the order that kvscope figures says",
                        results_, /*required=*/true);
     options

@@ -41,8 +41,13 @@ fs::path model_dir(const std::string& word) {
   if (word == "verifier") return embedded_verifier();
   if (word == "draft") return embedded_draft();
   std::error_code error;
-  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error))
-    throw IoError("no model folder {}; the embedded models are called verifier and draft", word);
+  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error)) {
+    throw IoError(
+        "there is no model {}: expected a folder, a .gguf file, ORG/NAME of the hub's cache, "
+        "ollama:NAME, or verifier or draft, which are embedded; kvscope models lists those found "
+        "here",
+        word);
+  }
   return find_model(word);
 }
 

@@ -1,6 +1,10 @@
 #include "analysis/cli/prompt.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "analysis/cli/chat_prompt.hpp"
+#include "analysis/cli/host.hpp"
 #include "analysis/cli/token_ids.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
@@ -99,6 +103,12 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::pa
       max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : result.n_available);
   if (limit < result.n_available) result.ids.resize(static_cast<std::size_t>(limit));
   return result;
+}
+
+bool has_standard_input() {
+  struct stat status {};
+  return host() == nullptr && ::fstat(STDIN_FILENO, &status) == 0 &&
+         (S_ISFIFO(status.st_mode) || S_ISREG(status.st_mode));
 }
 
 }  // namespace kvscope::cli

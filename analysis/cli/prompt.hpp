@@ -46,4 +46,8 @@ struct PromptOptions {
   bool has_ids() const { return tokens.has_value(); }
 };
 
+/// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its
+/// own.
+bool has_standard_input();
+
 }  // namespace kvscope::cli

@@ -1,5 +1,7 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -235,6 +237,10 @@ class RecordCommand final : public Command {
       note("using the first {} of {} tokens of the embedded book {} (--max-tokens changes that)",
            plan.n_prompt, prompt.n_available, prompt.source);
     }
+    int n_waiting = 0;
+    if (prompt.embedded && has_standard_input() &&
+        ::ioctl(STDIN_FILENO, FIONREAD, &n_waiting) == 0 && n_waiting > 0)
+      note("kvscope: standard input is not read: --text - takes it in place of the embedded book");
     note("{}: {} layers, {} query heads, {} KV head{}, {} tokens + {} decode steps; about {} in {}",
          plan.model_name, plan.layers.size(), plan.q_heads.size(), plan.kv_heads.size(),
          plan.kv_heads.size() == 1 ? "" : "s", plan.n_prompt, n_decode_,

@@ -45,6 +45,11 @@ class ReproduceCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
+    if (const fs::path beside = fs::path(manifest_).replace_extension(".json");
+        manifest_.extension() != ".json" && fs::exists(beside)) {
+      throw UsageError("{}: a picture; what it was made of stands in {}", manifest_.string(),
+                       beside.string());
+    }
     const std::string text = read_whole_file(manifest_, kMaxManifestBytes);
     if (is_view(text)) return reproduce_view();
     const FigureManifest before = manifest_from_text(text, manifest_.string());

@@ -288,7 +288,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
 std::vector<Index> parse_counts(const std::string& text, std::string_view option) {
   std::vector<Index> counts;
   for (const std::string& word : split_words(text, ',')) {
-    const auto value = number_from<Index>(word);
+    const auto value = count_from(word);
     if (!value || *value < 1) {
       throw UsageError("--{}: expected whole numbers of at least 1 between commas, found \"{}\"",
                        option, text);

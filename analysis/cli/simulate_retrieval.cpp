@@ -132,7 +132,7 @@ class SimulateRetrieval final : public SimulateCommand {
   CommandCard card() const override {
     return {
         "simulate retrieval",
-        "facts in long prompts and long chains, found under a method: pass keys, needles, RULER",
+        "facts in long prompts and long chains, found under a method",
         "Prompts of --kinds at --lengths and --depths, asked under each method and budget; "
         "--protocol says which of context, question and answer run under it (QuoKA's: all; "
         "Quest's: decode). \"full\" always takes part: what it cannot do is marked, since a drop "

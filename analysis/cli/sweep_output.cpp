@@ -32,6 +32,7 @@ struct SummaryLine {
   std::string trace, selector, budget;
   double mass = 0.0;
   bool has_windows_only = true;
+  bool keeps_all = false;  // a budget that changes nothing
 };
 
 /// What a reader of the table may take for an error, or for more than it is.
@@ -42,6 +43,13 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
     remarks.emplace_back(
         "no method chose anything: every layer that was asked for attends within a window of its "
         "own (kvscope info shows them), so there is nothing to measure");
+  std::set<std::string> all;
+  for (const SummaryLine& line : lines) {
+    if (line.keeps_all) all.insert(line.selector + " " + line.budget);
+  }
+  if (!all.empty())
+    remarks.push_back(
+        fmt::format("{}: every key is kept, so that nothing was chosen", fmt::join(all, ", ")));
   std::set<std::string> above;
   for (const SummaryLine& oracle : lines) {
     if (oracle.selector != "oracle-topk") continue;
@@ -140,7 +148,9 @@ std::string sweep_summary(const SweepResult& result) {
       lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
                        is_matched ? row.text(SweepText::match) : cells[1],
                        means[static_cast<std::size_t>(SweepNumber::mass_mean)].value(),
-                       has_windows_only});
+                       has_windows_only,
+                       !std::isnan(budget) && n_dense < static_cast<Index>(last - first) &&
+                           means[static_cast<std::size_t>(SweepNumber::density)].value() >= 1.0});
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
     first = last;

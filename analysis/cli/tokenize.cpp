@@ -1,6 +1,5 @@
 // kvscope tokenize: text to token ids and back.
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,7 +7,6 @@
 
 #include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/host.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -22,14 +20,6 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its
-/// own.
-bool has_standard_input() {
-  struct stat status {};
-  return host() == nullptr && ::fstat(STDIN_FILENO, &status) == 0 &&
-         (S_ISFIFO(status.st_mode) || S_ISREG(status.st_mode));
-}
 
 class TokenizeCommand final : public Command {
  public:

@@ -157,7 +157,8 @@ DraftFit fit_draft(const std::filesystem::path& model, std::span<const TokenId> 
   const Index n_windows = static_cast<Index>(tokens.size()) / window;
   if (n_windows < kHeldOutEvery) {
     throw ConfigError(
-        "a draft's head: expected a text of at least {} tokens ({} windows of {}), found {}",
+        "a draft's head: expected a text of at least {} tokens ({} windows of {}; --window makes "
+        "them shorter), found {}",
         kHeldOutEvery * window, kHeldOutEvery, window, tokens.size());
   }
   const StateModel early(model, first_layers(config, options.n_layers), FinalNorm::plain);

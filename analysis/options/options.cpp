@@ -45,6 +45,12 @@ Words names_of(const std::vector<OptionSpec>& specs) {
   return names;
 }
 
+/// What other programs call an option, and ours.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"quiet", "progress none"}, {"silent", "progress none"}, {"verbose", "progress plain"},
+    {"dark", "theme dark"},     {"method", "selector"},      {"methods", "selector"},
+    {"policy", "selector"},     {"output", "out"},           {"force", "overwrite"}};
+
 po::parsed_options parse_with_boost(std::span<const std::string> args,
                                     const std::vector<OptionSpec>& specs) {
   po::options_description description;
@@ -61,8 +67,13 @@ po::parsed_options parse_with_boost(std::span<const std::string> args,
         .run();
   } catch (const po::unknown_option& error) {
     const std::string typed = error.get_option_name();
-    throw UsageError("unknown option {}{}", typed,
-                     did_you_mean(bare_name(typed), names_of(specs), "--"));
+    const Words names = names_of(specs);
+    for (const auto& [word, ours] : kOtherWords) {
+      const bool has_it = std::ranges::find(names, ours.substr(0, ours.find(' '))) != names.end();
+      if (bare_name(typed) == word && has_it)
+        throw UsageError("unknown option {}. Did you mean --{}?", typed, ours);
+    }
+    throw UsageError("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--"));
   } catch (const po::error& error) {
     throw UsageError(error.what());
   }

@@ -30,8 +30,8 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
   require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "sweep");
   for (const MethodSpec& method : options.selectors) {
     if (!method.caps().is_defined(options.replay.calls.phase)) {
-      plan.skipped.push_back(
-          fmt::format("{} is not defined for {}", method, name_of(options.replay.calls.phase)));
+      plan.skipped.push_back(method.text() +
+                             method.caps().not_defined_for(options.replay.calls.phase));
       continue;
     }
     if (method.caps().needs_draft && without_draft) {

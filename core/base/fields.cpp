@@ -1,6 +1,7 @@
 #include "core/base/fields.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace kvscope {
@@ -37,7 +38,14 @@ void OptionRecorder::add(const void* member, Option option) {
 }
 
 int find_name(std::span<const std::string_view> names, std::string_view text) {
-  const auto found = std::find(names.begin(), names.end(), text);
+  const auto in_lower_case = [](std::string_view word) {
+    std::string lower(word);
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    return lower;
+  };
+  auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    found = std::ranges::find(names, in_lower_case(text), in_lower_case);  // "NeurIPS"
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 

@@ -30,6 +30,7 @@
 #include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -256,6 +257,10 @@ void parse_field(const Field& field, std::string_view text, T& value) {
   } else if constexpr (std::same_as<T, bool>) {
     if (text != "true" && text != "false") fail();
     value = text == "true";
+  } else if constexpr (std::same_as<T, Index>) {
+    const auto count = count_from(text);
+    if (!count) fail();
+    value = *count;
   } else if constexpr (std::is_arithmetic_v<T>) {
     T parsed{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);

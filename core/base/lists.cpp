@@ -29,9 +29,8 @@ std::vector<Index> parse_index_list(std::string_view text, std::string_view name
   for (const std::string& part : split_words(text, ',')) {
     const std::string_view word = part;
     const std::size_t dash = word.find('-');
-    const auto first = number_from<Index>(word.substr(0, dash));
-    const auto last =
-        dash == std::string_view::npos ? first : number_from<Index>(word.substr(dash + 1));
+    const auto first = count_from(word.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : count_from(word.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last >= kMaxListed)
       throw ConfigError("{}: expected numbers and ranges like 0,3-5, found \"{}\"", name, part);
     for (Index i = *first; i <= *last; ++i) list.push_back(i);

@@ -3,8 +3,20 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 
 namespace kvscope {
+
+std::optional<std::int64_t> count_from(std::string_view text) {
+  std::int64_t unit = 1;
+  if (text.ends_with('k') || text.ends_with('K')) unit = 1024;
+  if (text.ends_with('M')) unit = 1024 * 1024;
+  if (unit > 1) text.remove_suffix(1);
+  const auto n = number_from<std::int64_t>(text);
+  if (!n || std::abs(*n) > std::numeric_limits<std::int64_t>::max() / unit) return std::nullopt;
+  return *n * unit;
+}
 
 std::string bytes_text(double n_bytes) {
   static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};

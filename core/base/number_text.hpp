@@ -2,6 +2,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ std::optional<T> number_from(std::string_view text) {
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
+
+/// A whole number, also one of 1024 (k) or 1024^2 (M): "4096", "4k", "1M"; nothing if it is none.
+std::optional<std::int64_t> count_from(std::string_view text);
 
 /// "1.5 GiB", "812 KiB", "96 bytes".
 std::string bytes_text(double n_bytes);

@@ -4,17 +4,26 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/selectors/learned.hpp"
 
 namespace kvscope {
 
 Learned Selector::learned() const {
   return {};
+}
+
+std::string SelectorCaps::not_defined_for(Phase phase) const {
+  std::vector<std::string_view> others;
+  for (const Phase other : {Phase::prefill, Phase::decode, Phase::verify}) {
+    if (is_defined(other)) others.push_back(name_of(other));
+  }
+  return fmt::format(" is not defined for {}, but for {}", name_of(phase),
+                     fmt::join(others, " and "));
 }
 
 Budget Budget::parse(std::string_view text) {
@@ -26,12 +35,11 @@ Budget Budget::parse(std::string_view text) {
       equals == std::string_view::npos ? "tokens" : text.substr(0, equals);
   const std::string_view number = equals == std::string_view::npos ? text : text.substr(equals + 1);
   Budget budget;
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), budget.value);
-  if (error != std::errc{} || end != number.data() + number.size() ||
-      !std::isfinite(budget.value)) {
-    fail("tokens=N, pages=N, ratio=X or p=X");
-  }
+  const auto share = number_from<double>(number);
+  const auto count = count_from(number);
+  if (number.ends_with('%')) fail("a share as a number: 10 % of the keys are ratio=0.1");
+  if (!(share && std::isfinite(*share)) && !count) fail("tokens=N, pages=N, ratio=X or p=X");
+  budget.value = share ? *share : static_cast<double>(*count);
   if (kind == "tokens" || kind == "pages") {
     budget.kind = kind == "tokens" ? Kind::tokens : Kind::pages;
     if (budget.value < 1.0 || budget.value != std::floor(budget.value) || budget.value > 1e9) {

@@ -129,6 +129,9 @@ struct SelectorCaps {
   /// Steps that one list serves: those between must be gone through too (wrapper every).
   Index steps_per_choice = 1;
 
+  /// " is not defined for prefill, but for decode": why a phase leaves a method out.
+  std::string not_defined_for(Phase phase) const;
+
   /// True if the method answers in this phase; elsewhere it rests and attention is dense.
   bool is_defined(Phase phase) const {
     return phase == Phase::prefill ? prefill : phase == Phase::decode ? decode : verify;

@@ -119,40 +119,6 @@ fs::path FileDialog::draw_entries() {
   return clicked;
 }
 
-/// What the marked files are, beside the list: their pictures, words and how their texts begin.
-void FileDialog::draw_preview(const PanelContext& context) {
-  constexpr std::size_t kMost = 4;
-  std::vector<FileCards::Entry> shown;
-  for (const std::string& name : marked_) {
-    const fs::path file = listing_.folder / name;
-    if (shown.size() < kMost) shown.push_back({file, file_stamp(file)});
-  }
-  cards_.ask(context, shown);
-  if (shown.empty()) coloured_words(context.look.muted, "Click a file to see what it is.");
-  for (const FileCards::Entry& entry : shown) {
-    ImGui::TextUnformatted(
-        fitting(entry.file.filename().string(), ImGui::GetContentRegionAvail().x).c_str());
-    const FileCard* card = cards_.find(entry.file);
-    if (card == nullptr) {
-      coloured_words(context.look.muted, entry.stamp ? "looking at it ..." : "no longer there");
-      continue;
-    }
-    if (!card->shades.empty()) {
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float width = ImGui::GetContentRegionAvail().x;
-      const float height =
-          width * static_cast<float>(card->height) / static_cast<float>(card->width);
-      cards_.draw_picture(context, entry.file, at, {at.x + width, at.y + height});
-      ImGui::Dummy({width, height});
-    }
-    coloured_words(context.look.muted, card->words);
-    if (!card->text.empty()) wrapped_words(card->text);
-    ImGui::Dummy({0, context.look.px(6)});
-  }
-  if (marked_.size() > shown.size())
-    coloured_words(context.look.muted, fmt::format("and {} more", marked_.size() - shown.size()));
-}
-
 void FileDialog::draw(const PanelContext& context) {
   const Look& look = context.look;
   const std::string id = title_ + "###file-dialog";
@@ -171,18 +137,9 @@ void FileDialog::draw(const PanelContext& context) {
 
   const float below = 2 * ImGui::GetFrameHeightWithSpacing() +
                       (problem_.empty() ? 0.0f : 2 * ImGui::GetTextLineHeightWithSpacing());
-  const bool previews = purpose_ == Purpose::open;
-  const float room = ImGui::GetContentRegionAvail().x;
-  ImGui::BeginChild("entries", {previews ? 0.6f * room : 0.0f, -below}, true,
-                    ImGuiWindowFlags_NavFlattened);
+  ImGui::BeginChild("entries", {0.0f, -below}, true, ImGuiWindowFlags_NavFlattened);
   const fs::path clicked = draw_entries();
   ImGui::EndChild();
-  if (previews) {
-    ImGui::SameLine();
-    ImGui::BeginChild("preview", {0, -below}, false, ImGuiWindowFlags_NavFlattened);
-    draw_preview(context);
-    ImGui::EndChild();
-  }
   if (!problem_.empty()) {
     coloured_words(look.error, problem_);
   }

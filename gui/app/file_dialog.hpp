@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "gui/app/file_cards.hpp"
 #include "gui/model/traces/folder.hpp"
 
 namespace kvscope::gui {
@@ -28,7 +27,6 @@ class FileDialog {
   void choose(const std::filesystem::path& file);
   void mark(std::size_t entry);
   std::filesystem::path draw_entries();
-  void draw_preview(const PanelContext& context);
 
   Purpose purpose_ = Purpose::open;
   std::string title_;
@@ -38,7 +36,6 @@ class FileDialog {
   std::string typed_;
   std::set<std::string> marked_;  // names of files in the list, where there are several
   FolderOrder order_ = FolderOrder::by_name;
-  FileCards cards_;         // of the marked files
   std::size_t anchor_ = 0;  // the entry that was clicked last: Shift marks from there
   std::string problem_;
   bool should_open_ = false;

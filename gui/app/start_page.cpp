@@ -309,48 +309,33 @@ void StartPage::draw_files(PanelContext& context, const Settings& settings, Star
   if (settings.recent.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
   ImGui::TextDisabled("Recent");
-  const std::vector<FileCards::Entry>& entries =
+  const std::vector<RecentFile>& entries =
       recent_.of(fmt::format("{}", fmt::join(settings.recent, "\n")), [&] {
-        std::vector<FileCards::Entry> found;
-        for (const fs::path file : settings.recent) found.push_back({file, file_stamp(file)});
+        std::vector<RecentFile> found;
+        for (const fs::path file : settings.recent)
+          found.push_back({file, file_stamp(file).has_value()});
         return found;
       });
-  cards_.ask(context, entries);
   std::size_t i = 0;
-  for (const FileCards::Entry& entry : entries) {
+  for (const RecentFile& entry : entries) {
     if (draw_recent(context, entry)) choice.open = {entry.file};
     landmark(fmt::format("recent {}", i++));
   }
 }
 
-bool StartPage::draw_recent(const PanelContext& context, const FileCards::Entry& entry) {
-  const Look& look = context.look;
-  const FileCard* card = cards_.find(entry.file);
-  const std::string folder = entry.file.parent_path().string();
-  std::string words = "no longer there";
-  if (entry.stamp) words = card != nullptr ? card->words : folder;
-  std::string about = entry.file.string();
-  if (card != nullptr && !card->text.empty()) about += "\n" + card->text;
-
+bool StartPage::draw_recent(const PanelContext& context, const RecentFile& entry) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float line = ImGui::GetTextLineHeight();
-  const float height = 2 * line + look.px(4);
-  ImGui::PushID(about.c_str());
-  const bool clicked = ImGui::Selectable(
-      "##recent", false, entry.stamp ? 0 : ImGuiSelectableFlags_Disabled, {0, height});
+  const std::string name = entry.file.filename().string();
+  ImGui::PushID(entry.file.c_str());
+  const bool clicked =
+      ImGui::Selectable(name.c_str(), false, entry.is_there ? 0 : ImGuiSelectableFlags_Disabled);
   ImGui::PopID();
-  help_tooltip(about);
+  help_tooltip(entry.file.string());
   const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
-  const float picture = look.px(120);  // four maps of 24 cells, 28 high
-  cards_.draw_picture(context, entry.file, {at.x, at.y + look.px(2)},
-                      {at.x + picture, at.y + height - look.px(2)});
-  const float x = at.x + picture + look.px(8);
-  ImDrawList* list = ImGui::GetWindowDrawList();
-  const auto write = [&](float y, plot::Colour colour, const std::string& text) {
-    list->AddText({x, y}, packed(colour), fitting(text, right - x).c_str());
-  };
-  write(at.y, entry.stamp ? look.ink : look.muted, entry.file.filename().string());
-  write(at.y + line + look.px(2), look.muted, words);
+  const float x = at.x + ImGui::CalcTextSize(name.c_str()).x + context.look.px(12);
+  const std::string words = entry.is_there ? entry.file.parent_path().string() : "no longer there";
+  ImGui::GetWindowDrawList()->AddText({x, at.y}, packed(context.look.muted),
+                                      fitting(words, right - x).c_str());
   return clicked;
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/model/model_stores.hpp"
-#include "gui/app/file_cards.hpp"
 #include "gui/model/runs/command_form.hpp"
 #include "gui/model/session/settings.hpp"
 #include "gui/panels/panel.hpp"
@@ -60,8 +59,12 @@ class StartPage {
   void draw_models(const PanelContext& context);
   void draw_recording(PanelContext& context);
   void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
-  /// A recent file, with its card once that is made; true if it was clicked.
-  bool draw_recent(const PanelContext& context, const FileCards::Entry& entry);
+  struct RecentFile {
+    std::filesystem::path file;
+    bool is_there = false;
+  };
+  /// A recent file and its folder; true if it was clicked.
+  bool draw_recent(const PanelContext& context, const RecentFile& entry);
 
   RecordingForm form_;
   int model_kind_ = 0;     // verifier, draft, or a folder
@@ -71,8 +74,7 @@ class StartPage {
   DiskLook<std::vector<std::filesystem::path>> demo_;
   DiskLook<std::string> free_name_;
   DiskLook<std::string> problem_;
-  DiskLook<std::vector<FileCards::Entry>> recent_;
-  FileCards cards_;
+  DiskLook<std::vector<RecentFile>> recent_;
   struct FoundModels {
     std::vector<StoredModel> models;
     std::size_t bytes() const { return sizeof *this + models.size() * sizeof(StoredModel); }

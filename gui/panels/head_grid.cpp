@@ -100,23 +100,12 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
       const float x = at.x + plan.x_of(head, grid.group);
       if (x + plan.cell < low.x || x > high.x) continue;
       plot::Colour colour = colours.absent;
-      bool has_problem = false;
-      if (grid.is_recorded(layer, head)) {
-        const CellState state = input.state(layer, head);
-        has_problem = state.has_problem;
-        colour = blend(with_alpha(colours.strong, state.shade), colours.recorded);
-        if (has_problem) colour = look.error;
-      }
-      const bool is_here = is_selected && head == input.q_head;
-      if (is_here) colour = look.accent;
+      if (grid.is_recorded(layer, head))
+        colour = blend(with_alpha(colours.strong, input.shade(layer, head)), colours.recorded);
+      if (is_selected && head == input.q_head) colour = look.accent;
       const ImVec2 a{x + inset, y + inset};
       const ImVec2 b{x + plan.cell - inset, y + plan.row - inset};
       list->AddRectFilled(a, b, packed(colour));
-      if (is_here && has_problem) {
-        list->AddRectFilled({0.67f * a.x + 0.33f * b.x, 0.67f * a.y + 0.33f * b.y},
-                            {0.33f * a.x + 0.67f * b.x, 0.33f * a.y + 0.67f * b.y},
-                            packed(look.error));
-      }
     }
     if (!row.marks.empty()) {
       list->AddText({at.x + plan.width + gap, text_y}, packed(look.muted), row.marks.c_str());

@@ -11,17 +11,11 @@
 
 namespace kvscope::gui {
 
-/// What the grid says of one cell beyond being there.
-struct CellState {
-  double shade = 0.0;  // in [0, 1]; 0: not measured
-  bool has_problem = false;
-};
-
 struct HeadGridInput {
   const HeadGrid& grid;
   Index layer = 0;
   Index q_head = 0;
-  std::function<CellState(Index layer, Index q_head)> state;
+  std::function<double(Index layer, Index q_head)> shade;  // of a cell in [0, 1]; 0: not measured
   std::function<HoverLines(Index layer, Index q_head)> details;  // further lines of the tooltip
 };
 

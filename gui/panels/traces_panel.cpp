@@ -5,11 +5,9 @@
 
 #include <algorithm>
 
-#include "gui/model/traces/data_check.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/head_grid.hpp"
-#include "gui/panels/norm_line.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -50,9 +48,7 @@ class TracesPanel final : public Panel {
 
   void draw(PanelContext& context) override {
     const auto document = context.session.document();
-    checks_.update(context.session.bench(), document, context.session.selection().layer);
     update_atlas(context.session.bench(), document.get());
-    document_ = document;
     layer_ = context.session.selection().layer;
     q_head_ = context.session.selection().q_head;
     entry_places_.clear();
@@ -69,21 +65,7 @@ class TracesPanel final : public Panel {
     draw_list(context);
     draw_warnings(context, *document);
     draw_grid(context, *document);
-    draw_norms(context);
     draw_facts(context, *document);
-  }
-
-  std::optional<plot::Figure> figure() const override {
-    const auto document = document_.lock();
-    const GroupCheck* check = document ? checks_.find(layer_, kv_head()) : nullptr;
-    if (check == nullptr) return std::nullopt;
-    return norms_figure(*document, layer_, q_head_, *check);
-  }
-
-  std::optional<std::string> csv() const override {
-    const auto document = document_.lock();
-    if (!document) return std::nullopt;
-    return head_table_csv(document->info(), checks_);
   }
 
   Places landmarks() const override {
@@ -100,14 +82,7 @@ class TracesPanel final : public Panel {
     return places;
   }
 
-  bool is_busy() const override { return checks_.is_busy(); }
-
  private:
-  Index kv_head() const {
-    const auto document = document_.lock();
-    return document ? q_head_ / std::max<Index>(1, document->info().group()) : 0;
-  }
-
   void draw_list(PanelContext& context) {
     Session& session = context.session;
     std::optional<Index> closed;
@@ -200,25 +175,20 @@ class TracesPanel final : public Panel {
   }
 
   void draw_warnings(PanelContext& context, const Document& document) {
-    const auto& problems = checks_.problems();
     const auto& warnings = document.warnings();
-    const std::size_t n = problems.size() + warnings.size();
+    const std::size_t n = warnings.size();
     if (n == 0) return;
-    const auto sentence = [&](std::size_t i) {
-      return i < problems.size() ? problems[i].sentence() : warnings[i - problems.size()];
-    };
-    const bool is_error = !problems.empty();
     // What is new is shown, even if what was there had been put away.
     if (banner_of_ != document.key() || n_seen_ != n) {
       const bool is_same = banner_of_ == document.key();
-      folded_ = (is_same && n_seen_ > n && folded_) || (!is_error && document.is_being_recorded());
+      folded_ = (is_same && n_seen_ > n && folded_) || document.is_being_recorded();
       banner_of_ = document.key();
       n_seen_ = n;
     }
     const Look& look = context.look;
     // That a recording goes on is news, and one line of it: the heads below stay in sight.
-    const bool is_news = !is_error && document.is_being_recorded();
-    const plot::Colour colour = is_error ? look.error : is_news ? look.accent : look.warning;
+    const bool is_news = document.is_being_recorded();
+    const plot::Colour colour = is_news ? look.accent : look.warning;
     ImGui::Dummy({0, look.px(1)});
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -237,7 +207,7 @@ class TracesPanel final : public Panel {
     if (word_button(context, folded_ ? "Show" : "Put away", false)) folded_ = !folded_;
     if (!folded_) {
       for (std::size_t i = 0; i < std::min(n, kMostSentences); ++i) {
-        coloured_words(look.ink, sentence(i));
+        coloured_words(look.ink, warnings[i]);
       }
       if (n > kMostSentences) {
         coloured_words(look.muted, fmt::format("and {} more", n - kMostSentences));
@@ -262,12 +232,11 @@ class TracesPanel final : public Panel {
     help_tooltip(
         atlas_ ? "Click a cell to go to that layer and query head. Cells are shaded by how much of "
                  "its attention a head retrieves, as the head atlas says."
-               : "Click a cell to go to that layer and query head. Cells of the layers that were "
-                 "looked at are shaded by the mean norm of their queries, until the head atlas was "
-                 "computed; pale cells were not recorded.");
+               : "Click a cell to go to that layer and query head. Cells are shaded once the head "
+                 "atlas was computed; pale cells were not recorded.");
     drawn_ =
         draw_head_grid(context, {grid_, layer_, q_head_,
-                                 [&](Index layer, Index head) { return state_of(layer, head); },
+                                 [&](Index layer, Index head) { return shade_of(layer, head); },
                                  [&](Index layer, Index head) { return details_of(layer, head); }});
     const auto& clicked = drawn_.clicked;
     if (!clicked) return;
@@ -283,23 +252,9 @@ class TracesPanel final : public Panel {
     shades_ = atlas_ ? retrieval_shades(*atlas_) : decltype(shades_)();
   }
 
-  CellState state_of(Index layer, Index head) const {
-    CellState state;
-    const GroupCheck* check = checks_.find(layer, head / grid_.group);
-    if (check != nullptr) {
-      state.has_problem = std::ranges::any_of(check->problems, [&](const auto& problem) {
-        return problem.array != "q" || problem.head == head;
-      });
-    }
-    if (atlas_) {
-      const auto shade = shades_.find({layer, head});
-      state.shade = shade == shades_.end() ? 0.0 : shade->second;
-      return state;
-    }
-    const HeadNorms* q = checks_.find_q(layer, head);
-    const double largest = checks_.largest_q_norm();
-    if (q != nullptr && largest > 0.0) state.shade = std::clamp(q->mean / largest, 0.0, 1.0);
-    return state;
+  double shade_of(Index layer, Index head) const {
+    const auto shade = shades_.find({layer, head});
+    return shade == shades_.end() ? 0.0 : shade->second;
   }
 
   HoverLines details_of(Index layer, Index head) const {
@@ -308,27 +263,7 @@ class TracesPanel final : public Panel {
       lines = head_lines(*atlas_, layer, head);
       lines.erase(lines.begin());  // which head
     }
-    const GroupCheck* check = checks_.find(layer, head / grid_.group);
-    if (check == nullptr) return lines;
-    for (const DataProblem& problem : check->problems) {
-      if (problem.array != "q" || problem.head == head) lines.emplace_back("data", problem.brief());
-    }
-    if (const HeadNorms* q = checks_.find_q(layer, head)) {
-      lines.emplace_back("mean |q|", fmt::format("{:.3g}", q->mean));
-      lines.emplace_back("mean |k|", fmt::format("{:.3g}", check->k.mean));
-    }
     return lines;
-  }
-
-  void draw_norms(PanelContext& context) {
-    const GroupCheck* check = checks_.find(layer_, kv_head());
-    const HeadNorms* q = checks_.find_q(layer_, q_head_);
-    if (check == nullptr || q == nullptr) {
-      if (checks_.is_busy()) coloured(context.look.muted, "checking the numbers...");
-      return;
-    }
-    draw_norm_line(context, "|q|", "query", *q);
-    draw_norm_line(context, "|k|", "KV", check->k);
   }
 
   void draw_facts(PanelContext& context, const Document& document) {
@@ -336,6 +271,11 @@ class TracesPanel final : public Panel {
       facts_of_ = document.key();
       facts_ = trace_facts(document);
     }
+    if (ImGui::SmallButton("Verify")) context.runs.add({"verify", document.path().string()});
+    entry_places_.add_item("verify");
+    help_tooltip(
+        "Reads the whole file: checksums, finite numbers, and attention that is computed again. "
+        "The answer stands in Runs.");
     for (const FactSection& section : facts_) {
       const bool is_short = section.title != "Provenance";
       ImGui::PushStyleColor(ImGuiCol_Header, packed(with_alpha(context.look.raised, 0.0)));
@@ -368,10 +308,8 @@ class TracesPanel final : public Panel {
   }
 
   const std::string atlas_key_ = head_atlas_key(plain_atlas_options());
-  DataChecks checks_;
   std::shared_ptr<const HeadAtlas> atlas_;  // once the panel has computed it
   std::map<std::pair<Index, Index>, double> shades_;
-  std::weak_ptr<const Document> document_;  // of the last frame
   Index layer_ = 0;
   Index q_head_ = 0;
   std::string grid_of_;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 
@@ -240,6 +241,29 @@ TEST_CASE("help --json tells every command's arguments and options, for programs
 TEST_CASE("missing embedded models are explained") {
   RunSetup setup{.environment = {"KVSCOPE_DATA=/no/such/place"}};
   refused({"record", "x.h5"}, 3, {"/no/such/place"}, setup);
+}
+
+TEST_CASE("natural guesses are taken, or answered with the way") {
+  const TempDir dir;
+  const std::string trace = recording(64);
+  const std::string out = dir.file("out");
+  ran({"sweep", trace, "--selector", "quoka", "--budget", "1k", "--out", out + ".csv"});
+  CHECK_HAS(ran({"sweep", trace, "--selector", "quoka", "--budget", "1M"}).out,
+            "every key is kept, so that nothing was chosen");
+  const std::vector<std::pair<Words, std::string>> guesses = {
+      {{"sweep", trace, "--selector", "quoka", "--budget", "10%"}, "ratio=0.1"},
+      {{"sweep", trace, "--methods", "quoka"}, "Did you mean --selector?"},
+      {{"sweep", trace, "--quiet"}, "Did you mean --progress none?"},
+      {{"sweep", trace, "--selector", "specattn", "--budget", "64"}, "but for decode"},
+      {{"figure", out + ".csv"}, "stands where NAME is expected"},
+      {{"figure", "budget", out + ".csv", "--out", "a.jpg"}, "svg, pdf, png or tex"},
+      {{"figure", "budget", out + ".csv", "--dark"}, "Did you mean --theme dark?"}};
+  for (const auto& [words, says] : guesses) refused(words, 2, {says});
+  refused({"record", "--model", "gpt2", "--out", out + ".h5"}, 3, {"kvscope models lists"});
+  ran({"figure", "budget", out + ".csv", "--venue", "NeurIPS", "--format", "svg", "--out", out});
+  std::filesystem::copy_file(out + "/budget.svg", dir.file("budget.svg"));
+  std::filesystem::copy_file(out + "/budget.json", dir.file("budget.json"));
+  refused({"reproduce", dir.file("budget.svg")}, 2, {"budget.json"});
 }
 
 }  // namespace kvscope::test::usage_test

@@ -1,21 +1,14 @@
-// The traces panel in the explorer: choosing, comparing and closing traces, cells to click, data
-// that is not finite.
+// The traces panel in the explorer: choosing, comparing and closing traces, cells to click,
+// checking one.
 #include <GLFW/glfw3.h>
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <cstring>
-#include <fstream>
+#include <string>
+#include <vector>
 
-#include "analysis/base/read_table.hpp"
 #include "tests/gui/app_rig.hpp"
-#include "traces/reader.hpp"
 
 namespace kvscope::gui::test::traces_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr const char* kPanel = "traces";
 
@@ -80,49 +73,14 @@ TEST_CASE("traces are chosen, made the second one, exchanged and closed") {
   CHECK_FALSE(rig.app().panel(kPanel).csv());
 }
 
-TEST_CASE("norms of the selected head as a figure, of all heads that were looked at as a table") {
+TEST_CASE("a trace is verified by the command, whose answer stands in the runs") {
   Rig rig;
   open(rig);
-  click(rig, "head 3 1");
-  const auto figure = rig.app().panel(kPanel).figure();
-  REQUIRE(figure);
-  CHECK_NOTHROW(plot::check_figure(*figure));
-  CHECK_THAT(figure->caption.at(0), ContainsSubstring("layer 3"));
-  const auto csv = rig.app().panel(kPanel).csv();
-  REQUIRE(csv);
-  const Table table = table_from_csv(*csv, "heads");
-  CHECK(table.n_rows() == 64);
-  CHECK(table.numbers("q_norm_mean")[3 * 8 + 1] > 0.0);
-  CHECK(std::isnan(table.numbers("q_norm_mean")[5 * 8]));
-}
-
-TEST_CASE("a number that is not finite is found when its layer is looked at") {
-  const testing::TempDir folder;
-  const auto path = folder.path() / "nan.h5";
-  {
-    // The bytes of one key's first numbers, exchanged for a NaN.
-    const auto sound = embedded_trace(/*draft=*/false);
-    const TraceFile file = TraceFile::open(sound);
-    const Tensor<float> key = file.read_k(1, 0, {37, 38});
-    std::string bytes = testing::read_file(sound);
-    const std::size_t at =
-        bytes.find(std::string(reinterpret_cast<const char*>(key.data()), 4 * sizeof(float)));
-    REQUIRE(at != std::string::npos);
-    const float nan = std::nanf("");
-    std::memcpy(bytes.data() + at, &nan, sizeof nan);
-    folder.write("nan.h5", bytes);
-  }
-  Rig rig;
-  rig.app().show_panel_alone("tokens");
-  rig.open(path);
-  CHECK(rig.app().state()["notices"].empty());
-  click(rig, "head 1 2");
-  rig.backend().move_mouse(place_of(rig, "head 1 2"));
-  rig.frame(2);
-  CHECK(rig.app().state()["hover"]["data"] == "k holds NaN");
-  rig.backend().move_mouse(place_of(rig, "head 1 7"));
-  rig.frame(2);
-  CHECK_FALSE(rig.app().state()["hover"].contains("data"));  // the other KV head
+  click(rig, "verify");
+  const auto& runs = rig.app().runs().runs();
+  REQUIRE(runs.size() == 1);
+  CHECK(runs.front().words ==
+        std::vector<std::string>{"verify", rig.session().document()->path().string()});
 }
 
 }  // namespace kvscope::gui::test::traces_panel_test
