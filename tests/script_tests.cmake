@@ -22,7 +22,7 @@ if(KVSCOPE_BUILD_GUI)
   # The real program in a real window, under Xvfb with xdotool, each entry on a display of its own.
   set(window gui_window/window_test.py)
   set(programs ${program} "$<TARGET_FILE:kvscope-explorer>")
-  kvscope_script_test("window: a click in the grid" ${window} LABELS window ARGS ${programs} click_in_the_grid)
+  kvscope_script_test("window: a typed layer and position" ${window} LABELS window ARGS ${programs} typed_layer)
   foreach(file files layout live program selection)
     kvscope_script_test("window: ${file}" ${window} LABELS window slow TIMEOUT 900 ARGS ${programs} --file ${file}_test)
   endforeach()

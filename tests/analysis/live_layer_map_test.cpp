@@ -1,9 +1,9 @@
 // The layer map of running models against `analyze layer-map` on recordings of the same text: one
 // method, two ways to its rows.
+#include "core/sim/live_layer_map.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/progress.hpp"
-#include "core/sim/live_layer_map.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/golden.hpp"
