@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gui/model/traces/folder.hpp"
+#include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
 
