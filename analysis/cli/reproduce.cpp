@@ -45,8 +45,9 @@ class ReproduceCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
+    std::error_code ignored;
     if (const fs::path beside = fs::path(manifest_).replace_extension(".json");
-        manifest_.extension() != ".json" && fs::exists(beside)) {
+        manifest_.extension() != ".json" && fs::exists(beside, ignored)) {
       throw UsageError("{}: a picture; what it was made of stands in {}", manifest_.string(),
                        beside.string());
     }

@@ -187,9 +187,12 @@ class SimulateRetrieval final : public SimulateCommand {
     options.add("max-trials", "N", "with --until-interval: prompts per length and depth at most",
                 task_.max_trials);
     options.add("protocol", "WORD[,WORD]", protocol_help(), protocols_);
-    options.add("facts", "N", "multi_key: magic numbers hidden, one is asked for", task_.n_facts,
-                in(1, 64));
-    options.add("steps", "N", "chains: tokens to decode", task_.n_steps, in(1, 1'000'000));
+    options.add(
+        "facts", "N",
+        fmt::format("multi_key: magic numbers hidden, one is asked for [{}]", task_.n_facts),
+        facts_, in(1, 64));
+    options.add("steps", "N", fmt::format("chains: tokens to decode [{}]", task_.n_steps), steps_,
+                in(1, 1'000'000));
     options.add("turns", "N",
                 "questions one after the other over one cache, for kinds with several", task_.turns,
                 at_least(1));
@@ -215,6 +218,10 @@ class SimulateRetrieval final : public SimulateCommand {
     const std::vector<PromptKind> kinds = parse_prompt_kinds(kinds_);
     if (chat_ != ChatUse::never && std::ranges::any_of(kinds, is_chain))
       throw UsageError("--chat: a chain is a text that goes on, not a question; leave it out");
+    if (facts_ && std::ranges::find(kinds, PromptKind::multi_key) == kinds.end())
+      throw UsageError("--facts: only --kinds multi_key hides several, found {}", kinds_);
+    if (steps_ && std::ranges::none_of(kinds, is_chain))
+      throw UsageError("--steps: only chains are decoded on (--kinds chain), found {}", kinds_);
   }
   bool adds_full() const final { return true; }
   bool shows_prompts() const final { return true; }
@@ -265,6 +272,8 @@ class SimulateRetrieval final : public SimulateCommand {
     options.lengths = parse_counts(lengths_, "lengths");
     options.protocols = parse_protocols(protocols_);
     options.kinds = parse_prompt_kinds(kinds_);
+    options.n_facts = facts_.value_or(options.n_facts);
+    options.n_steps = steps_.value_or(options.n_steps);
     if (examples_) {
       options.examples = read_local_examples(*examples_);
       options.kinds = {PromptKind::local};
@@ -275,6 +284,8 @@ class SimulateRetrieval final : public SimulateCommand {
   RetrievalOptions task_;
   ChatUse chat_ = ChatUse::never;
   std::string kinds_ = "passkey";
+  std::optional<Index> facts_;
+  std::optional<Index> steps_;
   std::optional<std::filesystem::path> examples_;
   std::string lengths_ = "1024,2048,4096,8192";
   std::string protocols_ = "all";

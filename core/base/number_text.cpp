@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 namespace kvscope {
@@ -14,7 +13,8 @@ std::optional<std::int64_t> count_from(std::string_view text) {
   if (text.ends_with('M')) unit = 1024 * 1024;
   if (unit > 1) text.remove_suffix(1);
   const auto n = number_from<std::int64_t>(text);
-  if (!n || std::abs(*n) > std::numeric_limits<std::int64_t>::max() / unit) return std::nullopt;
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (!n || *n > Limits::max() / unit || *n < Limits::min() / unit) return std::nullopt;
   return *n * unit;
 }
 

@@ -210,6 +210,8 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   refused(with(retrieval, {"--lengths", "0"}), 2, {"--lengths"});
   refused(with(retrieval, {"--lengths", "20"}), 2, {"too few"});
   refused(with(retrieval, {"--facts", "100"}), 2, {"--facts"});
+  refused(with(retrieval, {"--facts", "8"}), 2, {"only --kinds multi_key"});
+  refused(with(retrieval, {"--steps", "8"}), 2, {"only chains"});
   refused(with(retrieval, {"--kinds", "poem"}), 2, {"kinds: expected"});
   refused(with(retrieval, {"--protocol", "dence"}), 2,
           {"protocol: expected one of decode, all, inside, prefill, answer, question, compress, "
