@@ -43,11 +43,12 @@ std::optional<std::string_view> checked_data(std::string_view line) {
 /// journal would be cut there.
 class LineReader {
  public:
-  explicit LineReader(const std::filesystem::path& file) : name_(file.string()) {
+  LineReader(const std::filesystem::path& file, std::uintmax_t begin) : name_(file.string()) {
     check_regular_file(file);
     fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd_ < 0) fail();
     note_read_file(fd_, file);
+    if (begin > 0 && ::lseek(fd_, static_cast<off_t>(begin), SEEK_SET) < 0) fail();
   }
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
@@ -68,7 +69,6 @@ class LineReader {
     }
   }
   bool had_line_break() const { return has_break_; }
-  bool is_at_end() { return at_ == n_ && !fill(); }
 
  private:
   bool fill() {
@@ -131,42 +131,42 @@ std::string first_difference(const Json& now, const Json& then) {
   return "settings were removed";
 }
 
-std::uintmax_t read_checked_texts(const std::filesystem::path& file, std::string_view what,
-                                  const std::function<void(const CheckedText&)>& visit) {
-  LineReader in(file);
-  std::uintmax_t valid_bytes = 0;
+CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_view what,
+                              const std::function<void(const CheckedText&)>& visit,
+                              CheckedEnd from) {
+  LineReader in(file, from.bytes);
+  CheckedEnd end = from;
   std::string line;
-  for (std::size_t number = 1; in.next(line); ++number) {
-    const bool is_whole = in.had_line_break();
-    const auto data = checked_data(line);
-    if (!is_whole || !data) {
-      const bool is_last = !is_whole || in.is_at_end();
-      if (is_last && number > 1) return valid_bytes;
+  while (in.next(line)) {
+    const std::size_t number = end.lines + 1;
+    if (!in.had_line_break() && number > 1) return end;
+    const auto data = in.had_line_break() ? checked_data(line) : std::nullopt;
+    if (!data) {
       throw FormatError("{}, line {}: expected a line of a {}'s journal with its checksum{}",
                         file.string(), number, what, number == 1 ? "" : "; the journal is damaged");
     }
     try {
-      visit({*data, valid_bytes, line.size(), number == 1});
+      visit({*data, end.bytes, line.size(), number == 1});
     } catch (const nlohmann::json::exception& error) {
       throw FormatError("{}, line {}: not what a {} writes: {}", file.string(), number, what,
                         error.what());
     } catch (const ConfigError& error) {
       throw FormatError("{}, line {}: found {}", file.string(), number, error.what());
     }
-    valid_bytes += line.size() + 1;
+    end = {end.bytes + line.size() + 1, number};
   }
-  if (valid_bytes == 0)
-    throw FormatError("{}: empty, expected a {}'s journal", file.string(), what);
-  return valid_bytes;
+  if (end.bytes == 0) throw FormatError("{}: empty, expected a {}'s journal", file.string(), what);
+  return end;
 }
 
 std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
                                   const std::function<void(const Json&, bool is_first)>& visit) {
   std::size_t number = 0;
-  return read_checked_texts(file, what, [&](const CheckedText& line) {
+  const auto parse = [&](const CheckedText& line) {
     const std::string where = fmt::format("{}, line {}", file.string(), ++number);
     visit(parse_ordered_json(line.data, where), line.is_first);
-  });
+  };
+  return read_checked_texts(file, what, parse).bytes;
 }
 
 CheckedLinesAt::CheckedLinesAt(const std::filesystem::path& file)

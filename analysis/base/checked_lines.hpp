@@ -2,7 +2,8 @@
 //
 //   {"sum":"<FNV-1a 64 of the text after "data":>","data":{...}}
 //
-// A last line that was cut off (power, kill) is dropped; any other damage is an error.
+// A last line without its line break was cut off (power, kill, or its writer is at it) and is passed
+// over; any other damage is an error.
 #pragma once
 
 #include <filesystem>
@@ -40,9 +41,17 @@ struct CheckedText {
   bool is_first = false;
 };
 
-/// read_checked_lines() for who needs little of each line: visit parses it.
-std::uintmax_t read_checked_texts(const std::filesystem::path& file, std::string_view what,
-                                  const std::function<void(const CheckedText&)>& visit);
+/// How much of a file was read.
+struct CheckedEnd {
+  std::uintmax_t bytes = 0;  // of whole lines
+  std::size_t lines = 0;
+};
+
+/// read_checked_lines() for who needs little of each line: visit parses it. Goes on where an
+/// earlier reading ended.
+CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_view what,
+                              const std::function<void(const CheckedText&)>& visit,
+                              CheckedEnd from = {});
 
 /// Single lines of a file that read_checked_texts() has told of.
 class CheckedLinesAt {

@@ -10,8 +10,7 @@
 #include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
-#include "analysis/units/layer_units.hpp"
-#include "analysis/units/unit_cost.hpp"
+#include "analysis/runs/layer_items.hpp"
 #include "core/base/json.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
@@ -64,21 +63,20 @@ void AnalyzeCommand::declare(OptionSet& options) {
 
 int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   job_.check();
-  if (!job_.units.is_alone()) check_outputs();
+  if (!job_.is_worker()) check_outputs();
   const Traces traces = open_traces();
   job_.check_inputs();
-  if (csv_ && !job_.units.is_alone()) refuse_read_file(*csv_);
+  if (csv_ && !job_.is_worker()) refuse_read_file(*csv_);
   ThreadPool pool(job_.work.n_threads());
-  const UnitFolder* finished = nullptr;
-  if (job_.units.is_used()) {
-    const UnitWork work = work_of(traces, pool, given);
-    if (job_.units.is_alone()) return job_.run_alone(work);
-    finished = &job_.finish(work);
+  std::optional<Work> work;
+  if (job_.is_split()) {
+    work = work_of(traces, pool);
+    if (const auto code = job_.finish(*work, given, name())) return *code;
   }
   // As the same options give it in any order; files and threads do not decide the numbers.
   const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
   ResultInfo made;
-  Json summary = compute(traces, pool, command_line, finished, made);
+  Json summary = compute(traces, pool, command_line, work ? &*work : nullptr, made);
   Json formats = Json::object();
   NumberFormats::of(made.config).add_to(formats);
   for (const char* key : {"layers", "rows"}) {
@@ -96,32 +94,27 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   return kCheckFailed;
 }
 
-std::vector<Index> AnalyzeCommand::unit_layers(const Traces&) const {
+std::vector<Index> AnalyzeCommand::item_layers(const Traces&) const {
   return {};
 }
 
-UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
-                                 const OptionSet& given) const {
-  const std::vector<Index> layers = unit_layers(traces);
+Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
+  const std::vector<Index> layers = item_layers(traces);
   if (layers.empty()) {
     throw UsageError(
-        "{} has no units: what it says of a layer hangs on other layers, or on more than the trace",
+        "{} has no items: what it says of a layer hangs on other layers, or on more than the trace",
         name());
   }
-  const TraceFile& trace = traces.front();
-  Json config = {{"options", options_json()}, {"layers", layers}};
-  config["trace"] = {{"uuid", trace.info().uuid}, {"hash", trace.info().content_hash}};
-  UnitWork work = layer_work(
-      config, layers.size(),
-      [&trace, layers](std::size_t unit) {
-        return layers_cost(trace.info(), trace.where(), {layers[unit]});
-      },
-      [this, &traces, &pool](ResultWriter& output, const ProgressFn& progress,
-                             std::stop_token stop) {
-        call(traces, {output, pool, progress, std::move(stop), {}});
-      });
-  job_.units.seal(work, given, name());
-  return work;
+  const TraceInfo& info = traces.front().info();
+  return layer_work(name(),
+                    {{"options", options_json()},
+                     {"layers", layers},
+                     {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}}},
+                    layers.size(),
+                    [this, &traces, &pool](ResultWriter& output, const ProgressFn& progress,
+                                           std::stop_token stop) {
+                      call(traces, {output, pool, progress, std::move(stop), {}});
+                    });
 }
 
 void AnalyzeCommand::check_outputs() const {
@@ -153,7 +146,7 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
 
 AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& pool,
                                              const std::string& command_line,
-                                             const UnitFolder* finished, ResultInfo& made) const {
+                                             const Work* known_work, ResultInfo& made) {
   const Running run(job_.work.progress);
   std::unique_ptr<ResultWriter> output;
   if (job_.out) {
@@ -163,7 +156,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& p
   }
   ResultProvenance provenance{.command_line = command_line, .writer = writer_name(), .made = &made};
   std::optional<KnownLayers> known;
-  if (finished != nullptr) known.emplace(*output, *finished);
+  if (known_work != nullptr) known.emplace(*output, *known_work, job_.store());
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
   return call(traces, {to, pool, run.progress, run.stop, provenance});
 }

@@ -12,7 +12,7 @@
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/unit_job.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "core/base/progress.hpp"
 #include "traces/reader.hpp"
 
@@ -26,7 +26,7 @@ struct AnalysisCard {
   std::vector<ReportColumn> columns;
   std::string headline = "";      // one line under the table, as filled_in has it
   std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
-  bool has_units = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
+  bool has_items = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
 };
 
 class AnalyzeCommand : public Command {
@@ -55,18 +55,18 @@ class AnalyzeCommand : public Command {
   virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
   /// One line under the table: the card's.
   virtual std::string headline(const Json& totals) const;
-  /// The layers that are measured each by itself, which are this kind's units; empty: it has none.
-  virtual std::vector<Index> unit_layers(const Traces& traces) const;
+  /// The layers that are measured each by itself, which are this kind's items; empty: it has none.
+  virtual std::vector<Index> item_layers(const Traces& traces) const;
   /// Text between the table and the headline, with its line ends; most kinds have none.
   virtual std::string more_text(const Json& summary) const;
 
  private:
   void check_outputs() const;
   Traces open_traces() const;
-  /// `finished`: units that are not computed again; may be null.
+  /// `known`: layers that are not computed again; null: none is.
   Json compute(const Traces& traces, ThreadPool& pool, const std::string& command_line,
-               const UnitFolder* finished, ResultInfo& made) const;
-  UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
+               const Work* known, ResultInfo& made);
+  Work work_of(const Traces& traces, ThreadPool& pool) const;
   /// `formats`: keys of analysis/base/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
 
@@ -74,7 +74,7 @@ class AnalyzeCommand : public Command {
   std::size_t n_traces_;
   std::filesystem::path files_[2];
   std::optional<std::filesystem::path> csv_;
-  UnitJob job_;
+  RunJob job_;
 };
 
 }  // namespace kvscope::cli

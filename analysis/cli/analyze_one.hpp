@@ -26,8 +26,8 @@ class AnalyzeOne : public AnalyzeCommand {
       : AnalyzeCommand(std::move(card)), analysis_(analysis) {}
 
  private:
-  std::vector<Index> unit_layers(const Traces& traces) const final {
-    if (!kind_card().has_units) return {};
+  std::vector<Index> item_layers(const Traces& traces) const final {
+    if (!kind_card().has_items) return {};
     const TraceInfo& info = traces[0].info();
     if constexpr (LooksAtAPart<Options>) return selected_part(info, selection_.selection()).layers;
     return info.layers;

@@ -22,6 +22,6 @@ KVSCOPE_COMMAND(
             "of the attention (kernel rule: {kernel_mass:%}) and save "
             "{eval_reduction_per_kv_head:%} of the key reads",
         .must_be_zero = "violations",
-        .has_units = true})
+        .has_items = true})
 
 }  // namespace kvscope::cli

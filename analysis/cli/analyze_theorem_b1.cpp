@@ -21,6 +21,6 @@ KVSCOPE_COMMAND(
                     "{repaired_violations}, Jensen {jensen_violations}, worst case "
                     "{worst_violations}; mean Jensen gap {jensen_mean_gap:3}",
         .must_be_zero = "violations_of_proved_bounds",
-        .has_units = true})
+        .has_items = true})
 
 }  // namespace kvscope::cli

@@ -19,10 +19,10 @@
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/cli/unit_job.hpp"
-#include "analysis/cost/cost_units.hpp"
+#include "analysis/cost/cost_work.hpp"
 #include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/read_files.hpp"
@@ -121,14 +121,15 @@ class CostCommand final : public Command {
     options.flag("overwrite", "replace an existing file", job_.overwrite);
     job_.declare_work(options);
     options.exclude({"TRACE", "shape"});
-    options.exclude_each({"shape"}, UnitOptions::names(), ": what is of no recording has no units");
+    options.exclude_each({"shape"}, {"store", "engine", "worker"},
+                         ": what is of no recording has no items");
   }
 
   int run(const OptionSet& options, const std::string& typed) override {
     job_.check();
     check_usage();
     Json report;
-    // The report of a recording says the same whoever did its units.
+    // The report of a recording says the same whoever did its items.
     const std::string command_line =
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
     if (shape_.is_used()) {
@@ -168,8 +169,7 @@ class CostCommand final : public Command {
           "--hardware is missing: expected some of {}, or a file of kvscope bench machine",
           fmt::join(hardware_names(), ", "));
     }
-    if (job_.out && !job_.units.is_alone())
-      check_new_output(*job_.out, job_.overwrite, "--overwrite");
+    if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite");
   }
 
   CostOptions cost_options() const {
@@ -195,8 +195,7 @@ class CostCommand final : public Command {
     return json;
   }
 
-  /// Fills the report, unless units were listed or done and nothing is made of them: then it
-  /// returns the exit code.
+  /// Fills the report, or returns the exit code of a worker, which makes none.
   std::optional<int> of_trace(const OptionSet& given, Json& report) {
     const CostOptions options = cost_options();
     const TraceFile trace = TraceFile::open(*trace_, {});
@@ -223,11 +222,10 @@ class CostCommand final : public Command {
     replay.options.calibration = calibration ? &*calibration : nullptr;
     WorkCollector works(info.n_q, info.n_kv, info.d_head);
     ThreadPool pool(job_.work.n_threads());
-    if (job_.units.is_used()) {
-      UnitWork work = cost_work(replay, settings(), pool);
-      job_.units.seal(work, given, name());
-      if (job_.units.is_alone()) return job_.run_alone(work);
-      read_cost_units(job_.finish(work), works);
+    if (job_.is_split()) {
+      const Work work = cost_work(replay, settings(), pool);
+      if (const auto code = job_.finish(work, given, name())) return code;
+      read_works(work, job_.store(), works);
     } else {
       const Running run(job_.work.progress);
       replay.options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
@@ -249,7 +247,7 @@ class CostCommand final : public Command {
   std::optional<fs::path> draft_;
   std::optional<fs::path> calibration_;
   CostShape shape_;
-  UnitJob job_;
+  RunJob job_;
 };
 
 }  // namespace

@@ -22,12 +22,6 @@ Engine find_engine(std::string_view name) {
   throw UsageError("--engine: expected local, mpi, slurm or ray, found \"{}\"", name);
 }
 
-std::vector<std::string> worker_words(const EngineJob& job, const std::string& units) {
-  std::vector<std::string> words = job.command;
-  insert_options(words, {"--unit", units, "--out", job.folder.string()});
-  return words;
-}
-
 std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {
   if (ended == 0) return "";
   const std::string said = sentence_of(written);

@@ -1,5 +1,5 @@
-// The engine "ray": the Python package's module kvscope.ray_units, which hands units to tasks of
-// Ray. The interpreter is KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it
+// The engine "ray": the Python package's module kvscope.ray_workers, which starts workers as tasks
+// of Ray. The interpreter is KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it
 // (RAY_ADDRESS).
 #include <fmt/format.h>
 
@@ -12,14 +12,9 @@ namespace kvscope::cli {
 
 std::string run_ray(const EngineJob& job) {
   const char* const named = std::getenv("KVSCOPE_PYTHON");
-  std::vector<std::string> words = {named != nullptr ? named : "python3",
-                                    "-m",
-                                    "kvscope.ray_units",
-                                    job.list.string(),
-                                    job.folder.string(),
-                                    std::to_string(job.workers),
-                                    "--"};
-  words.insert(words.end(), job.command.begin(), job.command.end());
+  std::vector<std::string> words = {named != nullptr ? named : "python3", "-m",
+                                    "kvscope.ray_workers", std::to_string(job.workers), "--"};
+  words.insert(words.end(), job.words.begin(), job.words.end());
   const ChildOutcome outcome = run_child(words, job.stop);
   std::string text = launcher_text("ray", outcome.ended, outcome.err);
   if (outcome.err.find("No module named 'kvscope") != std::string::npos)

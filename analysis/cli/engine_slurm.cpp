@@ -1,6 +1,6 @@
 // The engine "slurm": a batch script of an array job, one task per worker, and sbatch --wait until
 // it has ended. A task that is preempted or ends at its time limit gets SIGTERM, stops between two
-// looks at the stop token, and is queued again; what it had finished lies in the folder. Partition,
+// looks at the stop token, and is queued again; what it had finished is in the store. Partition,
 // account, memory and time come from sbatch's own environment (SBATCH_PARTITION, SBATCH_ACCOUNT,
 // SBATCH_MEM_PER_NODE, SBATCH_TIMELIMIT, ...).
 #include <fmt/format.h>
@@ -9,13 +9,15 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
-#include "analysis/units/unit_folder.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/shell_word.hpp"
 
 namespace kvscope::cli {
 
 namespace {
+
+/// Of files that Slurm reads and writes.
+constexpr std::string_view kSlurmStem = "slurm";
 
 /// A path as an option of sbatch: % begins its own patterns.
 std::string output_of(const std::filesystem::path& folder) {
@@ -25,7 +27,7 @@ std::string output_of(const std::filesystem::path& folder) {
 }
 
 std::string script_of(const EngineJob& job) {
-  const std::string command = command_line_of(worker_words(job, "@" + job.list.string()), "");
+  const std::string command = command_line_of(job.words, "");
   // exec: the signal reaches the program. 30 seconds before a time limit, since a stop takes
   // moments.
   return fmt::format(

@@ -1,9 +1,10 @@
-// kvscope info: what a trace, a result, a model or a folder of units holds.
+// kvscope info: what a trace, a result, a model or a store holds.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -12,8 +13,8 @@
 #include "analysis/cli/info_many.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/unit_status.hpp"
-#include "analysis/units/unit_folder.hpp"
+#include "analysis/runs/leases.hpp"
+#include "analysis/runs/store.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
@@ -88,11 +89,71 @@ void add_lines(std::string& out, const Json& json, const std::string& prefix) {
   }
 }
 
+/// How far the work in a store is. Rate and time left are null if nobody is at it.
+Json describe_store(const fs::path& folder) {
+  const Store store(folder);
+  std::map<std::string, std::size_t> done;  // by what keys of a plan begin with
+  Json failed = Json::array();
+  for (const auto& [key, answer] : store.answers()) {
+    if (answer.failure.empty())
+      ++done[std::string(question_of(key))];
+    else
+      failed.push_back({{"id", key}, {"failure", answer.failure}});
+  }
+  std::size_t n_missing = 0;
+  Json plans = Json::array();
+  for (const auto& [hash, plan] : store.plans()) {
+    std::size_t n_failed = 0;
+    for (const Json& item : failed)
+      n_failed += question_of(item.at("id").get<std::string>()) == hash;
+    const std::size_t missing = plan.n_items - done[hash] - n_failed;
+    n_missing += missing;
+    plans.push_back({{"command", plan.command},
+                     {"work", hash},
+                     {"items", plan.n_items},
+                     {"done", done[hash]},
+                     {"missing", missing},
+                     {"failed", n_failed}});
+  }
+  const std::size_t n_at_work = Leases(store.leases(), store.worker()).at_work().size();
+  const double rate = n_at_work > 0 ? store.answers_per_hour() : 0.0;
+  return {{"what", "store"},
+          {"folder", folder.string()},
+          {"answers", store.n_known()},
+          {"at_work", n_at_work},
+          {"plans", plans},
+          {"items_per_hour", rate > 0.0 ? Json(rate) : Json(nullptr)},
+          {"seconds_left",
+           rate > 0.0 ? Json(3600.0 * static_cast<double>(n_missing) / rate) : Json(nullptr)},
+          {"failed_items", failed}};
+}
+
+std::string store_text(const Json& json) {
+  const auto count = [](const Json& of, const char* name) {
+    return of.at(name).get<std::size_t>();
+  };
+  std::string text =
+      fmt::format("{}: {} answers, {} failed, {} at work\n", json.at("folder").get<std::string>(),
+                  count(json, "answers"), json.at("failed_items").size(), count(json, "at_work"));
+  for (const Json& plan : json.at("plans"))
+    text += fmt::format("{}: {} of {} items done, {} missing, {} failed\n",
+                        plan.at("command").get<std::string>(), count(plan, "done"),
+                        count(plan, "items"), count(plan, "missing"), count(plan, "failed"));
+  if (!json.at("items_per_hour").is_null())
+    text += fmt::format("{} items an hour, about {} left\n",
+                        number_text(json.at("items_per_hour").get<double>(), 3),
+                        seconds_text(json.at("seconds_left").get<double>()));
+  for (const Json& item : json.at("failed_items"))
+    text += fmt::format("failed: {}: {}\n", item.at("id").get<std::string>(),
+                        one_line(item.at("failure").get<std::string>()));
+  return text;
+}
+
 class InfoCommand final : public Command {
  public:
   std::string name() const override { return "info"; }
   std::string summary() const override {
-    return "what a trace, a result, a model, or a folder of recordings or units holds";
+    return "what a trace, a result, a model, a store or a folder of recordings holds";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope info trace.h5",
@@ -102,13 +163,13 @@ class InfoCommand final : public Command {
             {"kvscope info SmolLM2-135M-Instruct.Q4_1.gguf",
              "metadata, types of weights and shapes of a GGUF file"},
             {"kvscope info recordings", "a folder of traces: a line for each, and sums"},
-            {"kvscope info sweep.csv.units",
-             "of a folder of units: what is done, missing and failed, and the time left"}};
+            {"kvscope info sweep.csv.store",
+             "of a store: what is done, missing and failed, and the time left"}};
   }
   void declare(OptionSet& options) override {
     options
         .positional("WHAT",
-                    "a trace, a result file, a folder of traces or of units, or a model (as "
+                    "a trace, a result file, a folder of traces, a store, or a model (as "
                     "--model takes it)",
                     what_,
                     /*required=*/true)
@@ -122,6 +183,8 @@ class InfoCommand final : public Command {
       print_json(json);
     } else if (json.value("what", std::string()) == "recordings") {
       print(folder_text(json));
+    } else if (json.value("what", std::string()) == "store") {
+      print(store_text(json));
     } else {
       std::string out;
       add_lines(out, json, "");
@@ -133,7 +196,7 @@ class InfoCommand final : public Command {
  private:
   Json describe() const {
     if (!fs::exists(what_) && names_model(what_)) return describe_model(model_dir(what_));
-    if (is_unit_folder(what_)) return unit_status(what_);
+    if (is_store(what_)) return describe_store(what_);
     if (fs::is_directory(what_) && !fs::exists(fs::path(what_) / "config.json") &&
         !gguf_file_of(what_)) {
       const std::vector<fs::path> files = recordings_in(what_);

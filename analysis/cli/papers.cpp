@@ -14,6 +14,7 @@
 #include "analysis/cli/papers_examples.hpp"
 #include "analysis/cli/papers_pictures.hpp"
 #include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/papers/doubts.hpp"
@@ -51,7 +52,7 @@ class PapersCommand final : public Command {
         "step is reported in its "
         "item, and the rest continues; an item for which the system refused a write or memory is "
         "\"not run\", and the code is 4. The same command continues an interrupted report: results "
-        "of the same command and inputs are reused. Facts are asked in the model's chat template "
+        "of the same command and inputs are not made again. Facts are asked in the model's chat template "
         "if the dense model answers less than half of them in plain words, and of pass keys and "
         "magic numbers those that it finds more often. A draft that is made here shares its layers "
         "with the model: they stay dense, or are left out, where a draft is judged. The whole "
@@ -83,11 +84,12 @@ class PapersCommand final : public Command {
                 "write a constructed recording that contradicts a paper to --out instead: "
                 "theorem-b1, error-bound",
                 example_);
+    workers_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
+  int run(const OptionSet& given, const std::string& command_line) override {
     if (plan_) return tell_plan();
     if (!out_) throw UsageError("--out is missing: expected a folder for the report");
     if (example_) {
@@ -95,15 +97,18 @@ class PapersCommand final : public Command {
       return kOk;
     }
     engine_.check();
+    workers_.check();
     const std::vector<const papers::Item*> chosen = chosen_items();
     if (fs::exists(*out_) && !fs::is_directory(*out_))
       throw UsageError("--out: {} is no folder", out_->string());
     fs::create_directories(*out_);
-    const Running run(work_.progress);
-    PapersRunner runner(folder(), run.progress, run.stop,
+    PapersRunner runner(folder(), chosen,
                         [](const std::string& line) { note("kvscope papers: " + line); });
+    do_runs(runner, given);
+    if (workers_.is_worker()) return kOk;
+    const StopOnSignal stop;
     const auto outcomes = mapped<papers::ItemOutcome>(
-        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, run.stop); });
+        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, stop.token()); });
     papers::ReportHead head;
     head.model = model_;
     head.draft = runner.draft_text();
@@ -118,6 +123,17 @@ class PapersCommand final : public Command {
   }
 
  private:
+  void do_runs(PapersRunner& runner, const OptionSet& given) const {
+    if (!workers_.is_worker()) runner.forget_failed_and_changed(workers_.retries_failed());
+    std::vector<std::string> words = given.words(name(), kOptionsOfNoNumber);
+    insert_options(words, {"--out", out_->string()});
+    try {
+      workers_.run(runner.work(), runner.store(), words, OnFailure::keep, work_);
+    } catch (const Interrupted&) {
+      throw Interrupted("papers: stopped; the same command continues from here");
+    }
+  }
+
   std::optional<std::string> draft_word() const {
     if (draft_) return draft_;
     if (model_ == "verifier") return "draft";
@@ -245,6 +261,7 @@ class PapersCommand final : public Command {
   std::string model_ = "verifier";
   std::optional<std::string> draft_;
   EngineOptions engine_;
+  WorkerOptions workers_;
   bool quick_ = false;
   bool plan_ = false;
   bool json_ = false;

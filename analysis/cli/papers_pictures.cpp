@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/run_inside.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
@@ -81,10 +82,7 @@ class PictureMaker {
   std::string place(const std::string& file) const { return "items/" + item_.id + "/" + file; }
   fs::path path(const std::string& file) const { return runner_.folder().out / place(file); }
 
-  /// Runs `command` with `more` unless this was done before of the same.
-  void make(const std::string& command, const std::string& more, const std::string& mark) {
-    const std::string stamp = runner_.stamp_of(command + more);
-    if (runner_.is_done(path(mark), stamp)) return;
+  void make(const std::string& command, const std::string& more) {
     auto words = runner_.words_of(command, "", /*in_folder=*/false);
     for (const std::string& word : runner_.words_of(more, path("").string(), /*in_folder=*/false))
       words.push_back(word);
@@ -92,7 +90,6 @@ class PictureMaker {
     if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
     if (outcome.is_system) throw IoError(outcome.last_note);
     if (outcome.code != kOk) throw ConfigError(outcome.last_note);
-    runner_.set_done(path(mark), stamp);
   }
 
   std::string typed(const std::string& command, const std::string& more) {
@@ -105,7 +102,7 @@ class PictureMaker {
   void draw_figure(const std::string& command, const std::string& stem,
                    papers::DrawnPicture& picture) {
     const std::string more = " --format svg,pdf --overwrite --out {out}";
-    make(command, more, stem + ".done");
+    make(command, more);
     picture.command = typed(command, " --out {out}");
     picture.svg = read_regular_file(path(stem + ".svg"), kMostPictureBytes);
     picture.pdf = place(stem + ".pdf");
@@ -113,8 +110,8 @@ class PictureMaker {
   }
 
   void draw_table(const std::string& command, papers::DrawnPicture& picture) {
-    make(command, " --format markdown --overwrite --out {out}table.md", "table-md.done");
-    make(command, " --format tabular --overwrite --out {out}table.tex", "table-tex.done");
+    make(command, " --format markdown --overwrite --out {out}table.md");
+    make(command, " --format tabular --overwrite --out {out}table.tex");
     picture.command = typed(command, "");
     picture.cells = markdown_cells(read_regular_file(path("table.md"), kMostPictureBytes));
     picture.tex = place("table.tex");

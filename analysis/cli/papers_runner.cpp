@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
-#include "analysis/cli/host.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/program.hpp"
+#include <algorithm>
+#include <set>
+
+#include "analysis/cli/run_inside.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
-#include "core/base/version.hpp"
-#include "core/base/whole_file.hpp"
 #include "core/model/model_hash.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"
@@ -25,27 +25,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class OutputCatcher final : public Host {
- public:
-  OutputCatcher(const ProgressFn& progress, const std::stop_token& stop)
-      : progress_(progress), stop_(stop) {}
-  void print(std::string_view text) override { outcome.printed += text; }
-  void note(std::string_view line) override { outcome.last_note = line; }
-  void report(const Progress& progress) override {
-    if (progress_) progress_(progress);
-  }
-  std::stop_token stop_token() const override { return stop_; }
-  void ended_by(const std::exception& error) override { outcome.is_system = is_of_system(error); }
-  CommandOutcome outcome;
-
- private:
-  const ProgressFn& progress_;
-  const std::stop_token& stop_;
-};
-
-/// "simulate" and "sweep" keep a journal, from which they go on.
-bool keeps_journal(const std::string& command) {
+/// "simulate" and "sweep" keep a store, from which they go on.
+bool keeps_store(const std::string& command) {
   return command.starts_with("simulate ") || command.starts_with("sweep ");
+}
+
+/// Times are told of an idle machine: such a run waits for all that stand before it.
+bool measures_time(const std::string& command) {
+  return command.starts_with("bench ");
 }
 
 /// Recordings and drafts are inputs of other commands; no value is read from them.
@@ -56,38 +43,52 @@ bool is_result(const std::string& command) {
 
 }  // namespace
 
-bool is_of_system(const std::exception& error) {
-  if (dynamic_cast<const Error*>(&error) != nullptr) {
-    return dynamic_cast<const IoError*>(&error) != nullptr &&
-           dynamic_cast<const MissingFile*>(&error) == nullptr;
-  }
-  return dynamic_cast<const UsageError*>(&error) == nullptr;
-}
-
-CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
-                          const std::stop_token& stop) {
-  OutputCatcher catcher(progress, stop);
-  const HostScope scope(catcher);
-  catcher.outcome.code = run_program(words);
-  return catcher.outcome;
-}
-
-PapersRunner::PapersRunner(PapersFolder folder, ProgressFn progress, std::stop_token stop,
+PapersRunner::PapersRunner(PapersFolder folder, std::span<const papers::Item* const> items,
                            std::function<void(const std::string&)> say)
-    : folder_(std::move(folder)),
-      progress_(std::move(progress)),
-      stop_(std::move(stop)),
-      say_(std::move(say)) {
+    : folder_(std::move(folder)), say_(std::move(say)), store_(folder_.out / "store") {
   models_ = model_hash(model_dir(folder_.model));
   if (folder_.draft) models_ += model_hash(model_dir(*folder_.draft));
   fs::create_directories(folder_.out / "runs");
+  for (const papers::Item* item : items) {
+    for (const papers::Value& value : item->values) add_run(find(value.run));
+    for (const papers::Picture& picture : item->pictures) {
+      for (const std::string& name : papers::names_in(picture.command)) {
+        if (const papers::Run* const run = run_behind(name)) add_run(*run);
+      }
+    }
+  }
+  std::ranges::stable_sort(runs_, {},
+                           [&](const papers::Run* run) { return measures_time(command_of(*run)); });
 }
 
 const papers::Run& PapersRunner::find(const std::string& name) const {
-  for (const papers::Run& run : papers::runs()) {
-    if (run.name == name) return run;
+  const papers::Run* const run = papers::run_named(name);
+  if (run == nullptr) throw ConfigError("no run is called {}", name);
+  return *run;
+}
+
+std::vector<const papers::Run*> PapersRunner::needs_of(const papers::Run& run) const {
+  std::vector<const papers::Run*> needs;
+  for (const std::string& name : papers::names_in(command_of(run))) {
+    const papers::Run* const behind = run_behind(name);
+    if (behind != nullptr && behind != &run) needs.push_back(behind);
   }
-  throw ConfigError("no run is called {}", name);
+  return needs;
+}
+
+void PapersRunner::add_run(const papers::Run& run) {
+  if (keys_.contains(run.name)) return;
+  Json needs = Json::array();
+  for (const papers::Run* need : needs_of(run)) {
+    add_run(*need);
+    needs.push_back(keys_.at(need->name));
+  }
+  keys_[run.name] = item_key({{"papers", command_of(run)},
+                              {"models", models_},
+                              {"device", folder_.engine.device},
+                              {"matmul", folder_.engine.matmul},
+                              {"needs", needs}});
+  runs_.push_back(&run);
 }
 
 const std::string& PapersRunner::command_of(const papers::Run& run) const {
@@ -102,110 +103,131 @@ fs::path PapersRunner::path_of(const papers::Run& run) const {
   return folder_.out / file_of(run.name);
 }
 
-bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp,
-                           const std::function<bool(const JsonObject&)>& and_is) const {
-  const OwnFiles own;
-  try {
-    if (!fs::is_regular_file(mark)) return false;
-    const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
-    const JsonObject done(json, mark.string());
-    return done.string("stamp") == stamp && (!and_is || and_is(done));
-  } catch (const Error&) {
-    return false;  // whatever lies there is not what we wrote
+void PapersRunner::forget_failed_and_changed(bool retry_failed) {
+  for (const papers::Run* run : runs_) {
+    const std::string& key = keys_.at(run->name);
+    const StoredAnswer* const answer = store_.find(key);
+    if (answer == nullptr) continue;
+    const Json line = parse_ordered_json(store_.line(key), run->name);
+    std::error_code error;
+    const bool stays = answer->failure.empty()
+                           ? fs::is_regular_file(path_of(*run), error) &&
+                                 line.at("result") == hash_file(path_of(*run))
+                           : !retry_failed && !line.value("system", true);
+    if (!stays) store_.forget(key);
   }
 }
 
-void PapersRunner::set_done(const fs::path& mark, const std::string& stamp) const {
-  save_text(mark, Json{{"stamp", stamp}}.dump(1) + "\n", /*overwrite=*/true);
-}
-
-papers::RunResult PapersRunner::result(const std::string& name) {
-  State& state = states_[name];
-  if (!state.done) {
-    make(find(name), state);
-    state.done = true;
+ItemState PapersRunner::state_of(std::size_t place, const Store& store) const {
+  const papers::Run& run = *runs_[place];
+  if (store.find(keys_.at(run.name)) != nullptr) return ItemState::done;
+  for (const papers::Run* need : needs_of(run)) {
+    const auto at = std::ranges::find(runs_, need) - runs_.begin();
+    const ItemState state = state_of(static_cast<std::size_t>(at), store);
+    if (state != ItemState::done) return ItemState::waits;
+    if (!store.knows(keys_.at(need->name))) return ItemState::done;  // it cannot be done
   }
-  return {state.view.get(), state.missing, state.not_run};
+  for (std::size_t i = 0; measures_time(command_of(run)) && i < place; ++i) {
+    if (state_of(i, store) != ItemState::done) return ItemState::waits;
+  }
+  return ItemState::to_do;
 }
 
-void PapersRunner::make(const papers::Run& run, State& state) {
+Work PapersRunner::work() {
+  Work work;
+  work.command = "papers";
+  for (const papers::Run* run : runs_) work.keys.push_back(keys_.at(run->name));
+  work.state = [this](std::size_t i, const Store& store) { return state_of(i, store); };
+  work.run = [this](std::size_t i, const Lease*, const ProgressFn& progress,
+                    const std::stop_token& stop) { return execute(*runs_[i], progress, stop); };
+  work.step_name = "commands";
+  return work;
+}
+
+std::vector<Json> PapersRunner::execute(const papers::Run& run, const ProgressFn& progress,
+                                        const std::stop_token& stop) {
   const std::string& command = command_of(run);
+  const fs::path out = path_of(run);
+  const fs::path store = out.string() + ".store";
+  const Stopwatch watch;
+  CommandOutcome outcome;
   try {
-    for (const std::string& name : papers::names_in(command)) {
-      const papers::Run* behind = run_behind(name);
-      if (behind == nullptr || behind == &run) continue;
-      const papers::RunResult needed = result(behind->name);
-      if (needed.view == nullptr && !needed.missing.empty()) {
-        state.missing = needed.missing;
-        if (behind->name == papers::kOwnDraft)
-          state.missing = "no --draft was given, and none could be fitted: " + state.missing;
-        state.not_run = needed.not_run;
-        return;
-      }
+    say_(fmt::format("{}: {}", run.name, typed(run.name)));
+    std::vector<std::string> words = words_of(command, out.string(), /*in_folder=*/false);
+    if (!command.starts_with("papers "))
+      words.insert(words.end(), {"--threads", fmt::format("{}", folder_.n_threads)});
+    remove_quietly(out);
+    remove_quietly(out.string() + ".part");
+    const bool goes_on = keeps_store(command) && is_store(store);
+    if (goes_on) {
+      std::vector<std::string> resumed = words;
+      resumed.emplace_back("--resume");
+      outcome = run_inside(resumed, progress, stop);
     }
-    state.stamp = stamp_of(command);
-    if (!reuse(run, state)) execute(run, state);
-    if (state.missing.empty() && is_result(command)) state.view = open_result(path_of(run));
+    if (!goes_on || outcome.code == kUsageError || outcome.code == kInputError) {
+      remove_store(store);  // of another configuration, or damaged
+      outcome = run_inside(words, progress, stop);
+    }
+    if (stop.stop_requested()) throw Interrupted("stopped at {}", run.name);
+    const bool is_done = outcome.code == kOk || outcome.code == kCheckFailed;
+    if (is_done && run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);
+    if (is_done)
+      return {{{"key", keys_.at(run.name)},
+               {"run", run.name},
+               {"command", typed(run.name)},
+               {"result", hash_file(out)},
+               {"seconds", watch.seconds()}}};
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    state.missing = error.what();
-    state.not_run = is_of_system(error);
+    outcome.last_note = error.what();
+    outcome.is_system = is_of_system(error);
   }
+  return {{{"key", keys_.at(run.name)},
+           {"failure", outcome.sentence()},
+           {"system", outcome.is_system}}};
 }
 
-bool PapersRunner::reuse(const papers::Run& run, State& state) {
-  const fs::path file = path_of(run);
-  return is_done(file.string() + ".done", state.stamp, [&](const JsonObject& done) {
-    if (!fs::is_regular_file(file) || done.string("result") != hash_file(file)) return false;
-    seconds_ += done.number("seconds", 0.0, 1e12);
-    return true;
-  });
+papers::RunResult PapersRunner::result(const std::string& name) {
+  const papers::Run& run = find(name);
+  const std::string& key = keys_.at(name);
+  const StoredAnswer* const answer = store_.find(key);
+  papers::RunResult result;
+  if (answer == nullptr) {
+    for (const papers::Run* need : needs_of(run)) {
+      if (store_.knows(keys_.at(need->name))) continue;
+      result = this->result(need->name);
+      if (need->name == papers::kOwnDraft)
+        result.missing = "no --draft was given, and none could be fitted: " + result.missing;
+      return result;
+    }
+    result.missing = name + " was not run";
+    result.not_run = true;
+    return result;
+  }
+  if (!answer->failure.empty()) {
+    result.missing = answer->failure;
+    result.not_run = parse_ordered_json(store_.line(key), name).value("system", false);
+    return result;
+  }
+  if (!is_result(command_of(run))) return result;
+  try {
+    auto& view = views_[name];
+    if (view == nullptr) view = open_result(path_of(run));
+    result.view = view.get();
+  } catch (const Error& error) {
+    result.missing = error.what();
+    result.not_run = is_of_system(error);
+  }
+  return result;
 }
 
-void PapersRunner::execute(const papers::Run& run, State& state) {
-  if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
-  const std::string& command = command_of(run);
-  const fs::path out = path_of(run);
-  const fs::path journal = out.string() + ".journal";
-  say_(fmt::format("{}: {}", run.name, typed(run.name)));
-  std::vector<std::string> words = words_of(command, out.string(), /*in_folder=*/false);
-  if (!command.starts_with("papers "))
-    words.insert(words.end(), {"--threads", fmt::format("{}", folder_.n_threads)});
-  for (const fs::path& old :
-       {out, fs::path(out.string() + ".part"), fs::path(out.string() + ".done")})
-    remove_quietly(old);
-  const Stopwatch watch;
-  CommandOutcome outcome;
-  if (keeps_journal(command) && fs::exists(journal)) {
-    std::vector<std::string> resumed = words;
-    resumed.push_back("--resume");
-    outcome = run_inside(resumed, progress_, stop_);
-    if (outcome.code == kUsageError) remove_quietly(journal);  // of another configuration
-  } else {
-    outcome.code = kUsageError;
+double PapersRunner::seconds() const {
+  double seconds = 0.0;
+  for (const auto& [name, key] : keys_) {
+    if (const StoredAnswer* const answer = store_.find(key)) seconds += answer->seconds;
   }
-  if (outcome.code == kUsageError) outcome = run_inside(words, progress_, stop_);
-  if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
-  if (outcome.code != kOk && outcome.code != kCheckFailed) {
-    state.missing = outcome.last_note.starts_with("kvscope: ") ? outcome.last_note.substr(9)
-                                                               : outcome.last_note;
-    if (state.missing.empty()) state.missing = fmt::format("exit code {}", outcome.code);
-    state.not_run = outcome.is_system;
-    return;
-  }
-  if (run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);
-  const double seconds = watch.seconds();
-  seconds_ += seconds;
-  save_text(out.string() + ".done",
-            Json{{"stamp", state.stamp},
-                 {"command", typed(run.name)},
-                 {"version", writer_name()},
-                 {"result", hash_file(out)},
-                 {"seconds", seconds}}
-                    .dump(1) +
-                "\n",
-            /*overwrite=*/true);
+  return seconds;
 }
 
 }  // namespace kvscope::cli

@@ -14,8 +14,6 @@
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/shell_word.hpp"
-#include "core/base/version.hpp"
-#include "traces/hash.hpp"
 
 namespace kvscope::cli {
 
@@ -34,7 +32,7 @@ std::string model_word(const std::string& word) {
 std::string lengths_within(std::string_view lengths, const std::string& model) {
   const Index most = load_config(model_dir(model)).max_positions;
   std::string within;
-  for (const std::string& length : split_words(std::string(lengths), ',')) {
+  for (const std::string& length : split_words(lengths, ',')) {
     if (within.empty() || number_from<Index>(length).value_or(0) <= most)
       within += (within.empty() ? "" : ",") + length;
   }
@@ -44,12 +42,7 @@ std::string lengths_within(std::string_view lengths, const std::string& model) {
 }  // namespace
 
 std::string PapersRunner::picked(std::string_view name) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find(':', begin), name.size());
-    parts.emplace_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::string> parts = split_words(name, ':');
   const bool is_wording = parts.front() == "--chat";
   if (parts.size() != (is_wording ? 3 : 4))
     throw ConfigError("\"{}\": expected pick:RUN:BY:COLUMN or --chat:RUN:BY", name);
@@ -69,10 +62,8 @@ std::string PapersRunner::picked(std::string_view name) {
 
 const papers::Run* PapersRunner::run_behind(std::string_view name) const {
   if (!folder_.draft && (name == "--draft" || name == "draft-model")) name = papers::kOwnDraft;
-  const auto runs = papers::runs();
-  const auto at =
-      std::ranges::find_if(runs, [&](const papers::Run& run) { return run.name == name; });
-  return at == runs.end() ? nullptr : &*at;
+  if (papers::is_choice(name)) return papers::run_named(split_words(name, ':').at(1));
+  return papers::run_named(name);
 }
 
 std::string PapersRunner::draft_word(bool in_folder) const {
@@ -92,21 +83,17 @@ Index PapersRunner::own_layers() const {
   return std::min(DraftFitOptions{}.n_layers, n_layers - 1);
 }
 
-std::string PapersRunner::draft_text() {
+std::string PapersRunner::draft_text() const {
   if (folder_.draft) return *folder_.draft;
-  const auto fitted = states_.find(papers::kOwnDraft);
-  if (fitted == states_.end() || !fitted->second.missing.empty()) return "";
+  const auto fitted = keys_.find(papers::kOwnDraft);
+  if (fitted == keys_.end() || !store_.knows(fitted->second)) return "";
   return fmt::format("early exit: the first {} layers of the model itself and a fitted head",
                      own_layers());
 }
 
 bool PapersRunner::uses_own_draft(const std::string& name) const {
-  const papers::Run& run = find(name);
-  const auto names = papers::names_in(command_of(run));
-  return !folder_.draft && std::ranges::any_of(names, [&](const std::string& needed) {
-    const papers::Run* behind = run_behind(needed);
-    if (behind == nullptr || behind == &run) return false;
-    return behind->name == papers::kOwnDraft || uses_own_draft(behind->name);
+  return std::ranges::any_of(needs_of(find(name)), [&](const papers::Run* need) {
+    return need->name == papers::kOwnDraft || uses_own_draft(need->name);
   });
 }
 
@@ -150,15 +137,6 @@ std::string PapersRunner::typed(const std::string& name) {
   const std::string line =
       command_line_of(words_of(command_of(run), file_of(name), /*in_folder=*/true));
   return run.ending == ".json" ? line + " > " + file_of(name) : line;
-}
-
-std::string PapersRunner::stamp_of(const std::string& command) {
-  std::string text;
-  for (const std::string& name : papers::names_in(command)) {
-    if (const papers::Run* behind = run_behind(name)) text += states_[behind->name].stamp;
-  }
-  for (const std::string& word : words_of(command, "OUT", /*in_folder=*/true)) text += word + "\n";
-  return hash_text(text + models_ + writer_name());
 }
 
 }  // namespace kvscope::cli

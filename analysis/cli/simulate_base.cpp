@@ -17,7 +17,6 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
-#include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
@@ -250,18 +249,17 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     if (engine_.is_on_gpu() && told.insert(pair.options.selector.text()).second)
       note_host_choice(pair.options.selector, pair.options.budget);
   }
+  const Work work = simulation_work(*task, setup, pool);
   SimulationResult result;
-  if (job_.units.is_used()) {
-    UnitWork work = simulation_work(*task, setup, pool);
-    job_.units.seal(work, given, name());
-    if (job_.units.is_alone()) return job_.run_alone(work);
-    result = simulation_of_units(*task, setup, job_.finish(work));
+  if (job_.is_split()) {
+    require_known_items(*task, setup);
+    if (const auto code = job_.finish(work, given, name())) return *code;
+    result = simulation_result(*task, setup, work, job_.store());
   } else {
-    result =
-        job_.keep_journal(".journal", [&](const auto& file, JournalMode mode,
-                                          const ProgressFn& progress, const std::stop_token& stop) {
-          return run_simulation(*task, setup, file, mode, pool, progress, stop);
-        });
+    Store& store = job_.open(work);
+    job_.compute([&](const ProgressFn& progress, const std::stop_token& stop) {
+      result = run_simulation(*task, setup, store, pool, progress, stop);
+    });
   }
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);

@@ -10,7 +10,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/unit_job.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "analysis/simulate/simulation.hpp"
 
 namespace kvscope::cli {
@@ -60,7 +60,7 @@ class SimulateCommand : public Command {
   bool no_special_ = false;
   Index n_shown_ = 0;
   EngineOptions engine_;
-  UnitJob job_;
+  RunJob job_;
 };
 
 /// "1024,2048" as numbers of at least 1; throws UsageError naming the option.

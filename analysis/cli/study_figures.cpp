@@ -5,7 +5,6 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_pictures.hpp"
-#include "analysis/study/study_work.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::cli {
@@ -50,7 +49,6 @@ class StudyFiguresCommand final : public Command {
     LoadedStudy study = load_study(file_);
     if (task_) require_task(study, *task_);
     if (!drawing_.against.empty()) require_method(study, drawing_.against);
-    look_at_work(study.store);
     const StudyAnswers answers(study.plan, study.store);
     drawing_.out = out_;
     fs::create_directories(out_);

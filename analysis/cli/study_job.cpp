@@ -1,17 +1,18 @@
 #include "analysis/cli/study_job.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
-#include <chrono>
 #include <fstream>
-#include <optional>
-#include <thread>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/run_inside.hpp"
 #include "analysis/options/exit_code.hpp"
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_table.hpp"
-#include "analysis/units/unit_clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
@@ -27,6 +28,16 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostOfResult = std::size_t{1} << 30U;
 
+/// Of this process so far, all threads together.
+double processor_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 /// The most memory of this process so far begins to be counted anew, where the system can do that.
 void forget_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";
@@ -41,78 +52,62 @@ double peak_memory() {
   return 0.0;
 }
 
-FileLock wait_for(const fs::path& file, const std::stop_token& stop) {
-  for (;;) {
-    if (auto lock = FileLock::take(file)) return std::move(*lock);
-    if (stop.stop_requested()) throw Interrupted("stopped while another worker is at the job");
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-}
-
 class Job {
  public:
-  Job(const StudyWorkJob& work, fs::path scratch, int n_threads, const ProgressFn& progress,
-      std::stop_token stop)
-      : work_(work),
-        scratch_(std::move(scratch)),
-        threads_(std::to_string(n_threads)),
+  Job(const StudyJobRun& run, const ProgressFn& progress, std::stop_token stop)
+      : run_(run),
+        threads_(std::to_string(run.n_threads)),
         progress_(progress),
         stop_(std::move(stop)) {}
 
-  Json lines() {
-    const FileLock lock = wait_for(scratch_ / (work_.job.key + ".lock"), stop_);
+  std::vector<Json> lines() {
     forget_peak_memory();
-    Json lines = Json::array();
-    if (!work_.recording.empty()) {
-      record(lines);
-    } else {
-      std::vector<const StudyItem*> all;
-      for (const StudyItem& item : work_.items) all.push_back(&item);
-      const std::string sentence = answer(all, work_.job.key, lines);
-      for (const StudyItem* item : all) {
-        if (sentence.empty()) break;
-        const std::string own = all.size() == 1 ? sentence : answer({item}, item->key, lines);
-        if (!own.empty()) lines.push_back(failed_line(work_, *item, own));
-      }
+    if (!run_.recording.empty()) {
+      record();
+      return std::move(lines_);
     }
-    return lines;
+    const std::string sentence = answer(run_.items, run_.scratch.string());
+    for (const StudyItem* item : run_.items) {
+      if (sentence.empty()) break;
+      const std::string own =
+          run_.items.size() == 1
+              ? sentence
+              : answer({item}, fmt::format("{}.{}", run_.scratch.string(), question_of(item->key)));
+      if (!own.empty()) lines_.push_back(failed_line(run_.job, *item, own));
+    }
+    return std::move(lines_);
   }
 
  private:
   /// Empty if the command did what it should, else why it did not.
   std::string run(const Words& words) {
     outcome_ = run_inside(words, progress_, stop_);
-    if (stop_.stop_requested()) throw Interrupted("stopped at {}", work_.job.label);
-    if (outcome_.code == kOk) return "";
-    constexpr std::string_view kOurs = "kvscope: ";
-    const std::string& said = outcome_.last_note;
-    if (said.empty()) return fmt::format("it ended with code {}", outcome_.code);
-    return said.starts_with(kOurs) ? said.substr(kOurs.size()) : said;
+    if (stop_.stop_requested()) throw Interrupted("stopped at {}", run_.job.label);
+    return outcome_.code == kOk ? "" : outcome_.sentence();
   }
 
-  void record(Json& lines) {
-    const StudyItem& item = work_.items.at(0);
+  void record() {
+    const StudyItem& item = *run_.items.at(0);
     const double begin = processor_seconds();
-    Words words = work_.job.words;
+    Words words = run_.job.words;
     words.insert(words.end(),
-                 {"--out", work_.recording.string(), "--overwrite", "--threads", threads_});
+                 {"--out", run_.recording.string(), "--overwrite", "--threads", threads_});
     const std::string sentence = run(words);
     if (!sentence.empty()) {
-      lines.push_back(failed_line(work_, item, sentence));
+      lines_.push_back(failed_line(run_.job, item, sentence));
       return;
     }
     Json line = line_of(item, processor_seconds() - begin);
     std::error_code error;
-    line["bytes"] = static_cast<double>(fs::file_size(work_.recording, error));
-    lines.push_back(std::move(line));
+    line["bytes"] = static_cast<double>(fs::file_size(run_.recording, error));
+    lines_.push_back(std::move(line));
   }
 
   /// The command over these items' budgets; its lines, or why there are none.
-  std::string answer(const std::vector<const StudyItem*>& items, const std::string& name,
-                     Json& lines) {
-    const fs::path out = scratch_ / (name + ".json");
-    const fs::path journal = out.string() + ".journal";
-    Words words = work_.job.words;
+  std::string answer(const std::vector<const StudyItem*>& items, const std::string& stem) {
+    const fs::path out = stem + ".json";
+    const fs::path store = out.string() + ".store";
+    Words words = run_.job.words;
     for (const StudyItem* item : items) {
       if (!item->budget.empty()) words.insert(words.end(), {"--budget", item->budget});
     }
@@ -120,24 +115,23 @@ class Job {
     const double begin = processor_seconds();
     std::string sentence;
     remove_quietly(out);
-    const bool goes_on = fs::exists(journal);
+    const bool goes_on = is_store(store);
     if (goes_on) {
       Words resumed = words;
       resumed.emplace_back("--resume");
       sentence = run(resumed);
     }
-    if (!goes_on || !sentence.empty()) {  // or its journal is damaged
+    if (!goes_on || !sentence.empty()) {  // or what is there is damaged
       words.emplace_back("--overwrite");
       sentence = run(words);
     }
-    if (sentence.empty()) keep(items, out, processor_seconds() - begin, lines);
+    if (sentence.empty()) keep(items, out, processor_seconds() - begin);
     remove_quietly(out);
-    remove_quietly(journal);
+    remove_store(store);
     return sentence;
   }
 
-  void keep(const std::vector<const StudyItem*>& items, const fs::path& out, double seconds,
-            Json& lines) const {
+  void keep(const std::vector<const StudyItem*>& items, const fs::path& out, double seconds) {
     const OwnFiles own;
     const Json result = parse_ordered_json(read_regular_file(out, kMostOfResult), out.string());
     for (const StudyItem* item : items) {
@@ -147,32 +141,36 @@ class Job {
         line["heads"] = std::move(heads);
       const Json& skipped = result.at("skipped");
       if (line["table"] == "" && !skipped.empty()) line["remark"] = skipped[0];
-      lines.push_back(std::move(line));
+      lines_.push_back(std::move(line));
     }
   }
 
   Json line_of(const StudyItem& item, double seconds) const {
-    return {{"key", item.key},
-            {"kind", work_.job.kind},
-            {"method", work_.job.method},
-            {"what", parse_ordered_json(item.what, "a study's item")},
-            {"seconds", seconds},
-            {"memory", peak_memory()}};
+    return {{"key", item.key},           {"kind", run_.job.kind},
+            {"method", run_.job.method}, {"what", parse_ordered_json(item.what, "a study's item")},
+            {"seconds", seconds},        {"memory", peak_memory()}};
   }
 
-  const StudyWorkJob& work_;
-  fs::path scratch_;
+  const StudyJobRun& run_;
   std::string threads_;
   const ProgressFn& progress_;
   std::stop_token stop_;
+  std::vector<Json> lines_;
   CommandOutcome outcome_;
 };
 
 }  // namespace
 
-Json do_study_job(const StudyWorkJob& work, const fs::path& scratch, int n_threads,
-                  const ProgressFn& progress, std::stop_token stop) {
-  return Job(work, scratch, n_threads, progress, std::move(stop)).lines();
+std::vector<Json> do_study_job(const StudyJobRun& run, const ProgressFn& progress,
+                               std::stop_token stop) {
+  return Job(run, progress, std::move(stop)).lines();
+}
+
+Json failed_line(const StudyJob& job, const StudyItem& item, const std::string& sentence) {
+  return {{"key", item.key},
+          {"kind", job.kind},
+          {"method", job.method},
+          {"failure", fmt::format("{}: {}", job.label, sentence)}};
 }
 
 }  // namespace kvscope::cli

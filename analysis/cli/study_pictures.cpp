@@ -9,7 +9,7 @@
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_pictures.hpp"
-#include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/run_inside.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"

@@ -10,7 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/run_inside.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_runner.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -115,24 +115,13 @@ class StudyPlanCommand final : public Command {
   }
 
   void probe(LoadedStudy& study) const {
-    const FileLock lock = study.store.lock();
-    study.store = StudyStore(study.store.folder());
-    absorb_work(study.store);
-    // Kinds are chosen once: what recordings take is known only after the first of them.
     const std::vector<bool> probes =
-        study_probes(study.plan, study.store, study_to_do(study.plan, study.store, false, {}));
-    run_study(
-        study,
-        [&](const std::set<std::string>& tried) {
-          std::vector<bool> to_do = study_to_do(study.plan, study.store, false, tried);
-          for (std::size_t i = 0; i < to_do.size(); ++i) to_do[i] = to_do[i] && probes[i];
-          return to_do;
-        },
-        {}, work_);
+        study_probes(study.plan, study.store, study_to_do(study.plan, study.store, false));
+    run_study(study, probes, WorkerOptions(), {}, work_);
   }
 
   Json plan_json(const LoadedStudy& study) const {
-    const std::vector<bool> to_do = study_to_do(study.plan, study.store, false, {});
+    const std::vector<bool> to_do = study_to_do(study.plan, study.store, false);
     std::size_t n_of_other_code = 0;
     for (std::size_t i = 0; i < to_do.size(); ++i)
       n_of_other_code += to_do[i] && study.store.knew(study.plan.items[i].key) ? 1 : 0;

@@ -7,12 +7,11 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_page.hpp"
 #include "analysis/cli/study_pictures.hpp"
-#include "analysis/cli/unit_options.hpp"
-#include "analysis/study/study_work.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
@@ -56,7 +55,6 @@ class StudyReportCommand final : public Command {
       fs::create_directories(out_);
       check_new_output(out_ / file, drawing_.overwrite, "--overwrite");
     }
-    look_at_work(study.store);
     const StudyReport report = report_of(study, options.command_line(name(), kOptionsOfNoNumber));
     save_text(out_ / "report.html", study_html(report), drawing_.overwrite);
     save_text(out_ / "report.tex", study_tex(report), drawing_.overwrite);
@@ -86,7 +84,7 @@ class StudyReportCommand final : public Command {
     }
     std::map<std::string, std::vector<std::string>> failed;  // items by what is said of them
     for (const StudyItem& item : study.plan.items) {
-      if (const StoredItem* known = study.store.find(item.key)) report.seconds += known->seconds;
+      if (const StoredAnswer* known = study.store.find(item.key)) report.seconds += known->seconds;
       const std::string sentence = failure_of(study.plan, study.store, item);
       if (!sentence.empty()) failed[sentence].push_back(label_of(item));
     }

@@ -22,8 +22,8 @@ class StudyRunCommand final : public Command {
     return "Records what the tasks replay, then does every item that the store does not know: one "
            "that any study in the same store asked before is not computed again. Items that fail "
            "stop no other; they are named, the code is 4, and they are tried again with "
-           "--retry-failed. After Ctrl-C or a kill the same command goes on. One run at a time "
-           "writes to a store.";
+           "--retry-failed. After Ctrl-C or a kill the same command goes on. Several runs and "
+           "--worker processes may share a store: each item is given to one of them.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope study run small.toml", "in this process"},
@@ -33,36 +33,31 @@ class StudyRunCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
-    options.add("engine", "NAME",
-                "who does the jobs: local (processes here), mpi, slurm or ray [this process]",
-                engine_);
-    options.add("workers", "N", "processes of the engine [all cores]", workers_);
-    options.flag("retry-failed", "try items again that failed before", retry_failed_);
+    workers_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
-  int run(const OptionSet&, const std::string&) override {
-    std::vector<std::string> engine;
-    if (engine_) engine = {"--engine", *engine_};
-    if (workers_) engine.insert(engine.end(), {"--workers", std::to_string(*workers_)});
-    engine_options(file_, engine);  // refuses what makes no sense
+  int run(const OptionSet& given, const std::string&) override {
+    workers_.check();
     LoadedStudy study = load_study(file_);
-    note_left_out(study.plan);
-    const FileLock lock = study.store.lock();
-    study.store = StudyStore(study.store.folder());  // another run may just have ended
-    const std::size_t n_saved = absorb_work(study.store);
-    if (n_saved > 0) note("{} items of a run that ended early are kept", n_saved);
+    if (!workers_.is_worker()) note_left_out(study.plan);
+    const std::vector<bool> to_do = study_to_do(study.plan, study.store, workers_.retries_failed());
+    if (workers_.retries_failed()) forget_failed(study, to_do);
     const std::size_t n_before = study.store.n_known();
-    run_study(
-        study,
-        [&](const std::set<std::string>& tried) {
-          return study_to_do(study.plan, study.store, retry_failed_, tried);
-        },
-        engine, work_);
-    return tell(study, study.store.n_known() - n_before);
+    run_study(study, to_do, workers_, given.words(name(), kOptionsOfNoNumber), work_);
+    study.store.refresh();
+    return workers_.is_worker() ? kOk : tell(study, study.store.n_known() - n_before);
   }
 
  private:
+  /// Items to do that failed, and recordings whose damage was the reason.
+  static void forget_failed(LoadedStudy& study, const std::vector<bool>& to_do) {
+    for (std::size_t i = 0; i < to_do.size(); ++i) {
+      const std::string& key = study.plan.items[i].key;
+      if (to_do[i] && study.store.find(key) != nullptr) study.store.forget(key);
+    }
+  }
+
   int tell(const LoadedStudy& study, std::size_t n_new) const {
     constexpr std::size_t kTold = 20;
     const auto counts = counts_json(count_study(study.plan, study.store));
@@ -94,9 +89,7 @@ class StudyRunCommand final : public Command {
   }
 
   fs::path file_;
-  std::optional<std::string> engine_;
-  std::optional<int> workers_;
-  bool retry_failed_ = false;
+  WorkerOptions workers_;
   bool json_ = false;
   WorkOptions work_;
 };

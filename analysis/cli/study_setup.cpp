@@ -9,7 +9,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -132,7 +132,7 @@ LoadedStudy load_study(const fs::path& file) {
   check_options(study, "record", study.record, "record");
   StudyInputs inputs = InputHashes(study).all();
   StudyPlan plan = plan_study(study, inputs);
-  StudyStore store(study.store);
+  Store store(study.store);
   return {std::move(study), std::move(inputs), std::move(plan), std::move(store)};
 }
 

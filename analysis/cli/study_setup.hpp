@@ -6,9 +6,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
-#include "analysis/study/study_store.hpp"
 
 namespace kvscope::cli {
 
@@ -16,7 +16,7 @@ struct LoadedStudy {
   StudyFile file;
   StudyInputs inputs;
   StudyPlan plan;
-  StudyStore store;
+  Store store;
 };
 
 /// Throws what read_study_file does, and ConfigError with the line for unknown options of a

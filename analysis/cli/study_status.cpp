@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/study_setup.hpp"
-#include "analysis/study/study_work.hpp"
+#include "analysis/runs/leases.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
@@ -23,7 +24,7 @@ class StudyStatusCommand final : public Command {
   std::string name() const override { return "study status"; }
   std::string summary() const override { return "how far a study is, and what of it failed"; }
   std::string description() const override {
-    return "May be asked while a run works. The rate is that of the last hundred jobs; the time "
+    return "May be asked while a run works. The rate is that of the last hundred items; the time "
            "left follows from it, and is unknown if nobody works or has finished one lately.";
   }
   void declare(OptionSet& options) override {
@@ -34,20 +35,18 @@ class StudyStatusCommand final : public Command {
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    LoadedStudy study = load_study(file_);
-    const std::string writer = study.store.writer();
-    const StudyRunning running = look_at_work(study.store);
+    const LoadedStudy study = load_study(file_);
     const Json counts = counts_json(count_study(study.plan, study.store));
-    const auto n_jobs = counts.at("jobs").get<double>();
-    const bool has_rate = !writer.empty() && running.jobs_per_hour > 0.0;
+    const std::vector<std::string> running = labels_at_work(study);
+    const double rate = running.empty() ? 0.0 : study.store.answers_per_hour();
     Json json = {{"kind", "study-status"},
                  {"study", study.file.name},
                  {"store", study.store.folder().string()}};
     json.update(counts);
-    json["writer"] = writer.empty() ? Json(nullptr) : Json(writer);
-    json["running"] = running.labels;
-    json["jobs_per_hour"] = has_rate ? Json(running.jobs_per_hour) : Json(nullptr);
-    json["seconds_left"] = has_rate ? Json(3600.0 * n_jobs / running.jobs_per_hour) : Json(nullptr);
+    json["running"] = running;
+    json["items_per_hour"] = rate > 0.0 ? Json(rate) : Json(nullptr);
+    json["seconds_left"] =
+        rate > 0.0 ? Json(3600.0 * counts.at("to_do").get<double>() / rate) : Json(nullptr);
     json["failed_items"] =
         failed_items(study, failures_ ? static_cast<std::size_t>(std::max<Index>(*failures_, 0))
                             : json_   ? kAll
@@ -62,6 +61,18 @@ class StudyStatusCommand final : public Command {
  private:
   static constexpr std::size_t kTold = 50;
   static constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+  /// Of jobs at which a worker is now.
+  static std::vector<std::string> labels_at_work(const LoadedStudy& study) {
+    const std::vector<std::string> keys =
+        Leases(study.store.leases(), study.store.worker()).at_work();
+    const std::set<std::string> at_work(keys.begin(), keys.end());
+    std::vector<std::string> labels;
+    for (const StudyJob& job : study.plan.jobs) {
+      if (at_work.contains(study.plan.items[job.items[0]].key)) labels.push_back(job.label);
+    }
+    return labels;
+  }
 
   static Json failed_items(const LoadedStudy& study, std::size_t most) {
     Json failed = Json::array();
@@ -86,13 +97,11 @@ class StudyStatusCommand final : public Command {
     std::string text = fmt::format("{}: {} items, {} known, {} failed, {} to do in {} jobs\n",
                                    json.at("study").get<std::string>(), count("items"),
                                    count("known"), count("failed"), count("to_do"), count("jobs"));
-    if (!json.at("writer").is_null())
-      text += fmt::format("{} writes to the store\n", json.at("writer").get<std::string>());
     for (const Json& label : json.at("running"))
       text += fmt::format("at work: {}\n", label.get<std::string>());
-    if (!json.at("jobs_per_hour").is_null())
-      text += fmt::format("{} jobs an hour, about {} left\n",
-                          number_text(json.at("jobs_per_hour").get<double>(), 3),
+    if (!json.at("items_per_hour").is_null())
+      text += fmt::format("{} items an hour, about {} left\n",
+                          number_text(json.at("items_per_hour").get<double>(), 3),
                           seconds_text(json.at("seconds_left").get<double>()));
     const Json& failed = json.at("failed_items");
     for (const Json& item : failed)

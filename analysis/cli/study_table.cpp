@@ -12,7 +12,6 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/study_setup.hpp"
 #include "analysis/study/study_answers.hpp"
-#include "analysis/study/study_work.hpp"
 
 namespace kvscope::cli {
 enum class StudyTableFormat { csv, markdown, json };
@@ -52,7 +51,6 @@ class StudyTableCommand final : public Command {
     if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     LoadedStudy study = load_study(file_);
     if (task_) require_task(study, *task_);
-    look_at_work(study.store);
     const StudyAnswers answers(study.plan, study.store);
     const std::string task = task_.value_or("");
     const std::string text =

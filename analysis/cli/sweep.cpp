@@ -12,12 +12,11 @@
 #include "analysis/cli/experiment_file.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
+#include "analysis/cli/run_job.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/unit_job.hpp"
 #include "analysis/sweep/sweep_result.hpp"
-#include "analysis/sweep/sweep_units.hpp"
+#include "analysis/sweep/sweep_work.hpp"
 #include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
 
@@ -26,16 +25,6 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-Shard parse_shard(std::string_view text) {
-  const std::size_t slash = std::min(text.find('/'), text.size());
-  const auto index = number_from<Index>(text.substr(0, slash));
-  const auto count = number_from<Index>(text.substr(std::min(slash + 1, text.size())));
-  if (!index || !count || *index < 1 || *index > *count || *count > 100000)
-    throw UsageError("--shard: expected i/n with 1 <= i <= n, found \"{}\"", text);
-  Shard shard{.index = *index, .count = *count};
-  return shard;
-}
 
 class SweepCommand final : public Command {
  public:
@@ -61,11 +50,11 @@ class SweepCommand final : public Command {
          {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
           "ratio=0.1,0.2 --out q.csv",
           "decode steps; the table as CSV"},
-         {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
-          "the first quarter of a sweep that a file describes"},
+         {"kvscope sweep trace.h5 --config experiment.json --out all.h5",
+          "a sweep that a file describes"},
          {"kvscope sweep trace.h5 --selector quest --budget 64 --out q.csv --engine local "
           "--workers 4",
-          "the units of the sweep in four processes"},
+          "the items of the sweep in four processes"},
          {"kvscope sweep trace.h5 --phase decode --budget 64 "
           "--selector quest,keydiff@tokens=512+quest",
           "Quest on all keys, and on the 512 that KeyDiff leaves"},
@@ -99,7 +88,6 @@ class SweepCommand final : public Command {
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
     job_.declare_table(options, "the unaggregated arrays", "sweep");
-    options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
     options
         .add("config", "FILE",
              "an experiment file: a JSON object with these options, as trusted as a command "
@@ -108,8 +96,6 @@ class SweepCommand final : public Command {
         .kind = ValueKind::file;
     job_.declare_work(options);
     options.exclude({"match", "budget"}, ": a match finds every method's budget");
-    options.exclude_each({"shard"}, UnitOptions::names(), ": a shard is units already");
-    options.need({"shard"}, {"out"});
     options.then([this](OptionSet& set) {
       if (config_) apply_experiment_file(*config_, set);
     });
@@ -128,29 +114,10 @@ class SweepCommand final : public Command {
 
     job_.check_inputs();
     if (job_.is_complete(plan.config_hash)) return kOk;
-    const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
     ThreadPool pool(job_.work.n_threads());
-    SweepJournal journal;
-    if (job_.units.is_used()) {
-      UnitWork work = sweep_work(plan, pool);
-      job_.units.seal(work, options, name());
-      if (job_.units.is_alone()) return job_.run_alone(work);
-      journal = read_sweep_journal(job_.finish(work));
-    } else {
-      const std::string ending =
-          shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count) : ".journal";
-      journal =
-          job_.keep_journal(ending, [&](const auto& file, JournalMode mode,
-                                        const ProgressFn& progress, const std::stop_token& stop) {
-            return run_sweep(plan, file, mode, shard, pool, progress, stop);
-          });
-    }
-    if (shard_) {
-      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.where,
-           shard.count);
-      return kOk;
-    }
-    const SweepResult result = merge_sweep({std::move(journal)});
+    const Work work = sweep_work(plan, pool);
+    if (const auto code = job_.finish(work, options, name())) return *code;
+    const SweepResult result = sweep_result(plan, work, job_.store());
     if (job_.out) write_sweep_output(result, *job_.out, job_.overwrite);
     const int code = job_.end();
     job_.json ? print_json(sweep_json(result)) : print(sweep_summary(result));
@@ -167,7 +134,7 @@ class SweepCommand final : public Command {
       throw UsageError("--draft: expected one for each trace, found {} for {}", drafts_.size(),
                        traces_.size());
     }
-    job_.check_table(job_.overwrite || shard_);
+    job_.check_table(job_.overwrite);
   }
 
   std::vector<SweepTrace> make_traces() const {
@@ -195,7 +162,7 @@ class SweepCommand final : public Command {
   }
 
   /// False: "all" leaves out methods that turn queries back. A file that cannot be opened is a
-  /// matter of its units.
+  /// matter of its items.
   bool has_rotations() const {
     const std::vector<std::string> lists = replay_.selector_lists();
     const bool may_say_all = std::ranges::any_of(
@@ -237,9 +204,8 @@ class SweepCommand final : public Command {
   std::optional<std::string> hardware_;
   Index resamples_ = 200;
   Index seed_ = 0;
-  std::optional<std::string> shard_;
   std::optional<fs::path> config_;
-  UnitJob job_;
+  RunJob job_;
 };
 
 }  // namespace

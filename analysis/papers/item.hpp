@@ -3,8 +3,8 @@
 // lines of the program.
 //
 // A RUN is one command whose result several items read. An ITEM is one table, figure or error of a
-// paper: its claim, VALUES read from runs, CHECKS between values, and pictures to draw. items() and
-// runs() are the whole list.
+// paper: its claim, VALUES read from runs, CHECKS between values, and pictures to draw. The whole
+// list is analysis/papers/items.toml.
 #pragma once
 
 #include <span>
@@ -149,11 +149,5 @@ std::span<const Item> items();
 Item with_readings(Item item);
 /// Null for a name that no run has.
 const Run* run_named(std::string_view name);
-
-// The lists, each of one paper (item.cpp says which).
-using ItemList = std::vector<Item>();
-ItemList quoka_geometry_items, quoka_accuracy_items, quoka_cost_items, quest_motivation_items,
-    quest_quality_items, quest_speed_items, specattn_method_items, specattn_quality_items,
-    specattn_speed_items, quoka_errors, quest_errors, specattn_errors;
 
 }  // namespace kvscope::papers

@@ -14,7 +14,6 @@
 #include "analysis/base/statistics.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
-#include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json.hpp"
@@ -69,38 +68,30 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   return config;
 }
 
-Json header_line(const Json& config) {
-  return {{"kvscope_simulation", 1}, {"config", config}};
-}
-
-Json unit_line(std::size_t unit, const UnitResult& result) {
-  return {{"unit", unit},
-          {"values", json_numbers(result.values)},
-          {"series", json_numbers(result.series)}};
+Json answer_of_unit(const UnitResult& result) {
+  return {{"values", json_numbers(result.values)}, {"series", json_numbers(result.series)}};
 }
 
 /// Multiplications and additions a second of one core with the weights: assumed, not measured.
 constexpr double kModelRate = 20e9;
 
-UnitCost case_cost(const SimulationTask& task, const SimulationModels& models, std::size_t c,
-                   const std::string& label) {
+double case_seconds(const SimulationTask& task, const SimulationModels& models, std::size_t c) {
   const ModelConfig& config = models.verifier->config();
   const auto n = static_cast<double>(task.case_tokens(c));
-  const auto parameters = static_cast<double>(config.n_parameters());
-  const double cache = static_cast<double>(config.n_layers * config.n_kv * config.d_head);
-  const double width = static_cast<double>(config.n_layers * config.n_q * config.d_head);
-  UnitCost cost;
-  cost.inputs.push_back(fmt::format("{}, {} tokens, {}", clean_text(models.verifier_name),
-                                    task.case_tokens(c), label));
-  cost.bytes_to_read = 4.0 * parameters;
-  cost.predicted_memory = 2.0 * 4.0 * cache * n;
-  cost.predicted_seconds = (2.0 * parameters * n + 2.0 * width * n * n) / kModelRate;
-  return cost;
+  const auto width = static_cast<double>(config.n_layers * config.n_q * config.d_head);
+  return (2.0 * static_cast<double>(config.n_parameters()) * n + 2.0 * width * n * n) / kModelRate;
 }
 
-UnitResult result_from_line(const Json& line, const UnitShape& shape) {
-  return {numbers_from_json(line.at("values"), shape.n_values),
-          numbers_from_json(line.at("series"), shape.n_series)};
+UnitResult unit_in(const Store& store, const std::string& key, const UnitShape& shape) {
+  const Json answer = answer_in(store, key);
+  try {
+    return {numbers_from_json(answer.at("values"), shape.n_values),
+            numbers_from_json(answer.at("series"), shape.n_series)};
+  } catch (const nlohmann::json::exception& error) {
+    throw FormatError("{}: not what a simulation keeps: {}", store.folder().string(), error.what());
+  } catch (const ConfigError& error) {
+    throw FormatError("{}: found {}", store.folder().string(), error.what());
+  }
 }
 
 SimulationResult empty_result(const SimulationTask& task, const SimulationSetup& setup) {
@@ -123,26 +114,9 @@ void conclude(const SimulationTask& task, const SimulationSetup& setup, Simulati
   result.doubts = task.doubts(result.units);
 }
 
-/// A case and one of its pairs.
-using CasePair = std::pair<std::size_t, std::size_t>;
-
-/// Of a task that has all its cases in the first round.
-std::vector<CasePair> units_of(const SimulationTask& task, std::size_t n_pairs) {
-  const std::vector<std::size_t> cases =
-      task.cases_of_round(0, SimulationUnits(task.n_cases(), std::vector<UnitResult>(n_pairs)));
-  if (cases.size() != task.n_cases()) {
-    throw ConfigError(
-        "{}: its results decide how many prompts are asked, so its units are not known beforehand: "
-        "expected --trials, not --until-interval",
-        task.name());
-  }
-  std::vector<CasePair> units;
-  for (const std::size_t c : cases) {
-    for (std::size_t p = 0; p < n_pairs; ++p) {
-      if (task.takes(c, p)) units.emplace_back(c, p);
-    }
-  }
-  return units;
+bool has_known_cases(const SimulationTask& task, std::size_t n_pairs) {
+  const SimulationUnits none(task.n_cases(), std::vector<UnitResult>(n_pairs));
+  return task.cases_of_round(0, none).size() == task.n_cases();
 }
 
 }  // namespace
@@ -157,52 +131,84 @@ std::string simulation_hash(const SimulationTask& task, const SimulationSetup& s
   return config_checksum(config_of(task, setup));
 }
 
-SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
-                                const std::optional<std::filesystem::path>& journal,
-                                JournalMode mode, ThreadPool& pool, const ProgressFn& progress,
-                                std::stop_token stop) {
+void require_known_items(const SimulationTask& task, const SimulationSetup& setup) {
+  if (has_known_cases(task, setup.pairs.size())) return;
+  throw ConfigError(
+      "{}: its results decide how many prompts are asked, so its items are not known beforehand: "
+      "expected --trials, not --until-interval",
+      task.name());
+}
+
+Work simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool) {
+  const std::size_t n_pairs = setup.pairs.size();
+  Work work;
+  work.command = "simulate " + task.name();
+  work.config = config_of(task, setup);
+  work.weights = weights_of(work.config);
+  work.may_lack = true;
+  name_items(work, task.n_cases() * n_pairs);
+  std::vector<std::size_t> units;  // case * n_pairs + pair
+  std::vector<std::string> keys;
+  for (std::size_t u = 0; u < work.keys.size(); ++u) {
+    if (!task.takes(u / n_pairs, u % n_pairs)) continue;
+    units.push_back(u);
+    keys.push_back(work.keys[u]);
+  }
+  work.keys = keys;
+  work.seconds = [&task, &setup, units, n_pairs](std::size_t item) {
+    return case_seconds(task, setup.models, units[item] / n_pairs);
+  };
+  work.run = [&task, &pool, units, keys, n_pairs](std::size_t item, const Lease*, const ProgressFn&,
+                                                  std::stop_token stop) {
+    check_stop(stop, "simulate");
+    const std::size_t unit = units[item];
+    const UnitResult result = task.open_case(unit / n_pairs, pool, stop)(unit % n_pairs, pool);
+    return answer_of(keys[item], answer_of_unit(result));
+  };
+  work.step_name = "runs";
+  return work;
+}
+
+SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup, Store& store,
+                                ThreadPool& pool, const ProgressFn& progress,
+                                const std::stop_token& stop) {
   SimulationResult result = empty_result(task, setup);
   const std::size_t n_pairs = setup.pairs.size();
-  std::map<std::size_t, UnitResult> units;
-  Journal lines(journal, mode, "simulation", header_line(result.config),
-                [&](std::size_t unit, const Json& line) {
-                  if (unit >= task.n_cases() * n_pairs)
-                    throw ConfigError("a unit outside the simulation");
-                  units[unit] = result_from_line(line, task.unit_shape());
-                });
+  const Work work = simulation_work(task, setup, pool);
+  std::map<std::size_t, std::string> keys;  // by case * n_pairs + pair
+  for (std::size_t u = 0, item = 0; u < task.n_cases() * n_pairs; ++u) {
+    if (!task.takes(u / n_pairs, u % n_pairs)) continue;
+    keys[u] = work.keys[item++];
+  }
 
   std::mutex mutex;  // units finish in several threads
-  const auto n_known = static_cast<std::int64_t>(units.size());
   std::int64_t n_planned = 0;
+  std::int64_t n_done = 0;
   const auto report = [&] {
-    if (!progress) return;
-    progress({result.task, static_cast<std::int64_t>(units.size()) - n_known,
-              std::max(n_planned, static_cast<std::int64_t>(units.size())) - n_known, "runs"});
+    if (progress) progress({result.task, n_done, std::max(n_planned, n_done), "runs"});
   };
   std::vector<std::size_t> cases = task.cases_of_round(0, result.units);
   for (int round = 0; !cases.empty(); cases = task.cases_of_round(++round, result.units)) {
-    for (const std::size_t c : cases) {
-      for (std::size_t p = 0; p < n_pairs; ++p) n_planned += task.takes(c, p) ? 1 : 0;
-    }
-    report();
     std::vector<CaseWork> todo;
     Index longest = 0;
     for (const std::size_t c : cases) {
-      CaseWork work{c, {}};
+      CaseWork of_case{c, {}};
       for (std::size_t p = 0; p < n_pairs; ++p) {
-        if (task.takes(c, p) && !units.contains(c * n_pairs + p)) work.pairs.push_back(p);
+        if (task.takes(c, p) && !store.knows(keys.at(c * n_pairs + p))) of_case.pairs.push_back(p);
       }
       longest = std::max(longest, task.case_tokens(c));
-      if (!work.pairs.empty()) todo.push_back(std::move(work));
+      n_planned += static_cast<std::int64_t>(of_case.pairs.size());
+      if (!of_case.pairs.empty()) todo.push_back(std::move(of_case));
     }
+    report();
     const auto open = [&](std::size_t c, ThreadPool& own) {
       check_stop(stop, "simulate");
       return task.open_case(c, own, stop);
     };
-    const auto done = [&](std::size_t c, std::size_t pair, UnitResult unit) {
+    const auto done = [&](std::size_t c, std::size_t pair, const UnitResult& unit) {
       const std::lock_guard lock(mutex);
-      lines.add(unit_line(c * n_pairs + pair, unit));
-      units.emplace(c * n_pairs + pair, std::move(unit));
+      store.add(answer_of(keys.at(c * n_pairs + pair), answer_of_unit(unit)));
+      ++n_done;
       report();
     };
     const std::size_t n_sequences =
@@ -210,58 +216,36 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
     run_cases(todo, n_sequences, pool, {open, done});
     for (const std::size_t c : cases) {
       for (std::size_t p = 0; p < n_pairs; ++p) {
-        if (const auto found = units.find(c * n_pairs + p); found != units.end())
-          result.units[c][p] = found->second;
+        const auto key = keys.find(c * n_pairs + p);
+        if (key != keys.end() && store.knows(key->second))
+          result.units[c][p] = unit_in(store, key->second, task.unit_shape());
       }
     }
   }
+  store.sync();
   conclude(task, setup, result);
   return result;
 }
 
-SimulationResult simulation_of_units(const SimulationTask& task, const SimulationSetup& setup,
-                                     const UnitFolder& units) {
+SimulationResult simulation_result(const SimulationTask& task, const SimulationSetup& setup,
+                                   const Work& work, const Store& store) {
   SimulationResult result = empty_result(task, setup);
   const std::size_t n_pairs = setup.pairs.size();
   const UnitShape shape = task.unit_shape();
-  const std::vector<CasePair> all = units_of(task, n_pairs);
-  for (const FailedUnit& failed : units.failed) {
-    const auto [c, p] = all.at(failed.unit);
-    result.units[c][p] = {std::vector<double>(shape.n_values, kNan),
-                          std::vector<double>(shape.n_series, kNan)};
+  for (std::size_t u = 0, item = 0; u < task.n_cases() * n_pairs; ++u) {
+    if (!task.takes(u / n_pairs, u % n_pairs)) continue;
+    const std::string& key = work.keys.at(item++);
+    const StoredAnswer* const answer = store.find(key);
+    result.units[u / n_pairs][u % n_pairs] =
+        answer != nullptr && !answer->failure.empty()
+            ? UnitResult{std::vector<double>(shape.n_values, kNan),
+                         std::vector<double>(shape.n_series, kNan)}
+            : unit_in(store, key, shape);
   }
-  read_units(units, [&](std::size_t unit, const Json& line) {
-    if (unit >= task.n_cases() * n_pairs) throw ConfigError("a unit outside the simulation");
-    result.units[unit / n_pairs][unit % n_pairs] = result_from_line(line, shape);
-  });
   conclude(task, setup, result);
-  const std::vector<std::string> lacking = lacking_sentences(units);
+  const std::vector<std::string> lacking = lacking_sentences(work, store);
   result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
   return result;
-}
-
-UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool) {
-  const std::size_t n_pairs = setup.pairs.size();
-  const std::vector<CasePair> units = units_of(task, n_pairs);
-  UnitWork work;
-  const Json config = config_of(task, setup);
-  work.header = header_line(config);
-  work.weights = weights_of(config);
-  work.n_units = units.size();
-  work.may_lack = true;
-  work.cost = [&task, &setup, units](std::size_t unit) {
-    const auto [c, p] = units[unit];
-    return case_cost(task, setup.models, c, setup.pairs[p].label());
-  };
-  work.run = [&task, &pool, units, n_pairs](std::size_t unit, const ProgressFn& progress,
-                                            std::stop_token stop) {
-    const auto [c, p] = units[unit];
-    check_stop(stop, "simulate");
-    const UnitResult result = task.open_case(c, pool, stop)(p, pool);
-    if (progress) progress({task.name(), 1, 1, "runs"});
-    return unit_line(c * n_pairs + p, result);
-  };
-  return work;
 }
 
 Json simulation_json(const SimulationTask& task, const SimulationResult& result) {

@@ -1,4 +1,4 @@
-// The frame of all closed-loop simulations: cases x (selector, budget) pairs, a journal of finished
+// The frame of all closed-loop simulations: cases x (selector, budget) pairs, a store of finished
 // units, and results in one order whatever the threads and interruptions were.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 #include "analysis/base/column_table.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/runs/work.hpp"
 #include "analysis/simulate/gates.hpp"
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "analysis/units/journal.hpp"
 #include "core/base/progress.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"
@@ -148,7 +148,7 @@ class SimulationTask {
   virtual bool measures_seconds() const { return false; }
   /// Cases whose cost is what a match meets: few, and one of every length.
   virtual std::vector<std::size_t> match_cases() const { return {0}; }
-  /// Of every unit; a journal with other units is refused, since table() believes them.
+  /// Of every unit; a store with other units is refused, since table() believes them.
   virtual UnitShape unit_shape() const = 0;
   /// Prepares case `index`; from several threads at once, for different cases. Its runs (of pairs
   /// of setup.pairs) end with Interrupted on a stop. It keeps nothing of the pool.
@@ -186,14 +186,23 @@ struct SimulationResult {
 /// SimulationResult::config_hash of what run_simulation would return.
 std::string simulation_hash(const SimulationTask& task, const SimulationSetup& setup);
 
-/// Runs what the journal does not hold yet and returns everything. Throws what Journal throws, and
-/// Interrupted on a stop (what is finished stays in the journal). The result has the same numbers
-/// for any thread count and any interruption; measured seconds, where a task has them, are those of
-/// the run that made the unit.
-SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
-                                const std::optional<std::filesystem::path>& journal,
-                                JournalMode mode, ThreadPool& pool, const ProgressFn& progress = {},
-                                std::stop_token stop = {});
+/// The units one by one, an item for each (case, pair). All three must outlive the work.
+Work simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool);
+/// Throws ConfigError for a task whose results decide how many cases there are: its items are not
+/// known beforehand, and only run_simulation() can do them.
+void require_known_items(const SimulationTask& task, const SimulationSetup& setup);
+
+/// Runs what the store does not know, several sequences side by side, and returns everything.
+/// Throws what Store::add throws, and Interrupted on a stop (what is finished stays). The result has
+/// the same numbers for any thread count and any interruption; measured seconds, where a task has
+/// them, are those of the run that made the unit.
+SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup, Store& store,
+                                ThreadPool& pool, const ProgressFn& progress = {},
+                                const std::stop_token& stop = {});
+
+/// The result from the answers of all items; numbers of those that failed are NaN.
+SimulationResult simulation_result(const SimulationTask& task, const SimulationSetup& setup,
+                                   const Work& work, const Store& store);
 
 /// {"kind", "config_hash", "config", "command_line", "skipped", "rows", "doubts", ...extras}.
 nlohmann::ordered_json simulation_json(const SimulationTask& task, const SimulationResult& result);

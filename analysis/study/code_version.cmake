@@ -1,4 +1,4 @@
-# cmake -DSOURCES=LIST -DOUT=FILE -P code_version.cmake: the function code_version() of study_items.hpp, from the contents of the
+# cmake -DSOURCES=LIST -DOUT=FILE -P code_version.cmake: the function code_version() of analysis/runs/store.hpp, from the contents of the
 # files that LIST names. It runs when one of them has changed: what is not committed counts, too.
 file(STRINGS "${SOURCES}" sources)
 set(hashes "")
@@ -9,7 +9,7 @@ endforeach()
 string(SHA256 code "${hashes}")
 string(SUBSTRING "${code}" 0 8 code)
 file(WRITE "${OUT}"
-"#include \"analysis/study/study_items.hpp\"
+"#include \"analysis/runs/store.hpp\"
 
 namespace kvscope {
 std::string_view code_version() {

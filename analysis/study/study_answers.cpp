@@ -30,11 +30,11 @@ std::string text_of(const std::string& line, std::string_view name, const StudyI
 
 }  // namespace
 
-StudyAnswers::StudyAnswers(const StudyPlan& plan, const StudyStore& store)
-    : plan_(plan), store_(store), lines_(store) {}
+StudyAnswers::StudyAnswers(const StudyPlan& plan, const Store& store)
+    : plan_(plan), store_(store) {}
 
 std::string StudyAnswers::line_of(const StudyItem& item) const {
-  return store_.knows(item.key) ? lines_.data(item.key) : "";
+  return store_.knows(item.key) ? store_.line(item.key) : "";
 }
 
 std::vector<const StudyItem*> StudyAnswers::items(const std::string& task) const {

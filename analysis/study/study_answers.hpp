@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_store.hpp"
 #include "analysis/study/study_table.hpp"
 
 namespace kvscope {
@@ -13,8 +13,8 @@ namespace kvscope {
 class StudyAnswers {
  public:
   /// Both must outlive it. Of the store's file, what is asked for is read then, an item's newest
-  /// line once: every member throws IoError or FormatError as StudyLines does.
-  StudyAnswers(const StudyPlan& plan, const StudyStore& store);
+  /// line once: every member throws IoError or FormatError as Store::line does.
+  StudyAnswers(const StudyPlan& plan, const Store& store);
 
   /// Lines of the items of a task (empty: of every task); those that failed, or that the task left
   /// out, have a remark.
@@ -31,8 +31,7 @@ class StudyAnswers {
   std::vector<const StudyItem*> items(const std::string& task) const;
 
   const StudyPlan& plan_;
-  const StudyStore& store_;
-  StudyLines lines_;
+  const Store& store_;
 };
 
 }  // namespace kvscope

@@ -22,11 +22,11 @@ std::string label_of(const StudyItem& item) {
 
 }  // namespace
 
-std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const StudyStore& store) {
+std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const Store& store) {
   std::vector<bool> known(plan.items.size());
   for (std::size_t i = 0; i < known.size(); ++i) known[i] = store.knows(plan.items[i].key);
   const std::vector<bool> probes = probe_items(plan, StudyForecast(), known);
-  std::vector<const StoredItem*> measured;
+  std::vector<const StoredAnswer*> measured;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (probes[i]) measured.push_back(store.find(plan.items[i].key));
   }
@@ -45,7 +45,7 @@ std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const StudyStor
     check.seconds_predicted += forecast.seconds(job);
     check.memory_predicted = std::max(check.memory_predicted, forecast.memory(job));
     for (const std::size_t i : job.items) {
-      const StoredItem& item = *store.find(plan.items[i].key);
+      const StoredAnswer& item = *store.find(plan.items[i].key);
       check.seconds_measured += item.seconds;
       check.memory_measured = std::max(check.memory_measured, item.memory);
     }

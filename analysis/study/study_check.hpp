@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_store.hpp"
 
 namespace kvscope {
 
@@ -22,6 +22,6 @@ struct ForecastCheck {
 
 /// Of each kind of job of the plan of which the store knows more than the two jobs that `kvscope
 /// study plan --probe` would have done first: those two are taken as all that is known of it.
-std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const StudyStore& store);
+std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const Store& store);
 
 }  // namespace kvscope

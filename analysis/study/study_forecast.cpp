@@ -11,27 +11,27 @@ namespace kvscope {
 
 namespace {
 
-std::vector<const StoredItem*> known_items(const StudyStore& store) {
-  std::vector<const StoredItem*> known;
-  for (const auto& [key, item] : store.items()) {
-    if (item.failure.empty()) known.push_back(&item);
+std::vector<const StoredAnswer*> known_items(const Store& store) {
+  std::vector<const StoredAnswer*> known;
+  for (const auto& [key, answer] : store.answers()) {
+    if (answer.failure.empty() && !answer.kind.empty()) known.push_back(&answer);
   }
   return known;
 }
 
 }  // namespace
 
-StudyForecast::StudyForecast(const StudyStore& store, std::map<std::string, double> planned)
+StudyForecast::StudyForecast(const Store& store, std::map<std::string, double> planned)
     : StudyForecast(known_items(store), std::move(planned)) {}
 
-StudyForecast::StudyForecast(std::span<const StoredItem* const> measured,
+StudyForecast::StudyForecast(std::span<const StoredAnswer* const> measured,
                              std::map<std::string, double> planned)
     : planned_(std::move(planned)) {
   constexpr double kLeast = 1e-4;  // seconds
   constexpr int kRounds = 30;
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
-  for (const StoredItem* one : measured) {
-    const StoredItem& item = *one;
+  for (const StoredAnswer* one : measured) {
+    const StoredAnswer& item = *one;
     Kind& kind = kinds_[item.kind];
     kind.memory = std::max(kind.memory, item.memory);
     kind.bytes = std::max(kind.bytes, item.bytes);

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_store.hpp"
 
 namespace kvscope {
 
@@ -19,11 +19,11 @@ class StudyForecast {
   /// Of nothing that was measured.
   StudyForecast() = default;
   /// Of these measured items.
-  explicit StudyForecast(std::span<const StoredItem* const> measured,
+  explicit StudyForecast(std::span<const StoredAnswer* const> measured,
                          std::map<std::string, double> planned = {});
   /// Of all items that the store knows, whatever code made them. `planned`: bytes of a recording,
   /// by the kind of its job, where nobody has measured that.
-  explicit StudyForecast(const StudyStore& store, std::map<std::string, double> planned = {});
+  explicit StudyForecast(const Store& store, std::map<std::string, double> planned = {});
 
   /// NaN where no item of the job's kind is known.
   double seconds(const StudyJob& job) const;  // of processor, for all its items

@@ -225,7 +225,7 @@ class Planner {
 
   void add_item(StudyItem item, const Json& what, const std::string& model, const TextPlace& place,
                 StudyJob& job) {
-    item.key = fmt::format("{}-{}", config_checksum(what), code_version());
+    item.key = item_key(what);
     item.what = what.dump();
     item.task = job.task;
     item.model = model;
@@ -264,10 +264,6 @@ std::filesystem::path study_recording(const std::filesystem::path& store, const 
   return store / "recordings" / (key + ".h5");
 }
 
-std::string_view question_of(std::string_view key) {
-  return key.substr(0, key.find('-'));
-}
-
 StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs) {
   StudyPlan plan = Planner(study, inputs).plan();
   if (plan.items.empty())
@@ -281,17 +277,15 @@ std::vector<StudyJob> jobs_for(const StudyPlan& plan, const std::vector<bool>& w
   std::set<std::string_view> seen;  // two names of one model ask the same
   for (const StudyJob& job : plan.jobs) {
     std::vector<std::size_t> items;
-    Json keys = Json::array();
     for (const std::size_t item : job.items) {
       const std::string& key = plan.items[item].key;
       if (!wanted[item] || !seen.insert(key).second) continue;
       items.push_back(item);
-      keys.push_back(key);
     }
     if (items.empty()) continue;
     jobs.push_back(job);
     jobs.back().items = std::move(items);
-    jobs.back().key = config_checksum(keys);
+    jobs.back().key = plan.items[job.items[0]].key;
   }
   return jobs;
 }

@@ -13,14 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_file.hpp"
 
 namespace kvscope {
-
-/// 8 hexadecimal digits over the sources that decide numbers, as they were when this was built
-/// (analysis/CMakeLists.txt lists them). Pages, windows, figures and other commands may change
-/// without it.
-std::string_view code_version();
 
 /// What the lists of a study are besides their words.
 struct StudyInputs {
@@ -41,7 +37,7 @@ struct StudyItem {
 };
 
 struct StudyJob {
-  std::string key;                 // of its items
+  std::string key;                 // of its first item, by which workers take it
   std::string kind;                // jobs of one kind differ in method, budgets and text alone
   std::string task;                // "record", or as the file calls it
   std::string method;              // with its command, "sweep quest"; empty of a recording
@@ -60,9 +56,6 @@ struct StudyPlan {
 
 /// The name of an item's recording in the store.
 std::filesystem::path study_recording(const std::filesystem::path& store, const std::string& key);
-
-/// The part of an item's key that names what was asked, whatever code answered.
-std::string_view question_of(std::string_view key);
 
 /// Throws ConfigError: a method that needs a draft where the model has none; nothing that makes
 /// sense.

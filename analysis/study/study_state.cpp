@@ -19,13 +19,13 @@ std::vector<std::size_t> needed_items(const StudyPlan& plan, const StudyJob& job
 }
 
 /// True if an item failed and its sentence names this recording: it is damaged, say.
-bool blames(const StudyStore& store, const StudyItem& item, const StudyItem& recording) {
-  const StoredItem* const known = store.find(item.key);
+bool blames(const Store& store, const StudyItem& item, const StudyItem& recording) {
+  const StoredAnswer* const known = store.find(item.key);
   return known != nullptr && known->failure.find(recording.key + ".h5") != std::string::npos;
 }
 
 /// Recordings that items to do need, and that are not there or were blamed.
-void add_needs(const StudyPlan& plan, const StudyStore& store, std::vector<bool>& to_do) {
+void add_needs(const StudyPlan& plan, const Store& store, std::vector<bool>& to_do) {
   // Recordings stand before what reads them.
   for (std::size_t j = plan.jobs.size(); j-- > 0;) {
     for (const std::size_t item : plan.jobs[j].items) {
@@ -41,9 +41,9 @@ void add_needs(const StudyPlan& plan, const StudyStore& store, std::vector<bool>
 
 }  // namespace
 
-std::string failure_of(const StudyPlan& plan, const StudyStore& store, const StudyItem& item) {
+std::string failure_of(const StudyPlan& plan, const Store& store, const StudyItem& item) {
   if (store.knows(item.key)) return "";
-  if (const StoredItem* known = store.find(item.key)) return known->failure;
+  if (const StoredAnswer* known = store.find(item.key)) return known->failure;
   for (const std::size_t need : needed_items(plan, plan.jobs[item.job])) {
     const std::string sentence = failure_of(plan, store, plan.items[need]);
     if (!sentence.empty()) return "its recording failed: " + sentence;
@@ -51,14 +51,13 @@ std::string failure_of(const StudyPlan& plan, const StudyStore& store, const Stu
   return "";
 }
 
-bool has_recording(const StudyStore& store, const StudyItem& item) {
+bool has_recording(const Store& store, const StudyItem& item) {
   std::error_code error;
   return store.knows(item.key) &&
          std::filesystem::is_regular_file(study_recording(store.folder(), item.key), error);
 }
 
-std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bool retry_failed,
-                              const std::set<std::string>& tried) {
+std::vector<bool> study_to_do(const StudyPlan& plan, const Store& store, bool retry_failed) {
   std::vector<bool> to_do(plan.items.size());
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     const StudyItem& item = plan.items[i];
@@ -66,29 +65,32 @@ std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bo
     to_do[i] = retry_failed || failure_of(plan, store, item).empty();
   }
   add_needs(plan, store, to_do);
-  for (std::size_t i = 0; i < plan.items.size(); ++i) {
-    const bool may = retry_failed || failure_of(plan, store, plan.items[i]).empty();
-    to_do[i] = to_do[i] && may && !tried.contains(plan.items[i].key);
-  }
+  for (std::size_t i = 0; i < plan.items.size(); ++i)
+    to_do[i] = to_do[i] && (retry_failed || failure_of(plan, store, plan.items[i]).empty());
   return to_do;
 }
 
-std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
-                                 const std::vector<bool>& to_do, std::size_t most) {
-  std::vector<StudyJob> jobs = jobs_for(plan, to_do);
-  std::erase_if(jobs, [&](const StudyJob& job) {
-    return std::ranges::any_of(needed_items(plan, job), [&](std::size_t item) {
-      return to_do[item] || !has_recording(store, plan.items[item]);
-    });
-  });
-  const StudyForecast forecast(store);
-  const auto seconds = [&](const StudyJob& job) {
-    const double known = forecast.seconds(job);
-    return std::isnan(known) ? 0.0 : known;
-  };
-  std::ranges::stable_sort(jobs, std::ranges::greater(), seconds);
-  if (jobs.size() > most) jobs.resize(most);
-  return jobs;
+std::vector<const StudyItem*> open_items(const StudyPlan& plan, const Store& store,
+                                         const StudyJob& job) {
+  std::vector<const StudyItem*> items;
+  for (const std::size_t i : job.items) {
+    const StudyItem& item = plan.items[i];
+    const StoredAnswer* const answer = store.find(item.key);
+    const bool is_lost = job.is_recording && answer != nullptr && answer->failure.empty() &&
+                         !has_recording(store, item);
+    if (answer == nullptr || is_lost) items.push_back(&item);
+  }
+  return items;
+}
+
+ItemState state_of_job(const StudyPlan& plan, const Store& store, const StudyJob& job) {
+  if (open_items(plan, store, job).empty()) return ItemState::done;
+  for (const std::size_t item : needed_items(plan, job)) {
+    const StudyItem& need = plan.items[item];
+    if (has_recording(store, need)) continue;
+    return failure_of(plan, store, need).empty() ? ItemState::waits : ItemState::done;
+  }
+  return ItemState::to_do;
 }
 
 std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
@@ -119,14 +121,14 @@ std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& foreca
   return probes;
 }
 
-std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
+std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
                                const std::vector<bool>& to_do) {
   std::vector<bool> probes = probe_items(plan, StudyForecast(store), to_do);
   add_needs(plan, store, probes);
   return probes;
 }
 
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store,
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const Store& store,
                                      std::map<std::string, double> planned) {
   std::vector<StudyCounts> tasks;
   const auto count = [&](const std::string& task, auto&& change) {
@@ -146,7 +148,7 @@ std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& st
     });
   }
   const StudyForecast forecast(store, std::move(planned));
-  for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false, {}))) {
+  for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false))) {
     const double memory = forecast.memory(job);
     count(job.task, [&](StudyCounts& own) {
       ++own.jobs;

@@ -2,30 +2,30 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "analysis/runs/work.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "analysis/study/study_items.hpp"
-#include "analysis/study/study_store.hpp"
 
 namespace kvscope {
 
 /// The sentence of an item that failed, or whose recording did; empty of others.
-std::string failure_of(const StudyPlan& plan, const StudyStore& store, const StudyItem& item);
+std::string failure_of(const StudyPlan& plan, const Store& store, const StudyItem& item);
 
 /// True if a recording is known and its file is there.
-bool has_recording(const StudyStore& store, const StudyItem& item);
+bool has_recording(const Store& store, const StudyItem& item);
 
-/// [items]: what a run would do: what is not known, without what failed (unless `retry_failed`) and
-/// without keys that were `tried`; of recordings those that it needs and that are not there.
-std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bool retry_failed,
-                              const std::set<std::string>& tried);
+/// [items]: what a run would do: what is not known, without what failed (unless `retry_failed`); of
+/// recordings those that it needs and that are not there.
+std::vector<bool> study_to_do(const StudyPlan& plan, const Store& store, bool retry_failed);
 
-/// The jobs for these items whose recordings are there, longest first, at most `most`.
-std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
-                                 const std::vector<bool>& to_do, std::size_t most);
+/// How far a job is: done if its items are answered, or a recording that it needs failed.
+ItemState state_of_job(const StudyPlan& plan, const Store& store, const StudyJob& job);
+/// Its items that are not answered.
+std::vector<const StudyItem*> open_items(const StudyPlan& plan, const Store& store,
+                                         const StudyJob& job);
 
 /// Two jobs of each kind of which less is measured, with methods by turns, and one of each method
 /// of which nothing is measured, among items `of`.
@@ -34,7 +34,7 @@ std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& foreca
 
 /// Jobs that have to be done before the seconds of all jobs `to_do` can be told:
 /// probe_items() and what they need.
-std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
+std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
                                const std::vector<bool>& to_do);
 
 /// How far a task is, and what the rest of it takes.
@@ -52,7 +52,7 @@ struct StudyCounts {
 
 /// By tasks, then "all"; recordings that nothing left to do needs are not to do.
 /// `planned`: as StudyForecast takes it.
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store,
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const Store& store,
                                      std::map<std::string, double> planned = {});
 
 }  // namespace kvscope

@@ -1,9 +1,8 @@
 // The sweep: traces x selectors x budgets x layers x heads in one table.
 //
-// Work is cut into units (one layer of a trace; or all layers, for methods that pass context
-// between them). Finished units go to a journal, so that an interrupted sweep resumes and shards of
-// a sweep can be merged; the table is made from journals only, hence the same bytes for any thread
-// count, any interruption and any number of shards.
+// Work is cut into items (one layer of a trace; or all layers, for methods that pass context between
+// them). The table is made from their answers only (analysis/runs/store.hpp), hence the same bytes
+// for any thread count, any interruption and any number of workers.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +15,8 @@
 #include <vector>
 
 #include "analysis/cost/hardware.hpp"
+#include "analysis/runs/work.hpp"
 #include "analysis/sweep/match.hpp"
-#include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/progress.hpp"
 #include "core/sim/replay.hpp"
@@ -71,6 +70,7 @@ struct SweepPlan {
   nlohmann::ordered_json config;  // everything that decides the numbers
   std::string config_hash;        // 16 hexadecimal digits
   std::vector<SweepTraceInfo> infos;
+  std::vector<TraceInfo> described;  // [traces]
 };
 
 /// Opens every trace once. Throws ConfigError if nothing is left to do: no selector, budgets that
@@ -78,16 +78,12 @@ struct SweepPlan {
 /// missing draft.
 SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
 
-/// Works through the units of `shard` that the journal does not hold yet, and returns all of them.
-/// Throws what Journal throws, and Interrupted on a stop (finished units stay).
-SweepJournal run_sweep(const SweepPlan& plan, const std::optional<std::filesystem::path>& journal,
-                       JournalMode mode, const Shard& shard, ThreadPool& pool,
-                       const ProgressFn& progress, std::stop_token stop);
+/// Does what the store does not know yet. Throws what run_items does.
+SweepResult run_sweep(const SweepPlan& plan, Store& store, ThreadPool& pool,
+                      const ProgressFn& progress = {}, const std::stop_token& stop = {});
 
-/// The table from the journals of all shards; rows of units that failed are there without numbers,
-/// all others must be there. Throws ConfigError for a missing, incomplete or duplicate shard, or
-/// journals of different sweeps; FormatError for damaged ones.
-SweepResult merge_sweep(std::vector<SweepJournal> journals);
-SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals);
+/// The table from the answers of all items (sweep_work.hpp); rows of those that failed are there
+/// without numbers. Throws FormatError if the store holds something else.
+SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& store);
 
 }  // namespace kvscope

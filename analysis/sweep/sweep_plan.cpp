@@ -9,7 +9,6 @@
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "analysis/sweep/sweep_journal.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/sim/draft_rows.hpp"
@@ -190,6 +189,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
           trace.name);
     }
     plan.infos.push_back(std::move(known));
+    plan.described.push_back(info);
     Json known_trace = {{"name", trace.name}};
     known_trace.update(identity(info));
     plan.config["traces"].push_back(std::move(known_trace));

@@ -77,13 +77,13 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
         line_button(run, "Open", "open",
                     "Shows the file that it made, if the explorer can show it."))
       context.requests.open.push_back(run.out);
-    const bool has_journal = fs::exists(run.journal(), error);
+    const bool has_store = fs::exists(run.store(), error);
     const bool is_done = run.status.state == JobState::done;
     const auto knows = [&](RunQueue::Again how) { return !runs.flag_for(run, how).empty(); };
-    if (has_journal && knows(RunQueue::Again::resume) &&
+    if (has_store && knows(RunQueue::Again::resume) &&
         line_button(run, "Continue", "continue", "Goes on after what is finished (--resume)."))
       ask_again(RunQueue::Again::resume);
-    if (!is_done && (has_journal || run.has_made_file) && knows(RunQueue::Again::replace)) {
+    if (!is_done && (has_store || run.has_made_file) && knows(RunQueue::Again::replace)) {
       if (line_button(run, "Start over", "start over",
                       "Runs it from its beginning, in place of what is there."))
         ask_again(RunQueue::Again::replace);

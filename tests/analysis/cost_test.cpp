@@ -314,7 +314,6 @@ TEST_CASE("cost: recordings of three lengths give one answer for a longer contex
 }
 
 TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers") {
-  const testing::TempDir dir;
   SweepOptions options{.selectors = {"full", "oracle-topk"},
                        .budgets = {Budget::parse("8")},
                        .n_resamples = 2,
@@ -322,8 +321,8 @@ TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of lay
   const auto open = [] { return std::make_unique<MemoryTrace>(test::planted_trace({})); };
   const SweepPlan plan = plan_sweep({{"t.h5", open, {}}}, options);
   ThreadPool pool(2);
-  run_sweep(plan, dir.path() / "j", JournalMode::fresh, {}, pool, {}, {});
-  const SweepResult result = merge_sweep({dir.path() / "j"});
+  Store store;
+  const SweepResult result = run_sweep(plan, store, pool);
   REQUIRE(result.blocks.size() == 4);
   for (const SweepBlock& block : result.blocks) {
     for (std::size_t r = 0; r < block.rows.size(); ++r) {

@@ -5,7 +5,7 @@
 
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "analysis/sweep/sweep_journal.hpp"
+#include "analysis/sweep/sweep_work.hpp"
 #include "core/base/progress.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -74,21 +74,19 @@ SweepPlan matched_plan(const std::vector<std::string>& targets) {
       std::move(sweep));
 }
 
-void run(const SweepPlan& plan, const fs::path& journal, JournalMode mode = JournalMode::fresh,
-         Shard shard = {}, int threads = 1) {
+SweepResult run(const SweepPlan& plan, int threads = 1) {
   ThreadPool pool(threads);
-  run_sweep(plan, journal, mode, shard, pool, {}, {});
+  Store store;
+  return run_sweep(plan, store, pool);
 }
 
 TEST_CASE("nothing of the same keys holds more than the ceiling, which splits what is lost") {
-  const TempDir dir;
   SweepPlan plan = matched_plan({"keys=12"});
   SweepOptions options = plan.options;
   options.with_ceiling = true;
   plan = plan_sweep(plan.traces, options);
   CHECK(plan.options.selectors.size() == 9);  // the oracle was there
-  run(plan, dir.path() / "j");
-  const SweepResult result = merge_sweep({dir.path() / "j"});
+  const SweepResult result = run(plan);
   CHECK(result.pairs.back() == "ceiling keys=12");
   for (std::size_t t = 0; t < 2; ++t) {
     std::vector<double> mass(plan.pairs.size());
@@ -120,12 +118,10 @@ TEST_CASE("nothing of the same keys holds more than the ceiling, which splits wh
 }
 
 TEST_CASE("keys and bytes are matched as the table counts them") {
-  const TempDir dir;
   for (const auto& [target, column] :
        {std::pair{"keys=30", SweepNumber::kept}, {"bytes=20000", SweepNumber::bytes}}) {
     SweepPlan plan = matched_plan({target});
-    run(plan, dir.path() / "j", JournalMode::overwrite);
-    const SweepResult result = merge_sweep({dir.path() / "j"});
+    const SweepResult result = run(plan);
     for (std::size_t p = 0; p < result.pairs.size(); ++p) {
       double sum = 0.0;
       double reached = 0.0;
@@ -140,26 +136,16 @@ TEST_CASE("keys and bytes are matched as the table counts them") {
   }
 }
 
-TEST_CASE("threads, shards and interruptions change no byte of a matched sweep") {
-  const TempDir dir;
+TEST_CASE("threads change no byte of a matched sweep, and each item may be done apart") {
   const SweepPlan plan = matched_plan({"density=0.2", "density=0.4"});
   CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no knob: once
-  run(plan, dir.path() / "one");
-  run(plan, dir.path() / "three", JournalMode::fresh, {}, 3);
-  CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
-  const SweepResult whole = merge_sweep({dir.path() / "one"});
-  std::vector<fs::path> shards;
-  for (Index i : {2, 1, 3}) {
-    shards.push_back(dir.path() / std::to_string(i));
-    run(plan, shards.back(), JournalMode::fresh, {i, 3});
-  }
-  CHECK(sweep_csv(merge_sweep(shards)) == sweep_csv(whole));
-  const std::string text = read_file(dir.path() / "one");
-  std::ofstream(dir.path() / "cut", std::ios::binary) << text.substr(0, text.size() / 2);
-  run(plan, dir.path() / "cut", JournalMode::resume);
-  CHECK(read_file(dir.path() / "cut") == text);
-  CHECK_SAYS(run(matched_plan({"density=0.2"}), dir.path() / "one", JournalMode::resume),
-             "another sweep");
+  const std::string whole = sweep_csv(run(plan));
+  CHECK(sweep_csv(run(plan, 3)) == whole);
+  ThreadPool pool(1);
+  const Work work = sweep_work(plan, pool);
+  Store store;
+  for (std::size_t i = work.keys.size(); i-- > 0;) store.add(work.run(i, nullptr, {}, {}));
+  CHECK(sweep_csv(sweep_result(plan, work, store)) == whole);
 }
 
 TEST_CASE("costs alone are those of a whole replay") {

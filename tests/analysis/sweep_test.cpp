@@ -1,4 +1,4 @@
-// The sweep: same bytes for any thread count, any shards and any interruption; journals that cannot
+// The sweep: same bytes for any thread count, any workers and any interruption; answers that cannot
 // be trusted.
 #include "analysis/sweep/sweep.hpp"
 
@@ -6,9 +6,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
-#include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
+#include "analysis/sweep/sweep_work.hpp"
 #include "core/base/progress.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
@@ -40,14 +41,10 @@ SweepPlan plan(SweepOptions sweep = options()) {
   return plan_sweep({planted("a.h5", 1), planted("b,\"odd\".h5", 2)}, std::move(sweep));
 }
 
-void run(const SweepPlan& sweep, const fs::path& journal, JournalMode mode = JournalMode::fresh,
-         Shard shard = {}, int threads = 1) {
+SweepResult run(const SweepPlan& sweep, int threads = 1) {
   ThreadPool pool(threads);
-  run_sweep(sweep, journal, mode, shard, pool, {}, {});
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+  Store store;
+  return run_sweep(sweep, store, pool);
 }
 
 /// Every array of the result file as bytes.
@@ -68,100 +65,83 @@ std::string arrays_of(const SweepResult& result) {
   return all;
 }
 
-TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
+TEST_CASE("threads, workers and interruptions change no byte of a sweep") {
   const TempDir dir;
   const SweepPlan sweep = plan();
-  run(sweep, dir.path() / "one");
-  const SweepResult whole = merge_sweep({dir.path() / "one"});
+  const SweepResult whole = run(sweep);
   CHECK(whole.blocks.size() == 2 * 3 * 7);  // traces, layers, pairs: full takes no budget
   CHECK_HAS(sweep_csv(whole), "\n\"b,\"\"odd\"\".h5\",prefill,full,none,");
-  run(sweep, dir.path() / "three", JournalMode::fresh, {}, 3);
-  CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
+  const auto is_whole = [&](const SweepResult& result) {
+    CHECK(sweep_csv(result) == sweep_csv(whole));
+    CHECK(sweep_json(result) == sweep_json(whole));
+    CHECK(arrays_of(result) == arrays_of(whole));
+  };
+  is_whole(run(sweep, 3));
 
-  for (Index count : {2, 3, 20}) {
-    std::vector<fs::path> shards;
-    for (Index i = count; i >= 1; --i) {
-      shards.push_back(dir.path() / fmt::format("shard-{}-{}", i, count));
-      run(sweep, shards.back(), JournalMode::fresh, {i, count});
-    }
-    const SweepResult merged = merge_sweep(shards);
-    CHECK(sweep_csv(merged) == sweep_csv(whole));
-    CHECK(sweep_json(merged) == sweep_json(whole));
-    CHECK(arrays_of(merged) == arrays_of(whole));
+  // several at once in one folder, of which each does what the others are not at
+  std::vector<std::jthread> workers;
+  for (int w = 0; w < 3; ++w) {
+    workers.emplace_back([&] {
+      ThreadPool pool(1);
+      Store store(dir.path() / "shared");
+      run_items(sweep_work(sweep, pool), store, OnFailure::keep, {}, {});
+    });
   }
+  workers.clear();
+  ThreadPool pool(1);
+  const Work work = sweep_work(sweep, pool);
+  is_whole(sweep_result(sweep, work, Store(dir.path() / "shared")));
+  CHECK(fs::is_empty(dir.path() / "shared" / "leases"));
 
-  // cut anywhere behind the first line: whole units stay, the torn one is done again
-  const std::string text = read_file(dir.path() / "one");
+  // a worker's file cut anywhere behind its first line: whole answers stay, the torn one is made
+  // again
+  Store alone(dir.path() / "alone");
+  run_sweep(sweep, alone, pool);
+  const fs::path segment = fs::directory_iterator(alone.folder() / "answers")->path();
+  const std::string text = read_file(segment);
   const std::size_t header = text.find('\n') + 1;
   for (const std::size_t cut :
        {header, header + 1, header + (text.size() - header) / 2, text.size() - 1}) {
-    write_text(dir.path() / "cut", text.substr(0, cut));
-    run(sweep, dir.path() / "cut", JournalMode::resume);
-    CHECK(read_file(dir.path() / "cut") == text);
+    const fs::path folder = dir.path() / fmt::format("cut-{}", cut);
+    fs::create_directories(folder / "answers");
+    std::ofstream(folder / "answers" / "w.journal", std::ios::binary) << text.substr(0, cut);
+    Store store(folder);
+    CHECK(store.n_known() < work.keys.size());
+    is_whole(run_sweep(sweep, store, pool));
   }
 }
 
-TEST_CASE("a stop keeps the finished units and a resumed sweep goes on") {
+TEST_CASE("a stop keeps the finished items and a resumed sweep goes on") {
   const TempDir dir;
   const SweepPlan sweep = plan();
   std::stop_source stop;
   ThreadPool pool(1);
-  const auto journal = dir.path() / "j";
+  Store store(dir.path() / "s");
   CHECK_THROWS_AS(run_sweep(
-                      sweep, journal, JournalMode::fresh, {}, pool,
+                      sweep, store, pool,
                       [&](const Progress& p) {
                         if (p.done > p.total / 2) stop.request_stop();
                       },
                       stop.get_token()),
                   Interrupted);
-  const std::size_t n_done = read_sweep_journal(journal).units.size();
-  CHECK(n_done > 0);
-  CHECK(n_done < sweep.units.size());
-  CHECK_SAYS(merge_sweep({journal}), "--resume");
-  run(sweep, journal, JournalMode::resume);
-  run(sweep, dir.path() / "straight");
-  CHECK(read_file(journal) == read_file(dir.path() / "straight"));
+  CHECK(store.n_known() > 0);
+  CHECK(store.n_known() < sweep.units.size());
+  CHECK(sweep_csv(run_sweep(sweep, store, pool)) == sweep_csv(run(sweep)));
 }
 
-TEST_CASE("a journal of another sweep is refused") {
-  const TempDir dir;
-  const auto journal = dir.path() / "j";
-  run(plan(), journal);
-  CHECK_SAYS(run(plan(), journal), "exists");
-  SweepOptions other = options();
-  other.replay.calls.chunk = 8;
-  CHECK_SAYS(run(plan(other), journal, JournalMode::resume), "chunk was 16, now 8");
-  CHECK_SAYS(run(plan(), journal, JournalMode::resume, {1, 2}), "n_shards was 1, now 2");
-  run(plan(other), journal, JournalMode::overwrite);
-}
-
-/// The journal with data that `change` alters, under checksums that are right.
-std::string forged(const std::string& text,
-                   const std::function<void(nlohmann::ordered_json&, std::size_t line)>& change) {
-  std::string out;
-  std::istringstream lines(text);
-  std::size_t number = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    nlohmann::ordered_json data = nlohmann::ordered_json::parse(line).at("data");
-    change(data, number);
-    out += fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(data.dump()), data.dump());
-  }
-  return out;
-}
-
-TEST_CASE("journals with right checksums but missing or foreign rows are refused") {
-  const TempDir dir;
-  const auto journal = dir.path() / "j";
-  run(plan(), journal);
-  const std::string text = read_file(journal);
+TEST_CASE("answers with missing or foreign rows are refused") {
+  const SweepPlan sweep = plan();
+  ThreadPool pool(1);
+  const Work work = sweep_work(sweep, pool);
+  Store whole;
+  run_sweep(sweep, whole, pool);
   const auto refuses = [&](const char* words,
                            const std::function<void(nlohmann::ordered_json&)>& change) {
-    write_text(journal, forged(text, [&](nlohmann::ordered_json& data, std::size_t line) {
-                 if (line == 1) change(data["blocks"][0]);
-               }));
-    CHECK_SAYS(read_sweep_journal(journal), words);
-    CHECK_THROWS_AS(run(plan(), journal, JournalMode::resume), FormatError);
-    CHECK_THROWS_AS(merge_sweep({journal}), FormatError);
+    nlohmann::ordered_json answer = answer_in(whole, work.keys[0]);
+    change(answer[0]);
+    Store store;
+    store.add(answer_of(work.keys[0], answer));
+    CHECK_SAYS(run_sweep(sweep, store, pool), words);
   };
   refuses("lacks rows", [](auto& block) { block["rows"].erase(1); });
   refuses("lacks rows", [](auto& block) { block["rows"] = nlohmann::ordered_json::array(); });
@@ -170,56 +150,12 @@ TEST_CASE("journals with right checksums but missing or foreign rows are refused
           [](auto& block) { std::swap(block["rows"][0], block["rows"][1]); });
   refuses("another layer or head", [](auto& block) { block["rows"][0][1][0] = 77; });
   refuses("another size", [](auto& block) { block["ages"].erase(0); });
-  write_text(journal, forged(text, [](nlohmann::ordered_json&, std::size_t) {}));
-  CHECK_NOTHROW(merge_sweep({journal}));
-  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
-  write_text(journal, fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(deep), deep));
-  CHECK_SAYS(read_sweep_journal(journal), "nested");
 }
 
 TEST_CASE("absurd numbers of resamples are refused before memory is taken") {
   SweepOptions options = plan().options;
   options.n_resamples = 99'999'999'999;
   CHECK_SAYS(plan(options), "at most 10000 resamples");
-}
-
-TEST_CASE("damaged journals are named, not believed") {
-  const TempDir dir;
-  const auto journal = dir.path() / "j";
-  run(plan(), journal);
-  const std::string text = read_file(journal);
-  std::string flipped = text;
-  flipped[text.find('\n') + 200] ^= 1;
-  write_text(journal, flipped);
-  CHECK_SAYS(read_sweep_journal(journal), "line 2");
-  write_text(journal, "");
-  CHECK_THROWS_AS(read_sweep_journal(journal), FormatError);
-  write_text(journal, "not a journal\n");
-  CHECK_THROWS_AS(read_sweep_journal(journal), FormatError);
-  const std::string data = "{\"kvscope_sweep\":1,\"config_hash\":7}";
-  write_text(journal, fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(data), data));
-  CHECK_THROWS_AS(read_sweep_journal(journal), FormatError);
-  write_text(journal, text + text.substr(text.find('\n') + 1,
-                                         text.find('\n', text.find('\n') + 1) - text.find('\n')));
-  CHECK_SAYS(read_sweep_journal(journal), "was there before");
-  CHECK_THROWS_AS(read_sweep_journal(dir.path() / "none"), IoError);
-}
-
-TEST_CASE("merge refuses missing, duplicate and foreign shards") {
-  const TempDir dir;
-  const SweepPlan sweep = plan();
-  const auto first = dir.path() / "1";
-  const auto second = dir.path() / "2";
-  run(sweep, first, JournalMode::fresh, {1, 2});
-  run(sweep, second, JournalMode::fresh, {2, 2});
-  CHECK_SAYS(merge_sweep({second}), "shard 1/2 is missing");
-  CHECK_SAYS(merge_sweep({first, second, first}), "both shard 1/2");
-  SweepOptions other = options();
-  other.seed = 5;
-  run(plan(other), second, JournalMode::overwrite, {2, 2});
-  CHECK_SAYS(merge_sweep({first, second}), "different sweeps");
-  run(sweep, second, JournalMode::overwrite, {2, 3});
-  CHECK_SAYS(merge_sweep({first, second}), "expected shards of 2");
 }
 
 }  // namespace kvscope::test::sweep_test

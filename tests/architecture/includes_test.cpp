@@ -128,13 +128,13 @@ TEST_CASE("the folders of core include each other in one order, without a circle
 
 TEST_CASE("what analyses share knows none of them") {
   check_order("analysis", {{"base", {}},
-                           {"units", {"base"}},
+                           {"runs", {"base"}},
                            {"plot", {"base"}},
-                           {"cost", {"base", "units"}},
-                           {"sweep", {"base", "units", "cost"}},
+                           {"cost", {"base", "runs"}},
+                           {"sweep", {"base", "runs", "cost"}},
                            {"kinds", {"base", "sweep", "simulate"}},
                            {"fit", {"base"}},
-                           {"study", {"base", "units"}}});
+                           {"study", {"base", "runs"}}});
 }
 
 TEST_CASE("external libraries are included only where ARCHITECTURE.md lists them") {

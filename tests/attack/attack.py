@@ -326,27 +326,30 @@ def manifests(attack):
             yield attack.run(["reproduce", name], [name])
 
 
-def journals(attack):
-    """Journals of a sweep and of a simulation, with checksums made right after the damage."""
-    trace = attack.path("t.h5")
-    shard = attack.path("s.csv.shard-1-of-1")
+def stores(attack):
+    """Stores of a sweep, with checksums made right after the damage."""
+    trace, kept, out = (attack.path(name) for name in ("t.h5", "kept", "m.json"))
+    words = ["sweep", trace, "--selector", "streamingllm", "--budget", "16", "--chunk", "32", "--resamples", "10",
+             "--layers", "0", "--heads", "0", "--store", kept]
     attack.run(["record", trace, "--model", "draft", "--max-tokens", "64"])
-    attack.run(["sweep", trace, "--selector", "streamingllm", "--budget", "16", "--chunk", "32",
-                "--resamples", "10", "--layers", "0", "--heads", "0", "--out", attack.path("s.csv"),
-                "--shard", "1/1"])
-    if not os.path.exists(shard):
-        attack.found(["sweep"], [], "no shard was written")
+    attack.run(words)
+    answers = os.path.join(kept, "answers")
+    if not os.path.isdir(answers):
+        attack.found(["sweep"], [], "no store was written")
         return
-    lines = [json.loads(line) for line in read(shard).splitlines()]
+    name = os.path.join(answers, os.listdir(answers)[0])
+    lines = [json.loads(line) for line in read(name).splitlines()]
     seeds = [json.dumps(line["data"], separators=(",", ":")).encode() for line in lines]
-    name = attack.path("m.shard-1-of-1")
-    out = attack.path("m.json")
-    write(name, with_checksums(seeds))
-    if not attack.run(["merge", name, "--out", out], [name], [out]):
-        attack.found(["merge"], [name], "the undamaged journal was refused")
-    deep = b"[" * 100000 + b"]" * 100000
-    write(name, with_checksums([deep]))
-    yield attack.run(["merge", name, "--out", out], [name], [out])
+
+    def attempt(data):
+        for other in os.listdir(answers):  # what earlier tries added
+            os.remove(os.path.join(answers, other))
+        write(name, with_checksums(data))
+        return attack.run([*words, "--out", out], [name], [out])
+
+    if not attempt(seeds):
+        attack.found(["sweep"], [name], "the undamaged store was refused")
+    yield attempt([b"[" * 100000 + b"]" * 100000])
     while True:
         changed = list(seeds)
         at = attack.random.randrange(len(changed))
@@ -355,8 +358,7 @@ def journals(attack):
             changed[at] = json.dumps(value, separators=(",", ":")).encode()
         else:
             changed[at] = attack.mutate(changed[at]).replace(b"\n", b" ")
-        write(name, with_checksums(changed))
-        yield attack.run(["merge", name, "--out", out], [name], [out])
+        yield attempt(changed)
 
 
 def damage_value(rng, value, depth=0):
@@ -409,7 +411,7 @@ def options(attack):
 
 KINDS = {"csv": csv_files, "texts": texts, "json": json_files, "tokens": token_files,
          "config": config_files, "safetensors": safetensors_files, "tokenizer": tokenizer_files,
-         "manifest": manifests, "journal": journals, "options": options,
+         "manifest": manifests, "store": stores, "options": options,
          "traces": hdf5_files.traces, "results": hdf5_files.results, "kills": kills.killed,
          "narrow": kills.narrow}
 

@@ -1,11 +1,11 @@
 """What engines cost and what kills cost them: the tables of analysis/engines.md.
 
-    python3 tests/bench/engines.py PROGRAM [--engines local,mpi,slurm,ray] [--workers 1,2,4] [--units 200] [--kills 50] [--seed 1]
+    python3 tests/bench/engines.py PROGRAM [--engines local,mpi,slurm,ray] [--workers 1,2,4] [--items 200] [--kills 50] [--seed 1]
 
-A sweep of --units units (copies of one recording; a unit is a layer) runs undivided, then by every engine with every
+A sweep of --items items (copies of one recording; an item is a layer) runs undivided, then by every engine with every
 number of workers: bytes must be equal; overhead is the processor time of all processes beyond that of the undivided run, per
 unit (the tasks of slurm and ray are no children of the run, so wall clock alone is given for them). Slurm is a node that this script
-starts itself; ray is the one of the interpreter that runs it. Then workers of the engine "local" are killed at random moments, --kills times: no unit may be lost, and none done
+starts itself; ray is the one of the interpreter that runs it. Then workers of the engine "local" are killed at random moments, --kills times: no item may be lost, and none done
 twice beyond those that were under way.
 """
 
@@ -39,7 +39,7 @@ class Bench:
         first = self.path("t000.h5")
         self.run(["record", first, "--max-tokens", "256"])
         traces = [first]
-        for i in range(1, max(1, arguments.units // N_LAYERS)):
+        for i in range(1, max(1, arguments.items // N_LAYERS)):
             traces.append(self.path("t%03d.h5" % i))
             os.link(first, traces[-1])
         self.work = ["sweep"] + traces + ["--selector", "quest,streamingllm,quoka", "--budget", "32,64", "--chunk", "64",
@@ -69,7 +69,7 @@ def workers_of(out):
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"--unit" in words and (out + ".units").encode() in words:
+        if b"--worker" in words and (out + ".store").encode() in words:
             found.append(int(name))
     return found
 
@@ -80,7 +80,7 @@ def kill_at_random(bench, n_kills, seed):
     n, n_runs = 0, 0
     while not os.path.exists(out):
         n_runs += 1
-        run = subprocess.Popen([bench.program] + bench.work + ["--engine", "local", "--workers", "4", "--out", out],
+        run = subprocess.Popen([bench.program] + bench.work + ["--engine", "local", "--workers", "4", "--out", out, "--resume"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=bench.folder)
         while run.poll() is None:
             time.sleep(draws.random() * 0.25)
@@ -94,7 +94,7 @@ def kill_at_random(bench, n_kills, seed):
         if run.returncode not in (0, 3):
             sys.exit("engines.py: killed workers: code %d: %s" % (run.returncode, run.stderr.read()))
     print("%d kills in %d run(s): %s bytes, %s" % (n, n_runs, "the same" if bench.same(out) else "OTHER",
-                                                    "nothing left over" if not os.path.exists(out + ".units") else "LEFT OVER"))
+                                                    "nothing left over" if not os.path.exists(out + ".store") else "LEFT OVER"))
     return bench.same(out)
 
 
@@ -103,7 +103,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--engines", default="local,mpi")
     parser.add_argument("--workers", default="1,2,4")
-    parser.add_argument("--units", type=int, default=200)
+    parser.add_argument("--items", type=int, default=200)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -112,8 +112,8 @@ def main():
     try:
         bench = Bench(arguments, folder)
         seconds, processor = bench.run(bench.work + ["--threads", "1", "--out", bench.path("whole.csv")])
-        n_units = arguments.units // N_LAYERS * N_LAYERS
-        print("| engine | workers | seconds | processor s | overhead per unit | bytes |\n|---|---|---|---|---|---|")
+        n_items = arguments.items // N_LAYERS * N_LAYERS
+        print("| engine | workers | seconds | processor s | overhead per item | bytes |\n|---|---|---|---|---|---|")
         print("| none | | %.1f | %.1f | | |" % (seconds, processor))
         for engine in filter(None, arguments.engines.split(",")):
             if engine == "slurm":
@@ -127,7 +127,7 @@ def main():
                 took, used = bench.run(bench.work + ["--threads", "1", "--engine", engine, "--workers", n, "--out", out])
                 same = bench.same(out)
                 well = well and same
-                own = "%.1f | %.0f ms" % (used, 1000 * (used - processor) / n_units) if engine in ("local", "mpi") else "- | -"
+                own = "%.1f | %.0f ms" % (used, 1000 * (used - processor) / n_items) if engine in ("local", "mpi") else "- | -"
                 print("| %s | %s | %.1f | %s | %s |" % (engine, n, took, own, "equal" if same else "OTHER"), flush=True)
         if arguments.kills:
             well = kill_at_random(bench, arguments.kills, arguments.seed) and well

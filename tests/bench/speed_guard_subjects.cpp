@@ -285,8 +285,9 @@ Subject sweep() {
   state->plan = plan_sweep({{"planted", open, {}}}, options);
   const auto ours = [state] {
     return timed([&] {
-      run_sweep(state->plan, state->folder.path() / "journal", JournalMode::overwrite, {},
-                state->pool, {}, {});
+      Store store(state->folder.path() / "store");
+      run_sweep(state->plan, store, state->pool);
+      remove_store(store.folder());
     });
   };
   const auto reference = [] { return timed([] { sink = f64_products(2e8); }); };

@@ -56,8 +56,9 @@ def main():
             print(f"| study {words[0]} | {clock:.1f} s, {processor:.1f} of processor |", flush=True)
         store = os.path.join(folder, "study-store")
         n_files = sum(len(files) for _, _, files in os.walk(store))
-        journal = os.path.getsize(os.path.join(store, "results.journal"))
-        print(f"| store | {journal / 1e6:.0f} MB in one file, {n_files} files |")
+        answers = os.path.join(store, "answers")
+        n_bytes = sum(os.path.getsize(os.path.join(answers, name)) for name in os.listdir(answers))
+        print(f"| store | {n_bytes / 1e6:.0f} MB of answers, {n_files} files |")
 
 
 if __name__ == "__main__":

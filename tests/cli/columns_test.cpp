@@ -97,7 +97,7 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
             "Kind of prompt: passkey.", "Each cell: 1 prompt.");
 }
 
-TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
+TEST_CASE("a sweep says its whole command, whatever the threads were") {
   const std::string trace = recording(64);
   const auto run = ran({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
                         "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});

@@ -121,7 +121,7 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
       {of_shape(config, {"--selector", "kascade", "--phase", "decode"}), "links layers", 2},
       {of_shape(config, {"--like", no_lists}), "found kind \"cost-shape\"", 3},
       {of_shape(config, {"--steps", "4"}), "--shape and --steps exclude", 2},
-      {of_shape(config, {"--units", (dir.path() / "units").string()}), "has no units", 2},
+      {of_shape(config, {"--store", (dir.path() / "s").string()}), "has no items", 2},
       {{"cost", recording(96, 4), "--shape", config}, "TRACE and --shape exclude", 2}};
   for (const auto& [words, sentence, code] : cases) {
     const auto run = kvscope_run(words);

@@ -25,15 +25,14 @@ struct Workshop {
   std::string trace = file("trace.h5");
   std::string part = file("cut.h5.part");
   std::string sweep = file("table.csv");
-  std::string shard = file("s.csv.shard-1-of-1");
+  std::string store = file("kept");
 
   Workshop() {
     run({"record", trace, "--max-tokens", "48", "--decode", "2", "--layers", "2,3"});
     run({"record", file("cut.h5"), "--max-tokens", "48", "--decode", "2", "--layers", "0"});
     fs::rename(file("cut.h5"), part);
     run({"sweep", trace, "--selector", "quest", "--budget", "16", "--out", sweep});
-    run({"sweep", trace, "--selector", "quest", "--budget", "16", "--out", file("s.csv"), "--shard",
-         "1/1"});
+    run({"sweep", trace, "--selector", "quest", "--budget", "16", "--store", store});
   }
   static void run(const Words& words) { ran(words, {"", {"SOURCE_DATE_EPOCH=1700000000"}}); }
   std::string file(const std::string& name) const { return dir.file(name); }
@@ -47,26 +46,29 @@ struct Workshop {
       words.push_back(last);
       return words;
     };
-    return {{"record", record, h5},
-            {"record --compression", packed, h5},
-            {"record --resume",
-             {"record", h5, "--model", "draft", "--max-tokens", "48", "--chunk", "16", "--resume"},
-             h5},
-            {"recover", {"recover", part, "--out", h5}, h5},
-            {"analyze --out", {"analyze", "quest", trace, "--out", h5}, h5},
-            {"analyze --csv", {"analyze", "quest", trace, "--csv", csv}, csv},
-            {"sweep .csv", with(sweep_words, csv), csv},
-            {"sweep .h5", with(sweep_words, h5), h5},
-            {"merge .json", {"merge", shard, "--out", json}, json},
-            {"table",
-             {"table", sweep, "--rows", "selector", "--value", "mass_mean", "--out", file("o.md")},
-             file("o.md")},
-            {"figure", {"figure", "budget", sweep, "--out", file("o.svg")}, file("o.svg")}};
+    return {
+        {"record", record, h5},
+        {"record --compression", packed, h5},
+        {"record --resume",
+         {"record", h5, "--model", "draft", "--max-tokens", "48", "--chunk", "16", "--resume"},
+         h5},
+        {"recover", {"recover", part, "--out", h5}, h5},
+        {"analyze --out", {"analyze", "quest", trace, "--out", h5}, h5},
+        {"analyze --csv", {"analyze", "quest", trace, "--csv", csv}, csv},
+        {"sweep .csv", with(sweep_words, csv), csv},
+        {"sweep .h5", with(sweep_words, h5), h5},
+        {"sweep --store .json",
+         {"sweep", trace, "--selector", "quest", "--budget", "16", "--store", store, "--out", json},
+         json},
+        {"table",
+         {"table", sweep, "--rows", "selector", "--value", "mass_mean", "--out", file("o.md")},
+         file("o.md")},
+        {"figure", {"figure", "budget", sweep, "--out", file("o.svg")}, file("o.svg")}};
   }
   /// What earlier runs left: everything that begins with "o.".
   void clear() const {
     for (const auto& entry : fs::directory_iterator(dir.path())) {
-      if (entry.path().filename().string().starts_with("o.")) fs::remove(entry.path());
+      if (entry.path().filename().string().starts_with("o.")) fs::remove_all(entry.path());
     }
   }
   /// Files on their way that a failed command left, but for a recording, which is there to recover.
@@ -214,7 +216,6 @@ TEST_CASE("no command writes over what it reads") {
        {"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--overwrite",
         "--format", "csv", "--out", shop.sweep},
        shop.sweep},
-      {"merge", {"merge", shop.shard, "--overwrite", "--out", shop.shard}, shop.shard},
       {"figure",
        {"figure", "budget", shop.file("budget.csv"), "--overwrite", "--out",
         shop.file("budget.svg")},

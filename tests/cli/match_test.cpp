@@ -17,7 +17,7 @@ struct MatchShop {
 };
 
 TEST_CASE(
-    "a sweep at equal cost says knob and cost in every row, in three formats and over shards") {
+    "a sweep at equal cost says knob and cost in every row, in three formats and by workers") {
   const MatchShop shop;
   const std::string selectors = "full,oracle-topk,quest:page-size=4,oracle-topp,vattention";
   const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
@@ -26,13 +26,9 @@ TEST_CASE(
     const Words words = shop.sweep(selectors, {"--match", "density=0.2", "--dense-layers", "0"});
     CHECK_HAS(ran(with(words, {"--out", one, "--threads", "1"}), pinned).out, "knob", "reached",
               "* vattention, density=0.2: not reached: the least is density=");
-    Words merge = {"merge"};
-    for (const std::string i : {"1", "2"}) {
-      ran(with(words, {"--out", shop.file("parts" + extension), "--shard", i + "/2"}), pinned);
-      merge.push_back(shop.file("parts" + extension) + ".shard-" + i + "-of-2");
-    }
-    ran(with(merge, {"--out", shop.file("merged" + extension)}), pinned);
-    CHECK(read_file(shop.file("merged" + extension)) == read_file(one));
+    const std::string by_two = shop.file("two" + extension);
+    ran(with(words, {"--out", by_two, "--engine", "local", "--workers", "2"}), pinned);
+    CHECK(read_file(by_two) == read_file(one));
   }
   const auto rows = nlohmann::json::parse(read_file(shop.file("one.json")));
   CHECK_HAS(rows["command_line"].get<std::string>(), "--match density=0.2");

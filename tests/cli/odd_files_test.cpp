@@ -29,7 +29,6 @@ TEST_CASE("a pipe without a writer, a device and a folder are no inputs") {
     for (const Words& words :
          {Words{"figure", "budget", input, "--out", out + ".svg"},
           Words{"table", input, "--rows", "selector", "--value", "mass_mean"},
-          Words{"merge", input, "--out", out + ".csv"},
           Words{"notebook", "recall", input, "--out", out + ".ipynb"},
           Words{"recover", input, "--out", out + ".h5"}, Words{"info", input},
           Words{"verify", input}, Words{"analyze", "quest", input}, Words{"reproduce", input}}) {

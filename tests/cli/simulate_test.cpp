@@ -26,7 +26,7 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
     ran(with(kPerplexity, {"--out", one, "--threads", "1"}), pinned);
     ran(with(kPerplexity, {"--out", two, "--threads", "3"}), pinned);
     CHECK(read_file(one) == read_file(two));
-    CHECK(!std::filesystem::exists(one + ".journal"));
+    CHECK(!std::filesystem::exists(one + ".store"));
     CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
     ran(with(kPerplexity, {"--out", one, "--overwrite"}));
   }
@@ -64,17 +64,25 @@ TEST_CASE("an interrupted simulation resumes to the same bytes") {
   const Words words = with(kPerplexity, {"--windows", "6", "--threads", "1"});
   ran(with(words, {"--out", whole}));
   RunningProgram running(with(words, {"--out", cut}));
-  const std::filesystem::path journal = cut + ".journal";
+  const std::filesystem::path store = cut + ".store";
+  const auto n_bytes = [&] {
+    std::uintmax_t n = 0;
+    std::error_code none;
+    for (auto entry = std::filesystem::directory_iterator(store / "answers", none);
+         !none && entry != std::filesystem::directory_iterator(); entry.increment(none))
+      n += entry->file_size(none);
+    return n;
+  };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (running.is_running() && std::chrono::steady_clock::now() < deadline) {
-    if (std::filesystem::exists(journal) && std::filesystem::file_size(journal) > 3000) break;
+    if (n_bytes() > 3000) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   running.send(SIGKILL);
   running.wait();
   if (!std::filesystem::exists(cut)) {  // it may have been faster than the signal
-    REQUIRE(std::filesystem::exists(journal));
-    CHECK(kvscope_run(with(words, {"--out", cut})).code == 3);  // says that there is a journal
+    REQUIRE(std::filesystem::exists(store));
+    CHECK(kvscope_run(with(words, {"--out", cut})).code == 3);  // says that there is a store
     ran(with(words, {"--out", cut, "--resume"}));
   }
   CHECK(read_file(cut) == read_file(whole));

@@ -43,8 +43,12 @@ struct Bench {
   std::string table() const { return kvscope_run({"study", "table", study}).out; }
   /// Lines of the store: each item that was computed has one.
   std::size_t n_lines() const {
-    const std::string text = read_file(store + "/results.journal");
-    return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    std::size_t n = 0;
+    for (const auto& segment : fs::directory_iterator(store + "/answers")) {
+      const std::string text = read_file(segment.path());
+      n += static_cast<std::size_t>(std::ranges::count(text, '\n')) - 1;
+    }
+    return n;
   }
 };
 
@@ -71,12 +75,12 @@ TEST_CASE("a study computes each item once, whoever asks, and in any process") {
   INFO(first.err);
   REQUIRE(first.code == 0);
   CHECK_HAS(first.out, "26 known (26 new in the store), 0 failed");
-  CHECK(bench.n_lines() == 1 + 26);
+  CHECK(bench.n_lines() == 26);
   const std::string table = bench.table();
   CHECK(std::ranges::count(table, '\n') == 1 + 24);
 
   CHECK_HAS(bench.run().out, "(0 new in the store)");
-  CHECK(bench.n_lines() == 1 + 26);
+  CHECK(bench.n_lines() == 26);
 
   // A method more: its own items alone, and recordings that nobody deleted.
   bench.write(replaced(kSmall, "\"recent\"", "\"recent\", \"h2o\""));
@@ -109,37 +113,27 @@ TEST_CASE("a study computes each item once, whoever asks, and in any process") {
   CHECK(same->at("relative_increase") == row.at("relative_increase"));
 }
 
-TEST_CASE("a study that is killed goes on where it was, and one run at a time writes") {
+TEST_CASE("a study that is killed goes on where it was, and several runs share its store") {
   const Bench whole;
   REQUIRE(whole.run().code == 0);
-  const Bench bench(replaced(kSmall, "max-tokens = 48", "max-tokens = 48\nwindows = 1"));
-  bench.write(kSmall);
+  const Bench bench;
   for (const int signal : {SIGKILL, SIGINT, SIGKILL}) {
     RunningProgram run({"study", "run", bench.study, "--engine", "local", "--workers", "2"});
-    for (int i = 0; i < 100 && !fs::exists(bench.store + "/lock"); ++i) usleep(10'000);
     usleep(400'000);
-    if (run.is_running()) {
-      const RunResult second = bench.run();
-      if (run.is_running() && second.code != 0) {
-        CHECK(second.code == 3);
-        CHECK_HAS(second.err, "is in use by process");
-      }
-    }
     run.send(signal);
     run.wait();
   }
+  RunningProgram worker({"study", "run", bench.study, "--worker"});
+  RunningProgram other({"study", "run", bench.study});
   const RunResult last = bench.run();
   INFO(last.err);
   REQUIRE(last.code == 0);
+  CHECK(worker.wait().code == 0);
+  CHECK(other.wait().code == 0);
   CHECK(bench.table() == whole.table());
   CHECK(bench.plan("to_do") == 0);
-  CHECK(fs::is_empty(bench.store + "/work"));
-  // A worker of a killed run may still be at its job.
-  for (int i = 0; i < 50 && !fs::is_empty(bench.store + "/scratch"); ++i) {
-    usleep(100'000);
-    bench.run();
-  }
-  CHECK(fs::is_empty(bench.store + "/scratch"));
+  CHECK_HAS(bench.run().out, "is complete");
+  CHECK_FALSE(fs::exists(bench.store + "/scratch"));
 }
 
 TEST_CASE("an item that fails is named, stops no other, and is tried again when that is asked") {
@@ -275,7 +269,8 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
            Wrong{"max-tokens = 96", "max-tokns = 96", 2, "line 6: record: unknown option"},
            Wrong{"chunk = 32", "chunk = \"big\"", 2, "line 8: tasks.sweep: --chunk"},
            Wrong{"chunk = 32", "calibration = \"a.h5\"", 2, "line 8: tasks.sweep: --calibration"},
-           Wrong{"chunk = 32", "seed = 1\nunit = 3", 2, "line 9: tasks.sweep: --unit is set"},
+           Wrong{"chunk = 32", "seed = 1\nworker = true", 2,
+                 "line 9: tasks.sweep: --worker is set"},
            Wrong{"budgets = [16, 32]\n", "", 2, "nothing is left to do: sweep: "},
            Wrong{"tasks.sweep", "tasks.swep", 2, "line 7: tasks.swep: expected the command"},
            Wrong{"methods", "protocols = [\"tokens\"]\nmethods", 2, "line 3: protocols"},
@@ -291,8 +286,8 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
     CHECK_FALSE(fs::exists(bench.store));
   }
   const Bench bench;
-  fs::create_directory(bench.store);
-  std::ofstream(bench.store + "/results.journal") << "no results\n";
+  fs::create_directories(bench.store + "/answers");
+  std::ofstream(bench.store + "/answers/a.journal") << "no results\n";
   CHECK(bench.run().code == 3);
 }
 

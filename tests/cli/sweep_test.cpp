@@ -1,4 +1,4 @@
-// kvscope sweep, merge and selectors, run as a user runs them.
+// kvscope sweep and selectors, run as a user runs them.
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 
@@ -26,16 +26,7 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
     ran(recorded.sweep({"--out", one, "--threads", "1"}), pinned);
     ran(recorded.sweep({"--out", two, "--threads", "3"}), pinned);
     CHECK(read_file(one) == read_file(two));
-    Words shards = {"merge"};
-    for (const std::string i : {"1", "2", "3"}) {
-      const auto out = recorded.file("parts" + extension);
-      ran(recorded.sweep({"--out", out, "--shard", i + "/3"}), pinned);
-      shards.push_back(out + ".shard-" + i + "-of-3");
-    }
-    const auto merged = recorded.file("merged" + extension);
-    ran(with(shards, {"--out", merged}), pinned);
-    CHECK(read_file(merged) == read_file(one));
-    CHECK(!std::filesystem::exists(one + ".journal"));
+    CHECK(!std::filesystem::exists(one + ".store"));
     CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
     ran(recorded.sweep({"--out", one, "--overwrite"}));
   }
@@ -115,8 +106,6 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
       {{"sweep", recorded.trace, "--selector", "full", "--heads", "99"}, "head"},
       {{"sweep", recorded.trace, "--selector", "full", "--chunk", "0"}, "chunk"},
       {{"sweep", recorded.trace, "--selector", "full", "--rows-per-chunk", "0"}, "rows-per-chunk"},
-      {{"sweep", recorded.trace, "--selector", "full", "--shard", "3/2", "--out", "x.csv"},
-       "shard"},
       {{"sweep", recorded.trace, "--selector", "full", "--resume"}, "--out"},
       {{"sweep", recorded.trace, "--selector", "full", "--out", "x.txt"}, ".csv"},
   };

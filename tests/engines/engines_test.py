@@ -2,6 +2,7 @@
 or worker that is ended loses nothing. Ends with code 77, and says why, where the engine cannot run."""
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -50,12 +51,13 @@ class Test:
         return done
 
     def words(self, n, out):
-        return self.work + ["--engine", self.engine, "--workers", str(n), "--out", out]
+        more = ["--resume"] if os.path.exists(out + ".store") else []
+        return self.work + ["--engine", self.engine, "--workers", str(n), "--out", out] + more
 
     def check_bytes(self, out):
         with open(out, "rb") as one, open(self.path("whole.csv"), "rb") as other:
             check(one.read() == other.read(), f"{out}: other bytes than those of one run")
-        check(not os.path.exists(out + ".units"), f"{out}.units is left over")
+        check(not os.path.exists(out + ".store"), f"{out}.store is left over")
 
     def equal_bytes(self, counts):
         for n in counts:
@@ -67,17 +69,12 @@ class Test:
         return subprocess.Popen([self.program] + self.words(n, out), env=self.environment, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, cwd=self.folder)
 
-    def units(self, out):
-        try:
-            return [name for name in os.listdir(out + ".units") if name.endswith(".unit")]
-        except OSError:
-            return []
 
     def one_is_killed(self, how):
-        """A worker of a run is ended once a unit is finished. Returns the run's code and words."""
+        """A worker of a run is ended once an item is answered. Returns the run's code and words."""
         out = self.path("killed.csv")
         run = self.start(4, out)
-        while run.poll() is None and not self.units(out):
+        while run.poll() is None and not answers_in(out + ".store"):
             time.sleep(0.005)
         known = workers_of(out)
         if known:
@@ -95,23 +92,20 @@ def flip(path):
         file.write(bytes([byte ^ 0x10]))
 
 
-def a_unit_fails(test):
-    """It is recorded apart, the others are finished, merge names it, and it is tried again when that is asked."""
-    bad, whole, out, folder = (test.path(name) for name in ["bad.h5", "two.csv", "failed.csv", "failed.units"])
+def an_item_fails(test):
+    """It is recorded apart, the others are finished, and it is tried again when that is asked."""
+    bad, whole, out, store = (test.path(name) for name in ["bad.h5", "two.csv", "failed.csv", "failed.store"])
     test.run(["record", bad, "--max-tokens", "64"])
     work = ["sweep", test.trace, bad, "--selector", "quest,streamingllm", "--budget", "16", "--chunk", "32"]
     test.run(work + ["--out", whole])
     flip(bad)
-    run = work + ["--engine", test.engine, "--workers", "2", "--units", folder, "--out", out]
+    run = work + ["--engine", test.engine, "--workers", "2", "--store", store, "--out", out]
     said = test.run(run, code=4).stderr
-    names = os.listdir(folder)
-    failed = [name[: -len(".failed")] for name in names if name.endswith(".failed")]
-    check(len(failed) == 1, f"expected one failed unit, found {names}")
-    check(sum(name.endswith(".unit") for name in names) == 15, f"expected 15 finished units, found {names}")
-    check("1 of 16 units failed" in said and "--retry-failed" in said and failed[0] in said, said)
-    check(not os.path.exists(out), "a table without a unit that failed")
-    merged = test.run(["merge", folder, "--out", out], code=4).stderr
-    check(failed[0] in merged, merged)
+    lines = [json.loads(line)["data"] for line in answers_in(store)]
+    failed = [line["key"] for line in lines if "failure" in line]
+    check(len(failed) == 1 and len(lines) == 16, f"expected 16 answers and one failure, found {len(lines)}, {failed}")
+    check("1 of 16 items failed" in said and "--retry-failed" in said and failed[0] in said, said)
+    check(not os.path.exists(out), "a table without an item that failed")
     flip(bad)
     test.run(run, code=4)  # not tried again by itself
     test.run(run + ["--retry-failed"])
@@ -147,22 +141,31 @@ def a_study_is_done(test):
         if engine:
             run = subprocess.Popen([test.program, "study", "run", study] + engine, env=test.environment, cwd=folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            work = os.path.join(folder, "study-store", "work")
-            while run.poll() is None and not any(name.endswith(".unit") for _, _, names in os.walk(work) for name in names):
+            while run.poll() is None and not answers_in(os.path.join(folder, "study-store")):
                 time.sleep(0.005)
-            for worker in workers_of(work)[:1]:
+            for worker in workers_of(study)[:1]:
                 os.kill(worker, signal.SIGKILL)
             run.communicate()
             check(run.returncode in (0, 3, 4), f"a study whose worker was killed: code {run.returncode}")
         said = test.run(["study", "run", study] + engine, code=4).stderr
         check("6 of 19 items failed" in said and "damaged.h5" in said, said)
         tables.append(test.run(["study", "table", study]).stdout.replace(folder, ""))
-        check(not os.listdir(os.path.join(folder, "study-store", "work")), "work is left over")
+        check(not os.path.exists(os.path.join(folder, "study-store", "scratch")), "work is left over")
     check(tables[0] == tables[1], "a study's table: other bytes than without an engine")
 
 
+def answers_in(store):
+    """Whole lines of a store that answer an item."""
+    lines = []
+    folder = os.path.join(store, "answers")
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            lines += [line for line in file if line.endswith("\n") and '"key":' in line]
+    return lines
+
+
 def workers_of(out):
-    """Processes of the program that do units of this run."""
+    """Processes of the program that do items of this run."""
     found = []
     for name in os.listdir("/proc"):
         try:
@@ -171,7 +174,7 @@ def workers_of(out):
         except OSError:
             continue
         ours = any(word.startswith(out.encode()) for word in words)
-        if b"--unit" in words and ours and words[0].endswith(b"/kvscope"):
+        if b"--worker" in words and ours and words[0].endswith(b"/kvscope"):
             found.append(int(name))
     return found
 
@@ -187,11 +190,11 @@ def test_mpi(test):
     out, code, said = test.one_is_killed(signal.SIGKILL)
     if code != 0:  # it may have been faster than the signal
         check(code == 3, f"a killed rank: expected code 3, found {code}: {said}")
-        check(said.count("\n") == 1 and said.startswith("kvscope: mpi: ") and "the same command continues" in said, said)
+        check(said.count("\n") == 1 and said.startswith("kvscope: mpi: ") and "are missing from" in said, said)
         check(not os.path.exists(out), "a table of a run that did not end")
         test.run(test.words(4, out))
     test.check_bytes(out)
-    a_unit_fails(test)
+    an_item_fails(test)
     a_study_is_done(test)
 
 
@@ -200,7 +203,7 @@ def test_slurm(test):
     # preemption: the task gets SIGTERM, stops, and is queued again
     out = test.path("preempted.csv")
     run = test.start(2, out)
-    while run.poll() is None and not test.units(out):
+    while run.poll() is None and not answers_in(out + ".store"):
         time.sleep(0.005)
     number = test.node.ask(["squeue", "--noheader", "--format=%A"]).split()
     if number:
@@ -211,15 +214,15 @@ def test_slurm(test):
     # cancelled altogether, it ends with a sentence and goes on
     out = test.path("cancelled.csv")
     run = test.start(2, out)
-    while run.poll() is None and not test.units(out):
+    while run.poll() is None and not answers_in(out + ".store"):
         time.sleep(0.005)
     test.node.ask(["scancel", "--name=kvscope"])
     said = run.communicate()[1]
     if run.returncode != 0:
-        check(run.returncode == 3 and "the same command continues" in said and said.count("\n") == 1, said)
+        check(run.returncode == 3 and "are missing from" in said and said.count("\n") == 1, said)
         test.run(test.words(2, out))
     test.check_bytes(out)
-    a_unit_fails(test)
+    an_item_fails(test)
     a_study_is_done(test)
 
 
@@ -228,7 +231,7 @@ def test_ray(test):
     out, code, said = test.one_is_killed(signal.SIGKILL)  # its task is given out again
     check(code == 0, f"a killed worker: expected code 0, found {code}: {said}")
     test.check_bytes(out)
-    a_unit_fails(test)
+    an_item_fails(test)
     a_study_is_done(test)
 
 

@@ -35,14 +35,13 @@ COMMANDS = [
     Command("fit", ["fit", "kascade", "in/all.h5", "--out", "o.json"], ["o.json"], "--overwrite"),
     Command("cost", ["cost", "in/t.h5", "--selector", "recent", "--budget", "8", "--hardware", "h200", "--out", "o.json"],
             ["o.json"], "--overwrite"),
-    Command("sweep", ["sweep", "in/t.h5", *METHODS, "--out", "o.csv"], ["o.csv"], "--overwrite", left=["o.csv.journal"]),
-    Command("sweep .h5", ["sweep", "in/t.h5", *METHODS, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.journal"]),
+    Command("sweep", ["sweep", "in/t.h5", *METHODS, "--out", "o.csv"], ["o.csv"], "--overwrite", left=["o.csv.store/"]),
+    Command("sweep .h5", ["sweep", "in/t.h5", *METHODS, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.store/"]),
     Command("sweep --resume", ["sweep", "in/t.h5", *METHODS, "--resume", "--out", "o.csv"], ["o.csv"],
-            before=[("in/half.journal", "o.csv.journal")], left=["o.csv.journal"]),
-    Command("merge", ["merge", "in/shard", "--out", "o.json"], ["o.json"], "--overwrite"),
-    Command("units", ["sweep", "in/t.h5", *METHODS, "--units", "u", "--out", "o.csv"], ["o.csv"], "--overwrite", left=["u/"]),
-    Command("merge DIR", ["merge", "in/units", "--out", "o.csv"], ["o.csv"], "--overwrite"),
-    Command("simulate", [*SIMULATION, "--out", "o.csv"], ["o.csv"], "--overwrite", left=["o.csv.journal"]),
+            before=[("in/half", "o.csv.store")], left=["o.csv.store/"]),
+    Command("sweep --store", ["sweep", "in/t.h5", *METHODS, "--store", "u", "--out", "o.csv"], ["o.csv"], "--overwrite",
+            left=["u/"]),
+    Command("simulate", [*SIMULATION, "--out", "o.csv"], ["o.csv"], "--overwrite", left=["o.csv.store/"]),
     Command("record", [*RECORD, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.part"]),
     Command("record --compression", [*RECORD, "--compression", "gzip:1", "--out", "o.h5"], ["o.h5"], "--overwrite",
             left=["o.h5.part"]),
@@ -81,12 +80,14 @@ class Folder:
                       ["record", "in/all.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16"],
                       ["analyze", "quest", "in/t.h5", "--out", "in/q.h5"],
                       ["sweep", "in/t.h5", *METHODS, "--out", "in/s.csv"],
-                      ["sweep", "in/t.h5", *METHODS, "--shard", "1/1", "--out", "in/shard.csv"],
-                      ["sweep", "in/t.h5", *METHODS, "--units", "in/units"]):
+                      ["sweep", "in/t.h5", *METHODS, "--store", "in/half"]):
             self.make(words)
-        os.rename(self.at("in/shard.csv.shard-1-of-1"), self.at("in/shard"))
-        with open(self.at("in/shard"), "rb") as whole, open(self.at("in/half.journal"), "wb") as half:
-            half.write(b"".join(whole.readlines()[:2]))
+        answers = self.at("in/half/answers")
+        segment = os.path.join(answers, os.listdir(answers)[0])
+        with open(segment, "rb") as file:
+            lines = file.readlines()[:3]  # what it is, the plan, the first answer
+        with open(segment, "wb") as file:
+            file.write(b"".join(lines))
         self.make([*RECORD, "--out", "in/killed.h5"])
         os.rename(self.at("in/killed.h5"), self.at("in/killed.h5.part"))
 
@@ -109,7 +110,7 @@ class Folder:
         """A clean folder; `old`: older files stand under the names of the outputs."""
         self.clear()
         for source, target in command.before:
-            shutil.copy(self.at(source), self.at(target))
+            (shutil.copytree if os.path.isdir(self.at(source)) else shutil.copy)(self.at(source), self.at(target))
         if old:
             for name in command.outputs:
                 os.makedirs(os.path.dirname(self.at(name)), exist_ok=True)
@@ -139,4 +140,4 @@ class Folder:
 
 
 def takes_threads(words):
-    return words[0] not in ("tokenize", "info", "table", "figure", "notebook", "merge", "recover")
+    return words[0] not in ("tokenize", "info", "table", "figure", "notebook", "recover")

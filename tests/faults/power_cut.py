@@ -32,9 +32,8 @@ WAYS = ["all", "names", "torn", "bytes"]
 SECTOR = 512
 # How a command is started again, where that is not the command itself.
 AGAIN = {"sweep": ["--resume"], "sweep .h5": ["--resume"], "simulate": ["--resume"], "record": ["--overwrite"],
-         "record --compression": ["--overwrite"], "merge": ["--overwrite"],
-         "merge DIR": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
-TAPED = ["table", "sweep", "sweep .h5", "simulate", "units", "merge", "merge DIR", "record", "record --compression",
+         "record --compression": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
+TAPED = ["table", "sweep", "sweep .h5", "simulate", "sweep --store", "record", "record --compression",
          "record --resume", "recover"]
 
 
@@ -75,14 +74,15 @@ class Disk:
 def number_changes(changes, old):
     """Which file each change is of: names move, files stay."""
     disk, numbers = Disk(old), []
+    folders = {os.path.dirname(change.path) for change in changes}  # some are gone by now
     for change in changes:
         if change.op == "name":
             number = disk.names.pop(change.path, None)
             if number is not None:
                 disk.names[change.target] = number
         elif change.op == "gone":
-            number = disk.names.pop(change.path, None)
-        elif os.path.isdir(change.path):
+            number = disk.names.pop(change.path, None)  # None of a folder
+        elif change.path in folders or os.path.isdir(change.path):
             number = None  # a folder's sync
         else:
             number = disk.number_of(change.path)

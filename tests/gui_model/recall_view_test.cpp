@@ -81,7 +81,8 @@ SweepResult sweep_of(const RecallQuestion& question, const std::vector<Budget>& 
                    .open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); }};
   const SweepPlan plan = plan_sweep({std::move(trace)}, options);
   ThreadPool pool(1);
-  return merge_sweep({run_sweep(plan, std::nullopt, JournalMode::fresh, {}, pool, {}, {})});
+  Store store;
+  return run_sweep(plan, store, pool);
 }
 
 Table table_of_sweep(const SweepResult& result) {

@@ -7,9 +7,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
-#include "analysis/base/checked_lines.hpp"
+#include "analysis/runs/work.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/places.hpp"
@@ -240,7 +241,7 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   const std::string whole = testing::read_file(out);
   fs::remove(out);
 
-  // A journal as a killed sweep leaves it: of all units but the last, which was cut off.
+  // A store as a killed sweep leaves it: of all items but the last, which was cut off.
   Queue killed(script(
       folder, "printf '%s\\n' \"$@\" > " + (folder / "words").string() + "; kill -KILL $$\n"));
   killed.runs.add(sweep, out);
@@ -248,17 +249,21 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   killed.finish();
   CHECK(killed.last().status.error == "sweep was killed (signal 9)");
   CHECK(killed.last().remark.empty());
-  spill(killed.last().journal(), checked_line({{"kvscope_sweep", 1}, {"n_units", 3}}) +
-                                     checked_line({{"unit", 0}}) + "{\"sum\":");
+  const auto leave = [](const fs::path& store, const std::string& torn) {
+    fs::remove_all(store);
+    Store(store).add_plan({"k", "sweep", {}, {}, 3});
+    Store(store).add(answer_of("k-000000", {}));
+    const fs::path segment = fs::directory_iterator(store / "answers")->path();
+    std::ofstream(segment, std::ios::app) << torn;
+  };
+  leave(killed.last().store(), "{\"sum\":");
   killed.runs.again(id);
   killed.finish();
-  CHECK(killed.last().remark == "1 of 3 units are kept in s.csv.journal");
+  CHECK(killed.last().remark == "1 of 3 items are kept in s.csv.store");
 
-  // The real program's own journal: cancelled as soon as a unit is whole.
-  fs::remove(queue.last().journal());
+  fs::remove_all(queue.last().store());
   CHECK(queue.runs.flag_for(queue.last(), RunQueue::Again::resume) == "resume");
   CHECK_FALSE(queue.runs.flag_for(queue.last(), RunQueue::Again::replace).empty());
-  spill(queue.last().journal(), "");  // nothing in it: it is begun again
   queue.runs.again(queue.last().id);
   queue.finish();
   REQUIRE(queue.last().status.state == JobState::done);
@@ -273,7 +278,7 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   REQUIRE(queue.last().status.state == JobState::done);
   CHECK(testing::read_file(out) == whole);
   fs::remove(out);
-  spill(queue.last().journal(), "");
+  fs::create_directory(queue.last().store());
   queue.runs.again(failed, RunQueue::Again::resume);
   CHECK(queue.last().words.back() == "--resume");
   queue.finish();

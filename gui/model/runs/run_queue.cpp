@@ -6,8 +6,8 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "analysis/base/checked_lines.hpp"
 #include "analysis/options/exit_code.hpp"
+#include "analysis/runs/store.hpp"
 #include "core/base/lists.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -20,7 +20,7 @@ struct RunQueue::Words {
   std::mutex mutex;
   std::string said;
   std::string last;  // of standard error, without progress
-  std::string kept;  // what a journal holds of one that did not come to its end
+  std::string kept;  // what the store holds of one that did not come to its end
 };
 
 struct RunQueue::Entry {
@@ -41,25 +41,19 @@ bool is_file(const fs::path& file) {
   return !file.empty() && fs::is_regular_file(file, error);
 }
 
-/// "143 of 256 units are kept in x.h5.journal"; empty without a journal that can be read.
-std::string kept_in(const fs::path& journal) {
-  if (!is_file(journal)) return "";
-  Index n_kept = 0;
-  Index n_units = 0;  // 0: it does not say
+/// "143 of 256 items are kept in x.h5.store"; empty without a store that can be read.
+std::string kept_in(const fs::path& folder) {
+  if (!is_store(folder)) return "";
   try {
-    read_checked_lines(journal, "journal", [&](const nlohmann::ordered_json& line, bool is_first) {
-      if (is_first) {
-        n_units = line.value("n_units", Index{0});
-      } else {
-        ++n_kept;
-      }
-    });
-  } catch (const std::exception&) {
+    const Store store(folder);
+    std::size_t n_items = 0;
+    for (const auto& [hash, plan] : store.plans()) n_items += plan.n_items;
+    return fmt::format("{}{} items are kept in {}", store.n_known(),
+                       n_items > 0 ? fmt::format(" of {}", n_items) : std::string(),
+                       folder.filename().string());
+  } catch (const Error&) {
     return "";
   }
-  return fmt::format("{}{} units are kept in {}", n_kept,
-                     n_units > 0 ? fmt::format(" of {}", n_units) : std::string(),
-                     journal.filename().string());
 }
 
 std::optional<fs::file_time_type> time_of(const fs::path& file) {
@@ -87,9 +81,9 @@ fs::path Run::part() const {
   return file;
 }
 
-fs::path Run::journal() const {
+fs::path Run::store() const {
   fs::path file = out;
-  if (!out.empty()) file += ".journal";
+  if (!out.empty()) file += ".store";
   return file;
 }
 
@@ -116,7 +110,7 @@ void RunQueue::start(Run run) {
   entry.job = jobs_.start(
       run.title(), Lane::programs,
       [heard = entry.words, words = std::move(words),
-       journal = run.journal()](JobContext& context) -> std::any {
+       store = run.store()](JobContext& context) -> std::any {
         const auto on_line = [&](const std::string& line) {
           if (const auto progress = progress_of(line)) {
             context.progress(*progress);
@@ -129,7 +123,7 @@ void RunQueue::start(Run run) {
         const bool stands =
             end.code == kOk || end.code == kPartlyFailed || end.code == kCheckFailed;
         const bool is_whole = stands && !context.stop.stop_requested();
-        std::string kept = is_whole ? std::string() : kept_in(journal);
+        std::string kept = is_whole ? std::string() : kept_in(store);
         const std::lock_guard lock(heard->mutex);
         heard->said = std::move(end.out);
         heard->kept = std::move(kept);

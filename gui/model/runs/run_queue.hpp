@@ -31,7 +31,7 @@ struct Run {
   /// What a recording grows in until it is whole.
   std::filesystem::path part() const;
   /// Where sweeps and simulations keep what is finished, until all is.
-  std::filesystem::path journal() const;
+  std::filesystem::path store() const;
 };
 
 class RunQueue {
@@ -51,7 +51,7 @@ class RunQueue {
   /// Asks a command to stop as Ctrl-C does: a recording keeps what is whole. One that waits never
   /// starts.
   void cancel(std::uint64_t id);
-  /// The same command once more: as it was, going on from its journal, or in place of what it left.
+  /// The same command once more: as it was, going on from its store, or in place of what it left.
   enum class Again { same, resume, replace };
   void again(std::uint64_t id, Again how = Again::same);
   /// The flag that makes a command do so ("resume"); empty if it has none, or while the commands

@@ -26,8 +26,8 @@ inline const std::string& swept() {
       return std::make_unique<MemoryTrace>(test::planted_trace(plant));
     };
     ThreadPool pool(2);
-    return sweep_csv(merge_sweep({run_sweep(plan_sweep({{"a.h5", open, {}}}, options), std::nullopt,
-                                            JournalMode::fresh, {}, pool, {}, {})}));
+    Store store;
+    return sweep_csv(run_sweep(plan_sweep({{"a.h5", open, {}}}, options), store, pool));
   }();
   return csv;
 }

@@ -47,7 +47,8 @@ struct Tiny {
   static SimulationResult run(const SimulationSetup& setup) {
     ThreadPool pool(2);
     const auto own = task(setup);
-    return run_simulation(*own, setup, std::nullopt, JournalMode::fresh, pool);
+    Store store;
+    return run_simulation(*own, setup, store, pool);
   }
 };
 

@@ -28,7 +28,8 @@ struct World {
   }
   SimulationResult run(SimulationTask& task, const SimulationSetup& setup, int threads = 2) {
     ThreadPool own(threads);
-    return run_simulation(task, setup, std::nullopt, JournalMode::fresh, own);
+    Store store;
+    return run_simulation(task, setup, store, own);
   }
 };
 
@@ -156,17 +157,16 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
                                   of(result, selector, "decode", "accuracy_high") - mean);
     CHECK((reach <= 0.25 || n == 20.0));
   }
-  const TempDir dir;
   std::stop_source source;
+  Store store;
   CHECK_THROWS_AS(run_simulation(
-                      *task, setup, dir.path() / "j", JournalMode::fresh, world.pool,
+                      *task, setup, store, world.pool,
                       [&](const Progress& p) {
                         if (p.done == 5) source.request_stop();
                       },
                       source.get_token()),
                   Interrupted);
-  const auto resumed =
-      run_simulation(*task, setup, dir.path() / "j", JournalMode::resume, world.pool);
+  const auto resumed = run_simulation(*task, setup, store, world.pool);
   CHECK(simulation_json(*task, resumed).dump() == simulation_json(*task, result).dump());
   options.until_interval = 0.9;
   CHECK_SAYS(make_retrieval_task(setup, options), "wanted interval");

@@ -73,7 +73,8 @@ std::vector<ColumnTable::Row> perplexity_rows(const BackendFactory& backend) {
   const SimulationSetup setup = set_up_simulation(models, options, Phase::decode, pool);
   PerplexityOptions of_task{.n_tokens = 48, .offset = 0, .windows = 3};
   const auto task = make_perplexity_task(setup, of_task);
-  return run_simulation(*task, setup, std::nullopt, JournalMode::fresh, pool).table.rows;
+  Store store;
+  return run_simulation(*task, setup, store, pool).table.rows;
 }
 
 TEST_CASE("a device that holds fewer runs than planned gives the same rows") {

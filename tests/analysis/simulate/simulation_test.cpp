@@ -56,7 +56,8 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
                                             {"tokens=32", "p=0.6"}, Phase::decode);
   CHECK(setup.skipped.size() == 3);
   const auto task = make_perplexity_task(setup, PerplexityOptions{.n_tokens = 200, .offset = 100});
-  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
+  Store store;
+  const auto result = run_simulation(*task, setup, store, world.pool);
   KvCache cache(world.verifier.config(), 200);
   const Tensor<float> logits = world.verifier.forward(std::span(world.text).subspan(100, 200),
                                                       cache, world.pool, {Logits::all});
@@ -86,66 +87,52 @@ TEST_CASE("results are the same for any threads and any interruption") {
       world.setup({"full", "quest", "tova"}, {"tokens=32", "tokens=64"}, Phase::decode);
   PerplexityOptions options{.n_tokens = 60, .offset = 0, .windows = 2};
   const auto task = make_perplexity_task(setup, options);
-  const auto run = [&](const std::string& journal, JournalMode mode, int threads,
-                       std::stop_token stop = {}, const ProgressFn& progress = {}) {
+  const auto run = [&](const std::string& folder, int threads, const std::stop_token& stop = {},
+                       const ProgressFn& progress = {}) {
     ThreadPool pool(threads);
-    return simulation_json(*task, run_simulation(*task, setup, dir.path() / journal, mode, pool,
-                                                 progress, stop))
-        .dump();
+    Store store(dir.path() / folder);
+    return simulation_json(*task, run_simulation(*task, setup, store, pool, progress, stop)).dump();
   };
-  const std::string one = run("one", JournalMode::fresh, 1);
-  CHECK(run("three", JournalMode::fresh, 3) == one);
+  const std::string one = run("one", 1);
+  CHECK(run("three", 3) == one);
 
   std::stop_source source;
-  CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2, source.get_token(),
+  CHECK_THROWS_AS(run("cut", 2, source.get_token(),
                       [&](const Progress& p) {
                         if (p.done == 3) source.request_stop();
                       }),
                   Interrupted);
-  std::ofstream(dir.path() / "cut", std::ios::app) << "{\"sum\":\"half a li";  // as after a kill
-  CHECK(run("cut", JournalMode::resume, 2) == one);
-  CHECK(run("cut", JournalMode::resume, 2) == one);  // nothing left to do
-  CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2), IoError);
-  std::ofstream(dir.path() / "empty").flush();  // of a run that was killed before its first line
-  CHECK(run("empty", JournalMode::fresh, 2) == one);
-
-  const SimulationSetup other = world.setup({"full"}, {}, Phase::decode);
-  CHECK_SAYS(run_simulation(*make_perplexity_task(other, options), other, dir.path() / "cut",
-                            JournalMode::resume, world.pool),
-             "belongs to another simulation: pairs was");
+  for (const auto& segment : fs::directory_iterator(dir.path() / "cut" / "answers"))
+    std::ofstream(segment.path(), std::ios::app) << "{\"sum\":\"half a li";  // as after a kill
+  CHECK(run("cut", 2) == one);
+  CHECK(run("cut", 2) == one);  // nothing left to do
 }
 
-TEST_CASE("journals with units of another size are refused, whatever their checksums") {
+TEST_CASE("answers of another size are refused, whatever their checksums") {
   World world;
-  const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "recent"}, {"tokens=16"}, Phase::decode);
-  const auto journal = dir.path() / "journal";
   const auto check = [&](SimulationTask& task) {
-    std::filesystem::remove(journal);
-    run_simulation(task, setup, journal, JournalMode::fresh, world.pool);
-    std::ifstream in(journal);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    REQUIRE(lines.size() == 3);
-    auto data = nlohmann::ordered_json::parse(lines[1]).at("data");
+    Store whole;
+    run_simulation(task, setup, whole, world.pool);
+    const Work work = simulation_work(task, setup, world.pool);
+    REQUIRE(work.keys.size() == 2);
+    const auto answer = answer_in(whole, work.keys[0]);
     for (const char* field : {"values", "series"}) {
       for (const auto& other :
            {nlohmann::ordered_json::array(), nlohmann::ordered_json::array({1.0}),
             nlohmann::ordered_json(std::vector<double>(300, 0.5)), nlohmann::ordered_json(7.0),
             nlohmann::ordered_json{{"a", 1}}}) {
-        if (other == data[field]) continue;
-        auto forged = data;
+        if (other == answer.at(field)) continue;
+        auto forged = answer;
         forged[field] = other;
-        const std::string text = forged.dump();
-        std::ofstream(journal) << lines[0] << "\n{\"sum\":\"" << text_checksum(text)
-                               << "\",\"data\":" << text << "}\n"
-                               << lines[2] << "\n";
-        CHECK_THROWS_AS(run_simulation(task, setup, journal, JournalMode::resume, world.pool),
-                        FormatError);
+        Store store;
+        store.add(answer_of(work.keys[0], forged));
+        CHECK_THROWS_AS(run_simulation(task, setup, store, world.pool), FormatError);
       }
     }
-    std::ofstream(journal) << lines[0] << "\n" << lines[1] << "\n" << lines[2] << "\n";
-    CHECK_NOTHROW(run_simulation(task, setup, journal, JournalMode::resume, world.pool));
+    Store store;
+    store.add(answer_of(work.keys[0], answer));
+    CHECK_NOTHROW(run_simulation(task, setup, store, world.pool));
   };
   check(*make_perplexity_task(setup, PerplexityOptions{.n_tokens = 40}));
   check(*make_retrieval_task(setup, RetrievalOptions{.lengths = {96}, .n_depths = 1, .trials = 1}));
@@ -174,7 +161,8 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   const auto task = make_retrieval_task(
       setup,
       RetrievalOptions{.protocols = parse_protocols("quest"), .lengths = {600}, .n_depths = 2});
-  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
+  Store store;
+  const auto result = run_simulation(*task, setup, store, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
   CHECK(number(result, "quest", "accuracy") == 1.0);
   CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
@@ -195,7 +183,8 @@ TEST_CASE("speculative: dense verification gives the greedy tokens") {
   const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
   SpeculativeOptions options{.prompt = 100, .n_new = 12, .prompts = 2, .offset = 0};
   const auto task = make_speculative_task(setup, options, {2, 4});
-  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
+  Store store;
+  const auto result = run_simulation(*task, setup, store, world.pool);
   CHECK(result.table.rows.size() == 5);
   CHECK(number(result, "full", "same_as_dense") == 1.0);
   CHECK(std::isnan(number(result, "full", "first_difference")));
@@ -218,7 +207,8 @@ TEST_CASE("retrieval over several texts: trials take them in turn, intervals are
   SimulationResult result;
   const auto outcomes_of = [&] {
     const auto task = make_retrieval_task(setup, options);
-    result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
+    Store store;
+    result = run_simulation(*task, setup, store, world.pool);
     return simulation_json(*task, result).at("outcomes");
   };
   const auto outcomes = outcomes_of();
@@ -248,7 +238,8 @@ TEST_CASE("speculative over several texts: prompts of each, an interval of the a
   SpeculativeOptions options{.prompt = 60, .n_new = 10, .prompts = 2, .offset = 0};
   const auto run = [&] {
     const auto task = make_speculative_task(setup, options, {3});
-    return run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
+    Store store;
+    return run_simulation(*task, setup, store, world.pool);
   };
   const double first = number(run(), "full", "acceptance_length");
   setup.models.more_texts = {{other, "another"}};

@@ -30,7 +30,8 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
     SimulationOptions selection{.selectors = {"full"}, .n_calibration = 64};
     const SimulationSetup setup = set_up_simulation(models, selection, Phase::decode, pool);
     const auto task = make_perplexity_task(setup, options);
-    return run_simulation(*task, setup, std::nullopt, JournalMode::fresh, pool);
+    Store store;
+    return run_simulation(*task, setup, store, pool);
   };
   const auto number = [](const SimulationResult& result, std::string_view column) {
     const auto& names = result.table.number_names;

@@ -1,4 +1,4 @@
-"""The part of Ray that kvscope.ray_units calls, in threads of this process, for machines without Ray: tasks with a limit of
+"""The part of Ray that kvscope.ray_workers calls, in threads of this process, for machines without Ray: tasks with a limit of
 processors, and tries again after the exceptions that are named. What Ray adds (a cluster, workers that are lost) is not here."""
 
 import concurrent.futures

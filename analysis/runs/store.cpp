@@ -1,0 +1,317 @@
+#include "analysis/runs/store.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_members.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStoreMark = "kvscope_store";
+constexpr std::string_view kSegmentEnding = ".journal";
+constexpr double kSyncSeconds = 1.0;
+
+/// HOST-PID-NUMBER: of nobody else, in letters that a file's name may have.
+std::string name_of_worker() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  std::string name = host.data();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '_';
+  }
+  return fmt::format("{}-{}-{:08x}", name, ::getpid(), std::random_device()());
+}
+
+double now_in_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (!fs::is_directory(folder))
+    throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
+}
+
+constexpr std::array<std::string_view, 4> kOwnFolders = {"answers", "leases", "recordings",
+                                                         "scratch"};
+
+/// True for a folder that is no store, nor one that is just being made.
+bool holds_other_files(const fs::path& folder) {
+  if (is_store(folder)) return false;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (std::ranges::find(kOwnFolders, entry->path().filename()) == kOwnFolders.end()) return true;
+  }
+  return false;
+}
+
+/// Until the bytes of a file that grows are on the device.
+void sync_file(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_synced = fd >= 0 && ::fdatasync(fd) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!is_synced) throw IoError("{} cannot be put on its device", file.string());
+}
+
+}  // namespace
+
+std::string item_key(const Json& question) {
+  return fmt::format("{}-{}", config_checksum(question), code_version());
+}
+
+std::string_view question_of(std::string_view key) {
+  return key.substr(0, key.find('-'));
+}
+
+Store::Store() : worker_(name_of_worker()) {}
+
+Store::Store(fs::path folder) : folder_(std::move(folder)), worker_(name_of_worker()) {
+  std::error_code error;
+  if (fs::exists(folder_, error) && !fs::is_directory(folder_, error))
+    throw IoError("{} is a file: expected the folder of a store", folder_.string());
+  if (holds_other_files(folder_)) {
+    throw ConfigError(
+        "{} holds other files: expected a store of kvscope, an empty folder or one that is not "
+        "there yet",
+        folder_.string());
+  }
+  refresh();
+}
+
+Store::Store(Store&&) noexcept = default;
+
+Store::~Store() {
+  try {
+    sync();
+  } catch (const Error&) {
+    // The lines are with the system; who needs them on the device calls sync().
+  }
+}
+
+void Store::refresh() {
+  if (folder_.empty()) return;
+  const OwnFiles own;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (auto entry = fs::directory_iterator(folder_ / "answers", error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == kSegmentEnding) files.push_back(entry->path());
+  }
+  std::ranges::sort(files);
+  for (fs::path& file : files) {
+    const auto [place, is_new] = places_.emplace(file.filename().string(), segments_.size());
+    if (is_new) segments_.push_back({std::move(file), {}, {}});
+    if (own_ && place->second == own_place_) continue;
+    read(place->second);
+  }
+}
+
+void Store::read(std::size_t segment) {
+  const fs::path file = segments_[segment].file;
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(file, error);
+  if (!error && size <= segments_[segment].end.bytes) return;
+  try {
+    segments_[segment].end = read_checked_texts(
+        file, "store",
+        [&](const CheckedText& line) {
+          if (!line.is_first) {
+            keep(line.data, segment, line.begin, line.n_bytes);
+            return;
+          }
+          const Json first = parse_ordered_json(line.data, file.string());
+          if (!first.contains(kStoreMark)) throw ConfigError("not the answers of a store");
+          if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
+        },
+        segments_[segment].end);
+  } catch (const FormatError& wrong) {
+    throw FormatError(
+        "{} (a line is an item: without a damaged one the others stay, and it is computed again)",
+        wrong.what());
+  }
+}
+
+void Store::keep(std::string_view data, std::size_t segment, std::uintmax_t begin,
+                 std::size_t n_bytes) {
+  StoredAnswer answer;
+  std::string key;
+  std::size_t forget = 0;
+  bool is_plan = false;
+  const std::string where = folder_.string();
+  for_each_json_member(data, where, [&](std::string_view name, std::string_view text) {
+    const auto read = [&](auto& value) { parse_ordered_json(text, where).get_to(value); };
+    if (name == "key") return read(key);
+    if (name == "plan") is_plan = true;
+    if (name == "forget") return read(forget);
+    if (name == "forgot") return read(answer.n_forgot);
+    if (name == "failure") return read(answer.failure);
+    if (name == "kind") return read(answer.kind);
+    if (name == "method") return read(answer.method);
+    if (name == "seconds") return read(answer.seconds);
+    if (name == "memory") return read(answer.memory);
+    if (name == "bytes") return read(answer.bytes);
+    if (name == "at") return read(answer.at);
+  });
+  if (is_plan) {
+    const Json json = parse_ordered_json(data, where);
+    plans_[json.at("plan")] = {json.at("plan"), json.at("command"), json.at("config"),
+                               json.at("weights"), json.at("items")};
+    return;
+  }
+  if (key.empty()) throw ConfigError("a line without a key");
+  std::size_t& n_forgot = forgot_[key];
+  if (forget > 0) {
+    n_forgot = std::max(n_forgot, forget);
+    if (const auto old = answers_.find(key);
+        old != answers_.end() && old->second.n_forgot < n_forgot)
+      answers_.erase(old);
+    return;
+  }
+  n_forgot = std::max(n_forgot, answer.n_forgot);
+  if (answer.n_forgot < n_forgot) return;
+  if (answer.failure.empty()) questions_.emplace(question_of(key));
+  if (n_bytes == 0) answer.text = std::string(data);
+  answer.segment = segment;
+  answer.begin = begin;
+  answer.n_bytes = n_bytes;
+  // What is known has not failed, whoever said so last.
+  const auto old = answers_.find(key);
+  const bool stays = old != answers_.end() && old->second.failure.empty() &&
+                     !answer.failure.empty() && old->second.n_forgot == answer.n_forgot;
+  if (!stays) answers_[key] = std::move(answer);
+}
+
+const StoredAnswer* Store::find(const std::string& key) const {
+  const auto found = answers_.find(key);
+  return found == answers_.end() ? nullptr : &found->second;
+}
+
+bool Store::knows(const std::string& key) const {
+  const StoredAnswer* const answer = find(key);
+  return answer != nullptr && answer->failure.empty();
+}
+
+std::size_t Store::n_known() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      answers_, [](const auto& answer) { return answer.second.failure.empty(); }));
+}
+
+bool Store::knew(const std::string& key) const {
+  return !knows(key) && questions_.contains(question_of(key));
+}
+
+std::string Store::line(const std::string& key) const {
+  const StoredAnswer* const answer = find(key);
+  if (answer == nullptr || answer->n_bytes == 0) return answer == nullptr ? "" : answer->text;
+  Segment& segment = segments_[answer->segment];
+  if (!segment.lines) {
+    const OwnFiles own;
+    segment.lines = std::make_unique<CheckedLinesAt>(segment.file);
+  }
+  return segment.lines->data(answer->begin, answer->n_bytes);
+}
+
+double Store::answers_per_hour() const {
+  constexpr std::size_t kLast = 100;
+  std::vector<double> times;
+  for (const auto& [key, answer] : answers_) {
+    if (answer.at > 0.0) times.push_back(answer.at);
+  }
+  std::ranges::sort(times, std::greater<>());
+  if (times.size() > kLast) times.resize(kLast);
+  const double span = times.size() < 2 ? 0.0 : times.front() - times.back();
+  if (span <= 0.0) return 0.0;
+  const double each = span / static_cast<double>(times.size() - 1);
+  return now_in_seconds() - times.front() > 10.0 * each + 1.0 ? 0.0 : 3600.0 / each;
+}
+
+void Store::write(const Json& line) {
+  if (folder_.empty()) {
+    keep(line.dump(), 0, 0, 0);
+    return;
+  }
+  const std::string name = worker_ + std::string(kSegmentEnding);
+  if (!own_) {
+    const OwnFiles own;
+    make_folder(folder_);
+    make_folder(folder_ / "answers");
+    const fs::path file = folder_ / "answers" / name;
+    const Json first = {{kStoreMark, 1}, {"worker", worker_}, {"version", writer_name()}};
+    CheckedLineWriter writer(file);
+    writer.write(first);
+    own_place_ = segments_.size();
+    places_.emplace(name, own_place_);
+    segments_.push_back({file, {checked_line(first).size(), 1}, {}});
+    own_.emplace(std::move(writer));
+  }
+  own_->write(line);
+  CheckedEnd& end = segments_[own_place_].end;
+  const std::size_t n_bytes = checked_line(line).size();
+  keep(line.dump(), own_place_, end.bytes, n_bytes - 1);  // without its line break
+  end.bytes += n_bytes;
+  ++end.lines;
+  if (!unsynced_) unsynced_.emplace();
+  if (unsynced_->seconds() > kSyncSeconds) sync();
+}
+
+void Store::add(std::span<const Json> lines) {
+  for (Json line : lines) {
+    const auto forgot = forgot_.find(line.at("key").get<std::string>());
+    if (forgot != forgot_.end() && forgot->second > 0) line["forgot"] = forgot->second;
+    if (!folder_.empty()) line["at"] = now_in_seconds();
+    write(line);
+  }
+}
+
+void Store::add_plan(const StoredPlan& plan) {
+  if (folder_.empty() || plans_.contains(plan.hash)) return;
+  write({{"plan", plan.hash},
+         {"command", plan.command},
+         {"config", plan.config},
+         {"weights", plan.weights},
+         {"items", plan.n_items}});
+}
+
+void Store::forget(const std::string& key) {
+  write({{"key", key}, {"forget", forgot_[key] + 1}});
+}
+
+void Store::sync() {
+  if (!unsynced_ || !own_) return;
+  unsynced_.reset();
+  sync_file(segments_[own_place_].file);
+}
+
+bool is_store(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_directory(folder / "answers", error);
+}
+
+void remove_store(const fs::path& folder) {
+  std::error_code ignored;
+  for (const char* own : {"answers", "leases", "scratch"}) fs::remove_all(folder / own, ignored);
+  fs::remove(folder, ignored);  // refused unless it is empty
+}
+
+}  // namespace kvscope

@@ -1,0 +1,214 @@
+#include "analysis/runs/work.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "analysis/base/mapped.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/stopwatch.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPause(100);
+
+class ItemLoop {
+ public:
+  ItemLoop(const Work& work, Store& store, OnFailure on_failure, const ProgressFn& progress,
+           const std::stop_token& stop)
+      : work_(work),
+        store_(store),
+        on_failure_(on_failure),
+        progress_(progress),
+        stop_(stop),
+        is_done_(work.keys.size()),
+        order_(work.keys.size()) {
+    if (!store.folder().empty()) leases_.emplace(store.leases(), store.worker());
+    std::vector<double> seconds(order_.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (work.seconds) seconds[i] = work.seconds(i);
+      if (state_of(work_, i, store_) == ItemState::done)
+        is_done_[i] = true;
+      else
+        n_steps_ += steps_of(i);
+    }
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, std::ranges::greater(),
+                             [&](std::size_t i) { return seconds[i]; });
+  }
+
+  void run() {
+    for (;;) {
+      std::vector<std::size_t> held;  // by others
+      bool is_any_left = false;
+      bool did_one = false;
+      for (const std::size_t i : order_) {
+        if (is_done_[i]) continue;
+        check();
+        const ItemState state = state_of(work_, i, store_);
+        is_any_left = is_any_left || state != ItemState::done;
+        if (state == ItemState::done) finish(i);
+        if (state != ItemState::to_do) continue;
+        std::unique_ptr<Lease> lease;
+        if (leases_ && !(lease = leases_->take(work_.keys[i], stop_)))
+          held.push_back(i);
+        else
+          did_one = attempt(i, lease.get()) || did_one;
+      }
+      if (!is_any_left) return;
+      if (!did_one) wait(held);
+    }
+  }
+
+ private:
+  void check() const {
+    if (stop_.stop_requested())
+      throw Interrupted("{}: stopped before the next item", work_.command);
+  }
+
+  std::int64_t steps_of(std::size_t i) const { return work_.steps ? work_.steps(i) : 1; }
+
+  void finish(std::size_t i) {
+    is_done_[i] = true;
+    done_steps_ += steps_of(i);
+    if (progress_) progress_({work_.command, done_steps_, n_steps_, work_.step_name});
+  }
+
+  /// False if the item turned out to be somebody else's.
+  bool attempt(std::size_t i, const Lease* lease) {
+    // It may have been answered, and its lease given back, between two looks.
+    if (lease != nullptr) store_.refresh();
+    if (state_of(work_, i, store_) != ItemState::to_do) return false;
+    const std::stop_token stop = lease != nullptr ? lease->stop() : stop_;
+    ProgressFn progress;
+    if (progress_ && work_.steps) {
+      progress = [&](const Progress& p) {
+        progress_({work_.command, done_steps_ + p.done, n_steps_, work_.step_name});
+      };
+    }
+    const Stopwatch watch;
+    std::vector<Json> lines;
+    std::string sentence;
+    try {
+      lines = work_.run(i, lease, progress, stop);
+    } catch (const Interrupted&) {
+      if (stop_.stop_requested() || lease == nullptr) throw;
+      return false;  // another worker has answered it
+    } catch (const Error& error) {
+      if (on_failure_ == OnFailure::stop) throw;
+      sentence = error.what();
+    } catch (const std::bad_alloc&) {
+      if (on_failure_ == OnFailure::stop) throw;
+      sentence = "out of memory";
+    }
+    seconds_ += watch.seconds();
+    ++n_finished_;
+    keep(i, sentence, lines, lease);
+    return true;
+  }
+
+  void keep(std::size_t i, const std::string& sentence, std::vector<Json> lines,
+            const Lease* lease) {
+    if (!sentence.empty()) {
+      lines = work_.fail ? work_.fail(i, sentence)
+                         : std::vector<Json>{{{"key", work_.keys[i]}, {"failure", sentence}}};
+    }
+    store_.add(lines);
+    if (lease != nullptr) lease->answered();
+    if (state_of(work_, i, store_) == ItemState::done) finish(i);
+  }
+
+  /// Nothing is free: takes what a dead worker had, or one that takes long, or waits.
+  void wait(const std::vector<std::size_t>& held) {
+    store_.refresh();
+    const double mean = n_finished_ == 0 ? 0.0 : seconds_ / static_cast<double>(n_finished_);
+    for (const std::size_t i : held) {
+      if (state_of(work_, i, store_) != ItemState::to_do) return;
+      int n_dead = 0;
+      const int most_dead =
+          on_failure_ == OnFailure::keep ? kMostTries : std::numeric_limits<int>::max();
+      const auto lease = leases_->take_over(work_.keys[i], mean, stop_, most_dead, n_dead);
+      if (lease == nullptr && n_dead >= most_dead) {
+        keep(i, fmt::format("it ended {} workers", n_dead), {}, nullptr);
+        return;
+      }
+      if (lease != nullptr && attempt(i, lease.get())) return;
+    }
+    check();
+    std::this_thread::sleep_for(kPause);
+  }
+
+  const Work& work_;
+  Store& store_;
+  OnFailure on_failure_;
+  const ProgressFn& progress_;
+  std::stop_token stop_;
+  std::optional<Leases> leases_;
+  std::vector<bool> is_done_;
+  std::vector<std::size_t> order_;
+  std::int64_t n_steps_ = 0;
+  std::int64_t done_steps_ = 0;
+  double seconds_ = 0.0;  // of items that were finished here
+  std::size_t n_finished_ = 0;
+};
+
+}  // namespace
+
+void name_items(Work& work, std::size_t n) {
+  const std::string hash = config_checksum(
+      {{"command", work.command}, {"code", code_version()}, {"config", work.config}});
+  work.keys.clear();
+  for (std::size_t i = 0; i < n; ++i) work.keys.push_back(fmt::format("{}-{:06}", hash, i));
+}
+
+std::vector<Json> answer_of(const std::string& key, Json answer) {
+  return {{{"key", key}, {"answer", std::move(answer)}}};
+}
+
+Json answer_in(const Store& store, const std::string& key) {
+  const std::string line = store.knows(key) ? store.line(key) : "";
+  if (line.empty())
+    throw FormatError("{}: expected the answer of item {}, found none", store.folder().string(),
+                      key);
+  return parse_ordered_json(line, store.folder().string()).at("answer");
+}
+
+ItemState state_of(const Work& work, std::size_t item, const Store& store) {
+  if (work.state) return work.state(item, store);
+  return store.find(work.keys[item]) == nullptr ? ItemState::to_do : ItemState::done;
+}
+
+void run_items(const Work& work, Store& store, OnFailure on_failure, const ProgressFn& progress,
+               const std::stop_token& stop) {
+  ItemLoop(work, store, on_failure, progress, stop).run();
+  store.sync();
+}
+
+std::vector<FailedItem> failed_items(const Work& work, const Store& store) {
+  std::vector<FailedItem> failed;
+  for (std::size_t i = 0; i < work.keys.size(); ++i) {
+    const StoredAnswer* const answer = store.find(work.keys[i]);
+    if (answer != nullptr && !answer->failure.empty())
+      failed.push_back({i, work.keys[i], answer->failure});
+  }
+  return failed;
+}
+
+std::vector<std::string> lacking_sentences(const Work& work, const Store& store) {
+  return mapped<std::string>(failed_items(work, store), [](const FailedItem& failed) {
+    return fmt::format("item {} failed, its rows are empty: {}", failed.item, failed.sentence);
+  });
+}
+
+}  // namespace kvscope

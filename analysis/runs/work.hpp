@@ -1,0 +1,87 @@
+// What a command has to do, cut into items, and the loop that does what a store does not know yet.
+//
+// An item is the smallest piece that is kept: a layer of a sweep, a prompt under a method, a job of
+// a study. Everything that computes for long is a list of them, whoever runs it: this process, or
+// workers that an engine started, all of which go through the same loop (run_items).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "analysis/runs/leases.hpp"
+#include "analysis/runs/store.hpp"
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+enum class ItemState {
+  to_do,
+  waits,  // for another item
+  done,   // or it failed, or cannot be done
+};
+
+struct Work {
+  std::string command;             // "sweep", "simulate retrieval"
+  nlohmann::ordered_json config;   // everything that decides the numbers
+  nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none
+  std::vector<std::string> keys;   // of its items, by which workers take them
+  bool may_lack = false;           // whether a result can be made where items failed
+
+  /// Predicted, on one core, up to a factor: longer items are begun first. Empty: all alike.
+  std::function<double(std::size_t)> seconds;
+  /// Empty: an item is done once the store has its key.
+  std::function<ItemState(std::size_t, const Store&)> state;
+  /// The lines of its answer, each with a key (answer_of). Throws Error if it cannot be done.
+  std::function<std::vector<nlohmann::ordered_json>(std::size_t, const Lease*, const ProgressFn&,
+                                                    std::stop_token)>
+      run;
+  /// Lines that say that it failed; empty: one, of the item's key.
+  std::function<std::vector<nlohmann::ordered_json>(std::size_t, const std::string& sentence)> fail;
+
+  /// Steps of an item's progress, and their name.
+  std::function<std::int64_t(std::size_t)> steps;
+  std::string step_name = "items";
+
+  std::string hash() const { return keys.front().substr(0, keys.front().find('-')); }
+};
+
+/// Keys HASH-000000 and on for `n` items. The hash covers the command, its configuration and the
+/// code: items of other inputs are called otherwise.
+void name_items(Work& work, std::size_t n);
+
+/// {"key": key, "answer": answer}, the one line of an item.
+std::vector<nlohmann::ordered_json> answer_of(const std::string& key,
+                                              nlohmann::ordered_json answer);
+/// The answer in an item's line. Throws FormatError if the store does not know it.
+nlohmann::ordered_json answer_in(const Store& store, const std::string& key);
+
+ItemState state_of(const Work& work, std::size_t item, const Store& store);
+
+/// What an item's error does.
+enum class OnFailure {
+  keep,  // it is the item's answer, and the others go on
+  stop,  // the work ends
+};
+
+/// Does every item that the store does not know, longest first, and returns when all are done, here
+/// or elsewhere. Throws Interrupted on a stop, IoError if the store cannot be written, and with
+/// OnFailure::stop the error of an item; what is finished stays.
+void run_items(const Work& work, Store& store, OnFailure on_failure, const ProgressFn& progress,
+               const std::stop_token& stop);
+
+struct FailedItem {
+  std::size_t item = 0;
+  std::string key;
+  std::string sentence;
+};
+std::vector<FailedItem> failed_items(const Work& work, const Store& store);
+
+/// "item 3 failed, its rows are empty: ...", for a result's list of what it lacks.
+std::vector<std::string> lacking_sentences(const Work& work, const Store& store);
+
+}  // namespace kvscope
