@@ -57,7 +57,7 @@ kvscope_script_test("attack: every kind of hostile input, half an hour" attack/a
 
 # Every call that can fail, fails once: for the cheapest commands each of them, for all commands a share that a seed draws.
 kvscope_script_test("faults: every failing call of small commands" faults/faults.py
-                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --commands "tokenize,table,figure,merge,merge DIR")
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --commands "tokenize,table,figure,sweep of a store that knows all")
 kvscope_script_test("faults: a tenth of the failing calls of every command" faults/faults.py LABELS slow
                     ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --share 0.1 --reads 0.01 --seed 1)
 kvscope_script_test("faults: every failing call of every command" faults/faults.py LABELS heavy TIMEOUT 3600
@@ -71,8 +71,8 @@ kvscope_script_test("faults: power cuts at every change" faults/power_cut.py LAB
 
 # Units under the launchers of clusters; Slurm's is a cluster of one node that the test starts itself.
 foreach(engine mpi slurm ray)
-  kvscope_script_test("engines: units by ${engine}" engines/engines_test.py LABELS heavy ${engine} ARGS ${program} ${engine})
-  set_tests_properties("engines: units by ${engine}" PROPERTIES RUN_SERIAL ON)
+  kvscope_script_test("engines: items by ${engine}" engines/engines_test.py LABELS heavy ${engine} ARGS ${program} ${engine})
+  set_tests_properties("engines: items by ${engine}" PROPERTIES RUN_SERIAL ON)
 endforeach()
 # A study on a full disk, with damaged recordings, other code and fifty deaths.
 kvscope_script_test("engines: a study that everything happens to" engines/study_ordeal.py LABELS heavy TIMEOUT 3600 ARGS ${program})

@@ -152,6 +152,8 @@ CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_vie
                         error.what());
     } catch (const ConfigError& error) {
       throw FormatError("{}, line {}: found {}", file.string(), number, error.what());
+    } catch (const FormatError& error) {
+      throw FormatError("{}, line {}: {}", file.string(), number, error.what());
     }
     end = {end.bytes + line.size() + 1, number};
   }
@@ -246,6 +248,11 @@ void CheckedLineWriter::write(const Json& data) {
     [[maybe_unused]] const int ignored = end >= 0 ? ::ftruncate(fd_, end) : -1;
     throw;
   }
+}
+
+void CheckedLineWriter::sync() {
+  if (fd_ >= 0 && ::fdatasync(fd_) != 0)
+    throw IoError("{} cannot be put on its device: {}", file_.string(), std::strerror(errno));
 }
 
 }  // namespace kvscope

@@ -2,8 +2,8 @@
 //
 //   {"sum":"<FNV-1a 64 of the text after "data":>","data":{...}}
 //
-// A last line without its line break was cut off (power, kill, or its writer is at it) and is passed
-// over; any other damage is an error.
+// A last line without its line break was cut off (power, kill), or its writer is at it: it is
+// passed over. Any other damage is an error.
 #pragma once
 
 #include <filesystem>
@@ -85,6 +85,8 @@ class CheckedLineWriter {
   ~CheckedLineWriter();
   /// Throws IoError; then the file ends with the line before.
   void write(const nlohmann::ordered_json& data);
+  /// Until the bytes are on the device. Throws IoError.
+  void sync();
 
  private:
   std::filesystem::path file_;

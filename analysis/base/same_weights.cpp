@@ -20,16 +20,16 @@ std::string hash_in(const Json& json, const char* name) {
 
 }  // namespace
 
-std::string units_text(const std::vector<std::size_t>& units) {
+std::string items_text(const std::vector<std::size_t>& items) {
   constexpr std::size_t kNamed = 5;
-  if (units.empty()) return "its units";
-  if (units.size() == 1) return fmt::format("unit {}", units.front());
-  if (units.back() - units.front() + 1 == units.size())
-    return fmt::format("units {} to {}", units.front(), units.back());
-  if (units.size() > kNamed)
-    return fmt::format("{} units ({} to {})", units.size(), units.front(), units.back());
-  return fmt::format("units {} and {}", fmt::join(units.begin(), units.end() - 1, ", "),
-                     units.back());
+  if (items.empty()) return "its items";
+  if (items.size() == 1) return fmt::format("item {}", items.front());
+  if (items.back() - items.front() + 1 == items.size())
+    return fmt::format("items {} to {}", items.front(), items.back());
+  if (items.size() > kNamed)
+    return fmt::format("{} items ({} to {})", items.size(), items.front(), items.back());
+  return fmt::format("items {} and {}", fmt::join(items.begin(), items.end() - 1, ", "),
+                     items.back());
 }
 
 Json weights_of(const Json& config) {
@@ -41,13 +41,13 @@ Json weights_of(const Json& config) {
 }
 
 void require_same_weights(const Json& now, const Json& then, const std::string& where,
-                          const std::vector<std::size_t>& units, const std::string& advice) {
+                          const std::vector<std::size_t>& items, const std::string& advice) {
   for (const char* name : kHashes) {
     const std::string ours = hash_in(now, name);
     const std::string theirs = hash_in(then, name);
     if (ours.empty() || theirs.empty() || ours == theirs) continue;
     throw ConfigError("{}: other weights than those that {} made with: {} is {}, was {}; {}", where,
-                      units_text(units) + (units.size() == 1 ? " was" : " were"), name, ours,
+                      items_text(items) + (items.size() == 1 ? " was" : " were"), name, ours,
                       theirs, advice);
   }
 }

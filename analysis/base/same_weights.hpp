@@ -7,17 +7,17 @@
 
 namespace kvscope {
 
-/// "units 0 to 21", "unit 3", "units 0, 2 and 5", "17 units (0 to 40)"; ascending.
-std::string units_text(const std::vector<std::size_t>& units);
+/// "items 0 to 21", "item 3", "items 0, 2 and 5", "17 items (0 to 40)"; ascending.
+std::string items_text(const std::vector<std::size_t>& items);
 
 /// The fields model_hash and draft_hash (core/model/model_hash.hpp) of a configuration, which are
 /// null where no model is computed.
 nlohmann::ordered_json weights_of(const nlohmann::ordered_json& config);
 
-/// Throws ConfigError if both name weights and not the same. `units`: those of `then`, which lie in
+/// Throws ConfigError if both name weights and not the same. `items`: those of `then`, which lie in
 /// `where`; `advice` ends the sentence.
 void require_same_weights(const nlohmann::ordered_json& now, const nlohmann::ordered_json& then,
-                          const std::string& where, const std::vector<std::size_t>& units,
+                          const std::string& where, const std::vector<std::size_t>& items,
                           const std::string& advice);
 
 }  // namespace kvscope

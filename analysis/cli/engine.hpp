@@ -1,6 +1,6 @@
 // Engines: who starts the workers of a command. A worker is this program with the same words and
 // --worker: it takes items of the store until none is left (analysis/runs/work.hpp). An engine
-// returns when its workers have ended; the caller looks at what is missing, whatever became of them.
+// returns when its workers have ended; what became of the items, the caller asks the store.
 #pragma once
 
 #include <filesystem>

@@ -106,7 +106,7 @@ Json describe_store(const fs::path& folder) {
     std::size_t n_failed = 0;
     for (const Json& item : failed)
       n_failed += question_of(item.at("id").get<std::string>()) == hash;
-    const std::size_t missing = plan.n_items - done[hash] - n_failed;
+    const std::size_t missing = plan.n_items - std::min(plan.n_items, done[hash] + n_failed);
     n_missing += missing;
     plans.push_back({{"command", plan.command},
                      {"work", hash},

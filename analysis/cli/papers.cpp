@@ -52,11 +52,11 @@ class PapersCommand final : public Command {
         "step is reported in its "
         "item, and the rest continues; an item for which the system refused a write or memory is "
         "\"not run\", and the code is 4. The same command continues an interrupted report: results "
-        "of the same command and inputs are not made again. Facts are asked in the model's chat template "
-        "if the dense model answers less than half of them in plain words, and of pass keys and "
-        "magic numbers those that it finds more often. A draft that is made here shares its layers "
-        "with the model: they stay dense, or are left out, where a draft is judged. The whole "
-        "takes an hour and a half on two cores for the embedded pair.",
+        "of the same command and inputs are not made again. Facts are asked in the model's chat "
+        "template if the dense model answers less than half of them in plain words, and of pass "
+        "keys and magic numbers those that it finds more often. A draft that is made here shares "
+        "its layers with the model: they stay dense, or are left out, where a draft is judged. "
+        "The whole takes an hour and a half on two cores for the embedded pair.",
         {{"kvscope papers --quick --out papers",
           "the embedded pair, a few minutes; open papers/report.html"},
          {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},

@@ -43,7 +43,7 @@ class PapersRunner {
   /// The runs, in an order in which each stands behind what it reads. This object must outlive it.
   Work work();
   Store& store() { return store_; }
-  /// What the system refused is tried again (with `retry_failed` whatever failed), and what somebody
+  /// What the system refused is tried again (with `retry_failed` whatever failed); what somebody
   /// else changed in the folder is made again.
   void forget_failed_and_changed(bool retry_failed);
 

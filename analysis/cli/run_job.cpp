@@ -15,6 +15,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/whole_file.hpp"
 
@@ -26,11 +27,13 @@ namespace {
 
 constexpr int kMostWorkers = 100'000;
 
-std::size_t n_left_of(const Work& work, const Store& store) {
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < work.keys.size(); ++i)
-    n += state_of(work, i, store) == ItemState::done ? 0 : 1;
-  return n;
+/// Items that are not done.
+std::vector<std::size_t> items_left(const Work& work, const Store& store) {
+  std::vector<std::size_t> items;
+  for (std::size_t i = 0; i < work.keys.size(); ++i) {
+    if (state_of(work, i, store) != ItemState::done) items.push_back(i);
+  }
+  return items;
 }
 
 void note_failed(const std::vector<FailedItem>& failed) {
@@ -67,7 +70,7 @@ void WorkerOptions::check() const {
 void WorkerOptions::run(const Work& work, Store& store, std::vector<std::string> words,
                         OnFailure on_failure, const WorkOptions& options) const {
   if (!worker_ && !store.folder().empty()) Leases(store.leases(), store.worker()).clear_dead();
-  if (engine_ && n_left_of(work, store) > 0) {
+  if (engine_) {
     run_engine(work, store, std::move(words), options);
     return;
   }
@@ -81,7 +84,9 @@ void WorkerOptions::run_engine(const Work& work, Store& store, std::vector<std::
     throw UsageError(
         "--engine: standard input cannot be handed to workers: expected a file in place of -");
   const Running run(options.progress);
-  const std::size_t n_before = n_left_of(work, store);
+  std::vector<std::size_t> left = items_left(work, store);
+  const std::size_t n_before = left.size();
+  if (n_before == 0) return;
   EngineJob job;
   // Where cores outnumber items, workers have several threads.
   job.workers = static_cast<int>(
@@ -99,11 +104,11 @@ void WorkerOptions::run_engine(const Work& work, Store& store, std::vector<std::
   job.stop = run.stop;
   job.n_left = [&] {
     store.refresh();
-    const std::size_t n_left = n_left_of(work, store);
+    std::erase_if(left, [&](std::size_t i) { return state_of(work, i, store) == ItemState::done; });
     if (run.progress)
-      run.progress({work.command, static_cast<std::int64_t>(n_before - std::min(n_left, n_before)),
+      run.progress({work.command, static_cast<std::int64_t>(n_before - left.size()),
                     static_cast<std::int64_t>(n_before), "items"});
-    return n_left;
+    return left.size();
   };
   const std::string failure = find_engine(*engine_)(job);
   const std::size_t n_left = job.n_left();
@@ -167,6 +172,9 @@ Store& RunJob::open(const Work& of) {
   const auto dir = folder();
   if (!dir || (may_resume_ && !is_split())) return store_.emplace();
   if (!store_dir_ && is_store(*dir)) {
+    if (Leases(*dir / "leases", Store().worker()).is_held_here())
+      throw IoError("{}: another process is at it: wait until it ends, or name another --out",
+                    dir->string());
     if (overwrite) {
       remove_store(*dir);
     } else if (!resume && !may_resume_) {
@@ -185,8 +193,10 @@ void RunJob::require_own(const Work& of) const {
   const StoredPlan& then = plans.begin()->second;
   const std::string where = store_->folder().string();
   std::vector<std::size_t> known;
-  for (std::size_t i = 0; i < then.n_items && known.size() <= store_->answers().size(); ++i) {
-    if (store_->knows(fmt::format("{}-{:06}", then.hash, i))) known.push_back(i);
+  for (const auto& [key, answer] : store_->answers()) {
+    const auto item =
+        number_from<std::size_t>(key.substr(std::min(key.size(), then.hash.size() + 1)));
+    if (question_of(key) == then.hash && answer.failure.empty() && item) known.push_back(*item);
   }
   if (then.command == of.command)
     require_same_weights(of.weights, then.weights, where, known,

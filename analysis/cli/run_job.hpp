@@ -2,8 +2,8 @@
 // and what becomes of both.
 //
 // A command hands over its Work (analysis/runs/work.hpp). What is finished lies in the folder
-// OUT.store beside --out, from which --resume goes on and which goes when the result is there; or in
-// the folder that --store names, which stays and is shared by whoever names it. Without either
+// OUT.store beside --out, from which --resume goes on, and which goes when the result is there; or
+// in the folder that --store names, which stays and is shared by whoever names it. Without either
 // nothing is kept.
 #pragma once
 

@@ -16,6 +16,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/whole_file.hpp"
@@ -66,6 +67,10 @@ class Job {
       record();
       return std::move(lines_);
     }
+    if (run_.job.words.front() == "analyze") {
+      analyze();
+      return std::move(lines_);
+    }
     const std::string sentence = answer(run_.items, run_.scratch.string());
     for (const StudyItem* item : run_.items) {
       if (sentence.empty()) break;
@@ -101,6 +106,32 @@ class Job {
     std::error_code error;
     line["bytes"] = static_cast<double>(fs::file_size(run_.recording, error));
     lines_.push_back(std::move(line));
+  }
+
+  void analyze() {
+    const StudyItem& item = *run_.items.at(0);
+    const double begin = processor_seconds();
+    Words words = run_.job.words;
+    words.insert(words.end(), {"--json", "--threads", threads_});
+    std::string sentence = run(words);
+    if (outcome_.code == kCheckFailed) sentence.clear();  // a bound was violated, which it says
+    Json line = line_of(item, processor_seconds() - begin);
+    if (sentence.empty()) {
+      const Json result = parse_ordered_json(outcome_.printed, run_.job.label);
+      Json rows = run_.job.picks.empty() ? result.value("rows", Json::array()) : Json::array();
+      Json picked = Json::object();
+      for (const std::string& pick : run_.job.picks) {
+        const Json::json_pointer at("/" +
+                                    fmt::format("{}", fmt::join(split_words(pick, '.'), "/")));
+        if (!result.contains(at) || !result.at(at).is_primitive())
+          sentence = fmt::format("its JSON has no number {}", quote(pick));
+        else
+          picked[pick.substr(pick.rfind('.') + 1)] = result.at(at);
+      }
+      if (!picked.empty()) rows.push_back(picked);
+      line["table"] = rows_of_item(rows, item);
+    }
+    lines_.push_back(sentence.empty() ? std::move(line) : failed_line(run_.job, item, sentence));
   }
 
   /// The command over these items' budgets; its lines, or why there are none.

@@ -14,7 +14,6 @@
 #include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/lists.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
@@ -67,17 +66,25 @@ class TaskDrawer {
     std::erase_if(rows.rows, [](const auto& row) { return !row[kRemark].empty(); });
     if (rows.rows.empty()) return {};
     set_panels(rows);
+    save(stem_ + ".csv", rows);
+    const StudyTask& own = *std::ranges::find(study_.file.tasks, task, &StudyTask::name);
+    if (own.is_analysis()) {
+      for (const std::string& pick : own.picks)
+        table(pick.substr(pick.rfind('.') + 1), stem_ + ".csv", "");
+      return std::move(pictures_);
+    }
     const std::string& against =
         drawing_.against.empty() ? study_.file.methods[0].spec.text() : drawing_.against;
     const StudyTable means = answers.with_differences(task, against);
-    save(stem_ + ".csv", rows);
     save(stem_ + "-means.csv", means);
     const bool is_sweep = has_column(rows, "mass_mean");
-    if (drawing_.tables) save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows);
+    save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows);
     for (const Shown& shown : is_sweep ? std::span<const Shown>(kOfLayers) : kOfRuns) {
       if (!has_column(rows, shown.column)) continue;
       figure(stem_ + ".csv", shown.metric, "");
-      if (drawing_.tables) table(shown.column, is_sweep);
+      table(shown.column, stem_ + "-common.csv",
+            is_sweep ? "Means over the layers that no method leaves dense, as in the figure."
+                     : "Means over what the items measured (lengths, kinds of prompts).");
       if (!is_sweep) break;
     }
     for (const char* column : kDifferences) {
@@ -119,11 +126,8 @@ class TaskDrawer {
     const CommandOutcome outcome = run_inside(words, {}, stop_);
     if (stop_.stop_requested()) throw Interrupted("stopped; nothing of the store has changed");
     if (outcome.code == kOk) return;
-    constexpr std::string_view kOurs = "kvscope: ";
-    const std::string& said = outcome.last_note;
-    const std::string why = said.starts_with(kOurs) ? said.substr(kOurs.size()) : said;
-    if (outcome.is_system) throw IoError(why);
-    throw ConfigError(why);
+    if (outcome.is_system) throw IoError(outcome.sentence());
+    throw ConfigError(outcome.sentence());
   }
 
   std::string read(const std::string& name) const {
@@ -135,17 +139,13 @@ class TaskDrawer {
     Words words = {"figure", "budget", csv, "--metric", metric, "--panels", panels_};
     if (!more.empty()) words.insert(words.end(), {"--x", "budget"});  // which pairs are equal in
     if (study_.file.methods.size() > kMostBands) words.insert(words.end(), {"--band", "none"});
-    words.insert(words.end(), {"--out", folder, "--format", drawing_.formats});
+    words.insert(words.end(), {"--out", folder, "--format", "svg,pdf"});
     papers::DrawnPicture picture;
     picture.command = command_line_of(words);
     try {
       run(words, {csv, folder});
-      const auto has = [&](const char* format) {
-        const Words formats = split_words(drawing_.formats, ',');
-        return std::ranges::find(formats, format) != formats.end();
-      };
-      if (has("svg")) picture.svg = read(folder + "/budget.svg");
-      if (has("pdf")) picture.pdf = folder + "/budget.pdf";
+      picture.svg = read(folder + "/budget.svg");
+      picture.pdf = folder + "/budget.pdf";
       const auto manifest = parse_json(read(folder + "/budget.json"), folder + "/budget.json");
       for (const auto& sentence : manifest.at("caption"))
         picture.caption += sentence.get<std::string>() + " ";
@@ -156,15 +156,15 @@ class TaskDrawer {
     pictures_.push_back(std::move(picture));
   }
 
-  /// Methods against budgets.
-  void table(const std::string& column, bool of_layers) {
-    const std::string csv = stem_ + "-common.csv";
+  /// Methods against budgets; of an analysis models and texts alone.
+  void table(const std::string& column, const std::string& csv, const std::string& caption) {
     const std::string file = fmt::format("{}-{}", stem_, column);
     std::string rows = "model?,selector";
     if (is_by_text_) rows = "model?,text?,selector";
     if (study_.file.models.empty()) rows = "text?,selector";
     if (study_.file.protocols.size() > 1) rows = "protocol?," + rows;
-    const Words words = {"table", "--rows", rows, "--columns", "budget", "--value", column, csv};
+    Words words = {"table", "--rows", rows, "--columns", "budget", "--value", column, csv};
+    if (caption.empty()) words = {"table", "--rows", "model?,text", "--value", column, csv};
     papers::DrawnPicture picture;
     picture.command = command_line_of(words);
     try {
@@ -179,9 +179,7 @@ class TaskDrawer {
         else
           picture.cells = markdown_cells(read(out));
       }
-      picture.caption = of_layers
-                            ? "Means over the layers that no method leaves dense, as in the figure."
-                            : "Means over what the items measured (lengths, kinds of prompts).";
+      picture.caption = caption;
     } catch (const ConfigError& error) {
       picture.failed = fmt::format("table of {}: {}", column, error.what());
     }

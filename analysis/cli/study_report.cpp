@@ -30,10 +30,15 @@ class StudyReportCommand final : public Command {
     return "a study as one page: question, setup, tables, figures, failures, commands";
   }
   std::string description() const override {
-    return "Writes report.html, which needs no other file, report.tex for pdflatex, and the tables "
-           "and figures of kvscope study figures beside them. The setup has the hashes that decide "
-           "the numbers. The question is the study file's own (question = \"...\"), or what its "
-           "lists ask.";
+    return "Writes report.html, which needs no other file, report.tex for pdflatex, and tables and "
+           "figures beside them: what each task measured against the keys that were kept, a line "
+           "per method and a panel per model and text (of more than 24 a panel per model, over its "
+           "texts); of a sweep mass, recall and output error, and their differences to one method "
+           "head by head, with paired intervals; of a simulation the increase of perplexity over "
+           "full attention, accuracy or accepted tokens. Each figure's .json draws it again in "
+           "another format, venue or theme (kvscope reproduce). Bands of more than eight methods "
+           "are left out. The setup has the hashes that decide the numbers. The question is the "
+           "study file's own (question = \"...\"), or what its lists ask.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope study report small.toml --out small-report", "small-report/report.html"}};
@@ -66,8 +71,6 @@ class StudyReportCommand final : public Command {
   StudyReport report_of(const LoadedStudy& study, const std::string& command_line) {
     const StudyAnswers answers(study.plan, study.store);
     drawing_.out = out_;
-    drawing_.tables = true;
-    drawing_.formats = "svg,pdf";
     StudyReport report;
     report.title = fmt::format("The study {}", study.file.name);
     report.question = question_of_study(study.file);

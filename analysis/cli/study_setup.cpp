@@ -57,7 +57,9 @@ void check_options(const StudyFile& study, const std::string& command,
                            option.name, command));
     }
     try {
-      set.parse(option_words(std::span(&option, 1)));
+      std::vector<std::string> words = option_words(std::span(&option, 1));
+      if (command.starts_with("analyze ")) words.emplace_back("trace.h5");
+      set.parse(words);
     } catch (const UsageError& error) {
       refuse(error.what());
     } catch (const ConfigError& error) {
@@ -71,11 +73,18 @@ std::string protocol_option(const StudyFile& study, const StudyTask& task) {
   const auto command = command_called(task.command);
   if (command == nullptr)
     throw ConfigError(
-        "{}: tasks.{}: expected the command sweep, or a kind of kvscope simulate, found {}",
+        "{}: tasks.{}: expected the command sweep, a kind of kvscope simulate or of kvscope "
+        "analyze, found {}",
         study.at(task.line), task.name, quote(task.command));
   check_options(study, task.command, task.options, "tasks." + task.name);
   OptionSet set;
   command->declare(set);
+  try {
+    if (task.is_analysis()) set.parse(std::vector<std::string>{"trace.h5"});
+  } catch (const UsageError& error) {  // of two recordings
+    throw ConfigError("{}: tasks.{}: {}: expected an analysis of one recording",
+                      study.at(task.line), task.name, error.what());
+  }
   for (const OptionSpec& spec : set.options()) {
     if (spec.name == "phase" || spec.name == "mode") return spec.name;
   }

@@ -111,15 +111,29 @@ bool Leases::is_dead(const fs::path& file, Seen& seen) const {
     seen.since = Stopwatch();
   }
   if (seen.since.seconds() > kDeadSeconds) return true;
+  const auto pid = pid_here(file);
+  return pid && ::kill(*pid, 0) != 0 && errno == ESRCH;
+}
+
+std::optional<pid_t> Leases::pid_here(const fs::path& file) const {
   std::string holder;
   try {
     holder = read_regular_file(file, kMostOfLease);
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
   const auto [host, pid] = place_of(holder);
-  const auto number = number_from<pid_t>(pid);
-  return number && host == place_of(worker_).first && ::kill(*number, 0) != 0 && errno == ESRCH;
+  return host == place_of(worker_).first ? number_from<pid_t>(pid) : std::nullopt;
+}
+
+bool Leases::is_held_here() const {
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder_, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const auto pid = pid_here(entry->path());
+    if (pid && (::kill(*pid, 0) == 0 || errno != ESRCH)) return true;
+  }
+  return false;
 }
 
 std::map<std::string, std::vector<Leases::Holder>> Leases::holders() {

@@ -7,6 +7,8 @@
 // watched it for a minute; one that only slept makes an item be done twice, with the same answer.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <filesystem>
 #include <map>
@@ -73,6 +75,8 @@ class Leases {
                                    int most_dead, int& n_dead);
   /// Removes what is left of dead workers of this machine.
   void clear_dead();
+  /// True if a process of this machine that lives is at an item.
+  bool is_held_here() const;
   /// Keys of items at which workers that live are.
   std::vector<std::string> at_work();
 
@@ -91,6 +95,8 @@ class Leases {
   std::unique_ptr<Lease> make(const std::string& key, int number, bool is_shared,
                               const std::stop_token& stop) const;
   bool is_dead(const std::filesystem::path& file, Seen& seen) const;
+  /// Of the holder's process; none if it is another machine's.
+  std::optional<pid_t> pid_here(const std::filesystem::path& file) const;
   /// By keys, by numbers.
   std::map<std::string, std::vector<Holder>> holders();
 

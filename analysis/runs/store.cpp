@@ -1,6 +1,5 @@
 #include "analysis/runs/store.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char* kStoreMark = "kvscope_store";
 constexpr std::string_view kSegmentEnding = ".journal";
 constexpr double kSyncSeconds = 1.0;
+constexpr double kMostItems = 1e8;
 
 /// HOST-PID-NUMBER: of nobody else, in letters that a file's name may have.
 std::string name_of_worker() {
@@ -64,14 +64,6 @@ bool holds_other_files(const fs::path& folder) {
     if (std::ranges::find(kOwnFolders, entry->path().filename()) == kOwnFolders.end()) return true;
   }
   return false;
-}
-
-/// Until the bytes of a file that grows are on the device.
-void sync_file(const fs::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool is_synced = fd >= 0 && ::fdatasync(fd) == 0;
-  if (fd >= 0) ::close(fd);
-  if (!is_synced) throw IoError("{} cannot be put on its device", file.string());
 }
 
 }  // namespace
@@ -175,8 +167,11 @@ void Store::keep(std::string_view data, std::size_t segment, std::uintmax_t begi
   });
   if (is_plan) {
     const Json json = parse_ordered_json(data, where);
+    const auto n_items = json.at("items").get<double>();
+    if (n_items < 1.0 || n_items > kMostItems)
+      throw ConfigError("a number of items that cannot be: {}", n_items);
     plans_[json.at("plan")] = {json.at("plan"), json.at("command"), json.at("config"),
-                               json.at("weights"), json.at("items")};
+                               json.at("weights"), static_cast<std::size_t>(n_items)};
     return;
   }
   if (key.empty()) throw ConfigError("a line without a key");
@@ -300,7 +295,7 @@ void Store::forget(const std::string& key) {
 void Store::sync() {
   if (!unsynced_ || !own_) return;
   unsynced_.reset();
-  sync_file(segments_[own_place_].file);
+  own_->sync();
 }
 
 bool is_store(const fs::path& folder) {

@@ -193,9 +193,9 @@ Work simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadP
 void require_known_items(const SimulationTask& task, const SimulationSetup& setup);
 
 /// Runs what the store does not know, several sequences side by side, and returns everything.
-/// Throws what Store::add throws, and Interrupted on a stop (what is finished stays). The result has
-/// the same numbers for any thread count and any interruption; measured seconds, where a task has
-/// them, are those of the run that made the unit.
+/// Throws what Store::add throws, and Interrupted on a stop (what is finished stays). The result
+/// has the same numbers for any thread count and any interruption; measured seconds, where a task
+/// has them, are those of the run that made the unit.
 SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup, Store& store,
                                 ThreadPool& pool, const ProgressFn& progress = {},
                                 const std::stop_token& stop = {});

@@ -200,7 +200,7 @@ class Reader {
   std::vector<StudyOption> options(const toml::table& table, const std::string& path) const {
     std::vector<StudyOption> options;
     for (const auto& [key, value] : table) {
-      if (key.str() == "command") continue;
+      if (key.str() == "command" || key.str() == "pick") continue;
       StudyOption option;
       for (const char c : key.str()) option.name += c == '_' ? '-' : c;
       option.line = line_of(key.source());
@@ -224,10 +224,23 @@ class Reader {
     if (entry.table == nullptr)
       fail(entry.line, fmt::format("tasks: expected a table for each, as [tasks.sweep]"));
     const toml::node* const command = entry.table->get("command");
-    StudyTask task{entry.name, command == nullptr ? entry.name : word(*command, path),
-                   options(*entry.table, path), entry.line};
-    if (task.command != "sweep" && !task.command.starts_with("simulate "))
+    StudyTask task{entry.name,
+                   command == nullptr ? entry.name : word(*command, path),
+                   options(*entry.table, path),
+                   {},
+                   entry.line};
+    if (task.command != "sweep" && !task.command.starts_with("simulate ") && !task.is_analysis())
       task.command = "simulate " + task.command;
+    if (const toml::node* const pick = entry.table->get("pick")) {
+      if (!task.is_analysis())
+        fail(line_of(pick->source()), path + ".pick: expected a task that is an analysis");
+      for (const Entry& one : entries(*entry.table, "pick")) {
+        if (one.word.find_first_of("/~") != std::string::npos)
+          fail(one.line,
+               path + ".pick: expected a name as totals.rope_share, found " + quote(one.word));
+        task.picks.push_back(one.word);
+      }
+    }
     study_.tasks.push_back(std::move(task));
   }
 
@@ -235,7 +248,9 @@ class Reader {
     const auto require = [&](bool is_there, std::string_view what) {
       if (!is_there) throw ConfigError("{}: expected {}", study_.file.string(), what);
     };
-    require(!study_.methods.empty(), "a list of methods, as methods = [\"quest\", \"h2o\"]");
+    const bool has_methods = !std::ranges::all_of(study_.tasks, &StudyTask::is_analysis);
+    require(!study_.methods.empty() || !has_methods,
+            "a list of methods, as methods = [\"quest\", \"h2o\"]");
     require(!study_.tasks.empty(), "at least one task, as a line [tasks.sweep]");
     require(study_.models.empty() == study_.texts.empty(),
             "models and texts together: each model reads each text");
@@ -243,7 +258,7 @@ class Reader {
             "lists of models and of texts, as models = [\"verifier\"] and texts = [\"book\"], or "
             "one of recordings");
     for (const StudyTask& task : study_.tasks) {
-      if (task.command != "sweep" && study_.models.empty())
+      if (task.command.starts_with("simulate ") && study_.models.empty())
         fail(task.line, fmt::format("tasks.{} runs a model: expected models and texts", task.name));
     }
   }

@@ -40,9 +40,13 @@ struct StudyMethod {
 
 struct StudyTask {
   std::string name;
-  std::string command;  // "sweep", "simulate perplexity"
+  std::string command;  // "sweep", "simulate perplexity", "analyze geometry"
   std::vector<StudyOption> options;
+  std::vector<std::string> picks;  // of an analysis: numbers of its JSON, as "totals.rope_share"
   int line = 0;
+
+  /// One question for each recording, whatever the methods and budgets.
+  bool is_analysis() const { return command.starts_with("analyze "); }
 };
 
 struct StudyFile {

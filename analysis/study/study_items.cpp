@@ -62,7 +62,8 @@ class Planner {
   void add_place(const TextPlace& place) {
     for (std::size_t t = 0; t < study_.tasks.size(); ++t) {
       const StudyTask& task = study_.tasks[t];
-      if (place.model == nullptr && task.command != "sweep") continue;
+      if (task.is_analysis()) add_analysis(place, task);
+      if (task.is_analysis() || (place.model == nullptr && task.command != "sweep")) continue;
       const bool is_asked = !inputs_.protocols[t].empty() && !study_.protocols.empty();
       for (const std::string& protocol : is_asked ? study_.protocols : Words{""}) {
         const std::string way = protocol == kChunks ? "prefill" : "decode";
@@ -71,6 +72,23 @@ class Planner {
                      is_asked ? Words{"--" + inputs_.protocols[t], way} : Words(), method);
       }
     }
+  }
+
+  void add_analysis(const TextPlace& place, const StudyTask& task) {
+    StudyJob job;
+    job.task = task.name;
+    job.method = task.command;
+    job.label = fmt::format("{} on {}", task.name, place.name());
+    job.picks = task.picks;
+    job.words = {"analyze", task.command.substr(task.command.find(' ') + 1)};
+    Json what = {
+        {"command", task.command}, {"options", json_of(task.options)}, {"pick", task.picks}};
+    Json kind = what;
+    read_recording(place, job, what, kind);
+    append(job.words, option_words(task.options));
+    job.kind = kind.dump();
+    add_item({}, what, place.model == nullptr ? "" : place.model->name, place, job);
+    add_job(std::move(job));
   }
 
   void add_method(const TextPlace& place, const StudyTask& task, const std::string& protocol,
@@ -125,23 +143,27 @@ class Planner {
   void replay(const TextPlace& place, const MethodSpec& method, StudyJob& job, Json& what,
               Json& kind) {
     job.words = {"sweep"};
+    read_recording(place, job, what, kind);
+    if (place.model != nullptr && method.caps().needs_draft) {
+      const std::size_t draft = draft_recording_of(place, job.needs.front());
+      job.needs.push_back(draft);
+      append(job.words, {"--draft", file_of(draft)});
+      what["draft"] = question(draft);
+    }
+    append(job.words, {"--selector", method.text()});
+  }
+
+  void read_recording(const TextPlace& place, StudyJob& job, Json& what, Json& kind) {
     if (place.model == nullptr) {
       job.words.push_back(place.text->file.string());
       what["recording"] = kind["recording"] = place.text_hash;
-    } else {
-      const std::size_t own = recording_of(place);
-      job.words.push_back(file_of(own));
-      job.needs.push_back(own);
-      what["recording"] = question(own);
-      kind["recording"] = plan_.jobs[own].kind;
-      if (method.caps().needs_draft) {
-        const std::size_t draft = draft_recording_of(place, own);
-        job.needs.push_back(draft);
-        append(job.words, {"--draft", file_of(draft)});
-        what["draft"] = question(draft);
-      }
+      return;
     }
-    append(job.words, {"--selector", method.text()});
+    const std::size_t own = recording_of(place);
+    job.words.push_back(file_of(own));
+    job.needs.push_back(own);
+    what["recording"] = question(own);
+    kind["recording"] = plan_.jobs[own].kind;
   }
 
   /// kvscope simulate, beside the dense model, so that a row can say what the method loses.

@@ -45,6 +45,7 @@ struct StudyJob {
   std::vector<std::string> words;  // of the command line, without budgets and output
   std::vector<std::size_t> needs;  // jobs whose recordings it reads
   std::vector<std::size_t> items;  // what it answers: one method, every budget
+  std::vector<std::string> picks;  // of an analysis: StudyTask::picks
   bool is_recording = false;
 };
 

@@ -1,8 +1,8 @@
 // The sweep: traces x selectors x budgets x layers x heads in one table.
 //
-// Work is cut into items (one layer of a trace; or all layers, for methods that pass context between
-// them). The table is made from their answers only (analysis/runs/store.hpp), hence the same bytes
-// for any thread count, any interruption and any number of workers.
+// Work is cut into items (one layer of a trace; or all layers, for methods that pass context
+// between them). The table is made from their answers only (analysis/runs/store.hpp), hence the
+// same bytes for any thread count, any interruption and any number of workers.
 #pragma once
 
 #include <filesystem>

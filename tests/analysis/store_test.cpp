@@ -1,4 +1,4 @@
-// The store: answers of many processes, damage by its number; leases: each item once, whoever comes;
+// The store: answers of many processes, damage by its line; leases: each item once, whoever comes;
 // and the loop that does what is not known.
 #include "analysis/runs/store.hpp"
 

@@ -201,10 +201,6 @@ TEST_CASE("a plan tells time, memory and disk once two jobs of each kind were do
 
 TEST_CASE("a study's figures, tables and page come from its store, and say how they were made") {
   const Bench bench("question = \"Does <Quest> pay?\"\n" + std::string(kSmall));
-  CHECK_HAS(refused({"study", "figures", bench.study, "--out", bench.file("none")}, 2,
-                    {"nothing can be drawn", "kvscope study run"})
-                .err,
-            "small.toml");
   REQUIRE(bench.run().code == 0);
   const std::string out = bench.file("report");
   const RunResult run = kvscope_run({"study", "report", bench.study, "--out", out});
@@ -220,9 +216,7 @@ TEST_CASE("a study's figures, tables and page come from its store, and say how t
   refused({"study", "report", bench.study, "--out", out}, 3, {"report.html", "--overwrite"});
 
   // A panel for each model, and what one method loses to another is the mean over heads.
-  const RunResult figures = ran({"study", "figures", bench.study, "--task", "sweep", "--against",
-                                 "recent", "--format", "svg", "--out", bench.file("f")});
-  CHECK(std::ranges::count(figures.out, '\n') == 6);
+  ran({"study", "report", bench.study, "--against", "recent", "--out", bench.file("f")});
   const std::string svg = read_file(bench.file("f/sweep-mass/budget.svg"));
   CHECK_HAS(svg, "verifier, book", "draft, book");
   const auto rows = kvscope_run({"study", "table", bench.study, "--format", "json"}).json();
@@ -246,8 +240,43 @@ TEST_CASE("a study's figures, tables and page come from its store, and say how t
   CHECK(number("mass_difference_low") < difference);
   CHECK(number("mass_difference_high") > difference);
   ran({"reproduce", bench.file("f/sweep-mass/budget.json")});
-  refused({"study", "figures", bench.study, "--out", bench.file("g"), "--against", "h2o"}, 2,
+  refused({"study", "report", bench.study, "--out", bench.file("g"), "--against", "h2o"}, 2,
           {"--against", "quest, streamingllm, recent"});
+}
+
+TEST_CASE("a study may name an analysis, and pick numbers of it") {
+  const Bench bench(R"(models = ["verifier", "draft"]
+texts = ["book"]
+[record]
+max-tokens = 96
+[tasks.bounds]
+command = "analyze quest"
+page-size = 8
+pick = ["totals.violations", "totals.gap_mean"]
+[tasks.geometry]
+command = "analyze geometry"
+)");
+  const RunResult run = bench.run({"--engine", "local", "--workers", "2"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK_HAS(run.out, "6 items, 6 known");
+  const auto recording = fs::directory_iterator(bench.store + "/recordings")->path().string();
+  const auto alone = ran({"analyze", "quest", recording, "--page-size", "8", "--json"}).json();
+  const auto rows = ran({"study", "table", bench.study, "--format", "json"}).json();
+  std::size_t n_same = 0;
+  for (const auto& row : rows) {
+    if (row.at("task") != "bounds") continue;
+    CHECK(row.at("violations") == 0);
+    n_same += row.at("gap_mean") == alone.at("totals").at("gap_mean") ? 1 : 0;
+  }
+  CHECK(n_same == 1);
+  CHECK_HAS(bench.table(), ",key_clustering,");
+  ran({"study", "report", bench.study, "--out", bench.file("r")});
+  CHECK_HAS(read_file(bench.file("r/report.html")), "kvscope table --rows");
+  bench.write(replaced(read_file(bench.study), "totals.violations", "totals.no_such"));
+  const RunResult wrong = bench.run();
+  CHECK(wrong.code == 4);
+  CHECK_HAS(wrong.err, "its JSON has no number \"totals.no_such\"");
 }
 
 TEST_CASE("what makes no study is refused with its line before anything runs") {
@@ -271,6 +300,7 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
            Wrong{"chunk = 32", "calibration = \"a.h5\"", 2, "line 8: tasks.sweep: --calibration"},
            Wrong{"chunk = 32", "seed = 1\nworker = true", 2,
                  "line 9: tasks.sweep: --worker is set"},
+           Wrong{"chunk = 32", "pick = [\"rows\"]", 2, "line 8: tasks.sweep.pick: expected a task"},
            Wrong{"budgets = [16, 32]\n", "", 2, "nothing is left to do: sweep: "},
            Wrong{"tasks.sweep", "tasks.swep", 2, "line 7: tasks.swep: expected the command"},
            Wrong{"methods", "protocols = [\"tokens\"]\nmethods", 2, "line 3: protocols"},

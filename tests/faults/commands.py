@@ -10,14 +10,26 @@ SIMULATION = ["simulate", "perplexity", "--model", "in/llm", "--text", "in/text.
               "--windows", "1", "--selector", "recent", "--budget", "8"]
 RECORD = ["record", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16", "--layers", "0,1"]
 RESUME = ["record", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16", "--chunk", "4", "--resume"]
+STUDY = """models = ["llm"]
+texts = ["text.txt"]
+methods = ["recent", "full"]
+budgets = [8]
+store = "../u"
+[record]
+max-tokens = 16
+[tasks.sweep]
+chunk = 8
+"""
 
 
 class Command:
     """words: with OUT for each of `outputs`; `again`: the option that lets it replace them; `before`: copies that are made
-    first, for what a command changes; `left`: beginnings of names of what a failed one may leave, to go on from it."""
+    first, for what a command changes; `left`: beginnings of names of what a failed one may leave, to go on from it; `goes_on`:
+    commands that end what a failed one began, the last of which prints the result."""
 
-    def __init__(self, name, words, outputs=(), again=None, before=(), left=()):
+    def __init__(self, name, words, outputs=(), again=None, before=(), left=(), goes_on=()):
         self.name, self.words, self.outputs, self.again, self.before, self.left = name, words, outputs, again, before, left
+        self.goes_on = goes_on
 
 
 COMMANDS = [
@@ -41,6 +53,12 @@ COMMANDS = [
             before=[("in/half", "o.csv.store")], left=["o.csv.store/"]),
     Command("sweep --store", ["sweep", "in/t.h5", *METHODS, "--store", "u", "--out", "o.csv"], ["o.csv"], "--overwrite",
             left=["u/"]),
+    Command("sweep of a store that knows all", ["sweep", "in/t.h5", *METHODS, "--store", "in/store", "--out", "o.csv"], ["o.csv"],
+            "--overwrite"),
+    Command("worker", ["sweep", "in/t.h5", *METHODS, "--store", "u", "--worker"], left=["u/"],
+            goes_on=[["sweep", "in/t.h5", *METHODS, "--store", "u", "--retry-failed"]]),
+    Command("study", ["study", "run", "in/s.toml"], left=["u/"],
+            goes_on=[["study", "run", "in/s.toml", "--retry-failed"], ["study", "table", "in/s.toml"]]),
     Command("simulate", [*SIMULATION, "--out", "o.csv"], ["o.csv"], "--overwrite", left=["o.csv.store/"]),
     Command("record", [*RECORD, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.part"]),
     Command("record --compression", [*RECORD, "--compression", "gzip:1", "--out", "o.h5"], ["o.h5"], "--overwrite",
@@ -80,8 +98,11 @@ class Folder:
                       ["record", "in/all.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16"],
                       ["analyze", "quest", "in/t.h5", "--out", "in/q.h5"],
                       ["sweep", "in/t.h5", *METHODS, "--out", "in/s.csv"],
-                      ["sweep", "in/t.h5", *METHODS, "--store", "in/half"]):
+                      ["sweep", "in/t.h5", *METHODS, "--store", "in/store"]):
             self.make(words)
+        shutil.copytree(self.at("in/store"), self.at("in/half"))
+        with open(self.at("in/s.toml"), "w", encoding="utf-8") as study:
+            study.write(STUDY)
         answers = self.at("in/half/answers")
         segment = os.path.join(answers, os.listdir(answers)[0])
         with open(segment, "rb") as file:
@@ -126,6 +147,11 @@ class Folder:
                               env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                               timeout=120, check=False)
 
+    def go_on(self, command):
+        """What the command's result is in the end, and what was wrong with that."""
+        done = [self.run(words) for words in command.goes_on]
+        return done[-1].stdout, "".join(f"code {one.returncode}: {one.stderr}" for one in done if one.returncode != 0)
+
     def files(self):
         """Every file beside the inputs, by its name here."""
         found = {}
@@ -140,4 +166,4 @@ class Folder:
 
 
 def takes_threads(words):
-    return words[0] not in ("tokenize", "info", "table", "figure", "notebook", "recover")
+    return words[0] not in ("tokenize", "info", "table", "figure", "notebook", "recover") and words[:2] != ["study", "table"]

@@ -34,7 +34,7 @@ SECTOR = 512
 AGAIN = {"sweep": ["--resume"], "sweep .h5": ["--resume"], "simulate": ["--resume"], "record": ["--overwrite"],
          "record --compression": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
 TAPED = ["table", "sweep", "sweep .h5", "simulate", "sweep --store", "record", "record --compression",
-         "record --resume", "recover"]
+         "record --resume", "recover", "worker", "study"]
 
 
 class Change:
@@ -150,6 +150,8 @@ class Test:
             return
         right = self.folder.files()
         again = self.made_again(command, right)
+        if command.goes_on:
+            self.right, _ = self.folder.go_on(command)
         changes = [change for change in read_tape(tape) if "/tmp/" not in change.path[len(self.folder.path):]]
         numbers = number_changes(changes, old)
         for n in range(len(changes) + 1):
@@ -183,6 +185,9 @@ class Test:
                 self.find(command, what, f"{name} is there and not whole")
             if is_end and name not in found:
                 self.find(command, what, f"{name} was reported as written and is gone")
+        for name in right:
+            if is_end and "/answers/" in name and found.get(name) != right[name]:
+                self.find(command, what, f"answers in {name} were reported and are gone")
         if is_end:
             return
         self.recover(command, what, found)
@@ -190,6 +195,8 @@ class Test:
         if "--resume" in words and command.outputs[0] in found:
             return  # it had ended
         again = self.folder.run(words)
+        if again.returncode == 0 and command.goes_on and self.folder.go_on(command) != (self.right, ""):
+            self.find(command, what, "started again, code 0 and another result")
         if again.returncode == 0:
             now = self.folder.files()
             for name in command.outputs:

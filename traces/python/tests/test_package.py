@@ -191,7 +191,7 @@ def test_interrupt_leaves_no_half_file(folder):
                                 out=str(out), progress=False)
     assert time.monotonic() - start < 300
     assert not out.exists()
-    assert {path.suffix for path in set(folder.iterdir()) - before} <= {".journal"}  # finished work, for --resume
+    assert {path.suffix for path in set(folder.iterdir()) - before} <= {".store"}  # finished work, for --resume
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     kvs.run("version", progress=False)  # and the next command runs
 
