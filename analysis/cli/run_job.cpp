@@ -231,6 +231,7 @@ std::optional<int> RunJob::finish(const Work& of, const OptionSet& given, const 
   }
   const std::vector<FailedItem> failed = failed_items(of, store);
   has_failed_ = !failed.empty();
+  if (is_worker()) note_failed(failed);
   if (is_worker()) return has_failed_ ? kPartlyFailed : kOk;
   if (has_failed_) refuse_failed(of, failed);
   return std::nullopt;

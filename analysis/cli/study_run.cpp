@@ -46,7 +46,7 @@ class StudyRunCommand final : public Command {
     const std::size_t n_before = study.store.n_known();
     run_study(study, to_do, workers_, given.words(name(), kOptionsOfNoNumber), work_);
     study.store.refresh();
-    return workers_.is_worker() ? kOk : tell(study, study.store.n_known() - n_before);
+    return tell(study, study.store.n_known() - n_before);
   }
 
  private:

@@ -51,6 +51,7 @@ Work study_work(const LoadedStudy& study, const std::vector<bool>& to_do, int n_
       lines.push_back(failed_line((*jobs)[i], *item, sentence));
     return lines;
   };
+  work.is_exclusive = [jobs](std::size_t i) { return (*jobs)[i].is_recording; };
   work.step_name = "jobs";
   return work;
 }
@@ -66,10 +67,6 @@ void run_study(LoadedStudy& study, const std::vector<bool>& to_do, const WorkerO
     study.store.refresh();
     throw Interrupted("study {}: stopped; the same command continues", study.file.name);
   }
-  // Of jobs whose workers were ended; unless another run is at its own.
-  std::error_code ignored;
-  if (!workers.is_worker() && Leases(study.store.leases(), study.store.worker()).at_work().empty())
-    fs::remove_all(study.store.scratch(), ignored);
 }
 
 }  // namespace kvscope::cli

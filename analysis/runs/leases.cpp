@@ -99,6 +99,11 @@ std::unique_ptr<Lease> Leases::make(const std::string& key, int number, bool is_
 }
 
 std::unique_ptr<Lease> Leases::take(const std::string& key, const std::stop_token& stop) {
+  // Behind a dead worker's lease, which somebody may have removed, a living one may stand.
+  std::error_code error;
+  for (int number = 2; number <= kMostTries + 1; ++number) {
+    if (fs::exists(folder_ / fmt::format("{}.{}", key, number), error)) return nullptr;
+  }
   return make(key, 1, /*is_shared=*/false, stop);
 }
 
@@ -131,7 +136,12 @@ bool Leases::is_held_here() const {
   for (auto entry = fs::directory_iterator(folder_, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const auto pid = pid_here(entry->path());
-    if (pid && (::kill(*pid, 0) == 0 || errno != ESRCH)) return true;
+    const auto touched = fs::last_write_time(entry->path(), error);
+    const auto age = fs::file_time_type::clock::now() - touched;
+    if (pid && *pid != ::getpid() && !error && age < std::chrono::duration<double>(kDeadSeconds) &&
+        (::kill(*pid, 0) == 0 || errno != ESRCH))
+      return true;
+    error.clear();
   }
   return false;
 }
@@ -162,7 +172,7 @@ std::unique_ptr<Lease> Leases::take_over(const std::string& key, double mean,
   const auto all = holders();
   const auto found = all.find(key);
   n_dead = 0;
-  if (found == all.end()) return take(key, stop);
+  if (found == all.end()) return make(key, 1, /*is_shared=*/false, stop);
   int n_alive = 0;
   double seconds = 0.0;
   for (const Holder& holder : found->second) {

@@ -38,7 +38,11 @@ std::string name_of_worker() {
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '_';
   }
-  return fmt::format("{}-{}-{:08x}", name, ::getpid(), std::random_device()());
+  // Numbers of processes mean something in one name space of them alone (a container's).
+  std::error_code error;
+  std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  std::erase_if(space, [](unsigned char c) { return std::isdigit(c) == 0; });
+  return fmt::format("{}.{}-{}-{:08x}", name, space, ::getpid(), std::random_device()());
 }
 
 double now_in_seconds() {

@@ -33,6 +33,7 @@ class ItemLoop {
         progress_(progress),
         stop_(stop),
         is_done_(work.keys.size()),
+        is_left_alone_(work.keys.size()),
         order_(work.keys.size()) {
     if (!store.folder().empty()) leases_.emplace(store.leases(), store.worker());
     std::vector<double> seconds(order_.size());
@@ -77,6 +78,16 @@ class ItemLoop {
       throw Interrupted("{}: stopped before the next item", work_.command);
   }
 
+  /// What is written after somebody has removed the store would bring it back.
+  void require_store() {
+    if (store_.folder().empty()) return;
+    const bool is_there = is_store(store_.folder());
+    if (was_there_ && !is_there)
+      throw IoError("{} is gone: the run that it was of has ended, or was started over",
+                    store_.folder().string());
+    was_there_ = is_there;
+  }
+
   std::int64_t steps_of(std::size_t i) const { return work_.steps ? work_.steps(i) : 1; }
 
   void finish(std::size_t i) {
@@ -89,6 +100,7 @@ class ItemLoop {
   bool attempt(std::size_t i, const Lease* lease) {
     // It may have been answered, and its lease given back, between two looks.
     if (lease != nullptr) store_.refresh();
+    require_store();
     if (state_of(work_, i, store_) != ItemState::to_do) return false;
     const std::stop_token stop = lease != nullptr ? lease->stop() : stop_;
     ProgressFn progress;
@@ -111,6 +123,11 @@ class ItemLoop {
     } catch (const std::bad_alloc&) {
       if (on_failure_ == OnFailure::stop) throw;
       sentence = "out of memory";
+    }
+    // Of two workers at one item the first says whether it can be done.
+    if (!sentence.empty() && lease != nullptr && lease->is_shared()) {
+      is_left_alone_[i] = true;
+      return false;
     }
     seconds_ += watch.seconds();
     ++n_finished_;
@@ -135,10 +152,12 @@ class ItemLoop {
     const double mean = n_finished_ == 0 ? 0.0 : seconds_ / static_cast<double>(n_finished_);
     for (const std::size_t i : held) {
       if (state_of(work_, i, store_) != ItemState::to_do) return;
+      const bool only_of_dead = is_left_alone_[i] || (work_.is_exclusive && work_.is_exclusive(i));
       int n_dead = 0;
       const int most_dead =
           on_failure_ == OnFailure::keep ? kMostTries : std::numeric_limits<int>::max();
-      const auto lease = leases_->take_over(work_.keys[i], mean, stop_, most_dead, n_dead);
+      const double least = only_of_dead ? std::numeric_limits<double>::infinity() : mean;
+      const auto lease = leases_->take_over(work_.keys[i], least, stop_, most_dead, n_dead);
       if (lease == nullptr && n_dead >= most_dead) {
         keep(i, fmt::format("it ended {} workers", n_dead), {}, nullptr);
         return;
@@ -156,6 +175,8 @@ class ItemLoop {
   std::stop_token stop_;
   std::optional<Leases> leases_;
   std::vector<bool> is_done_;
+  std::vector<bool> is_left_alone_;  // to who has it
+  bool was_there_ = false;           // the store
   std::vector<std::size_t> order_;
   std::int64_t n_steps_ = 0;
   std::int64_t done_steps_ = 0;

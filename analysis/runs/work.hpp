@@ -43,6 +43,9 @@ struct Work {
   /// Lines that say that it failed; empty: one, of the item's key.
   std::function<std::vector<nlohmann::ordered_json>(std::size_t, const std::string& sentence)> fail;
 
+  /// True of an item that two workers cannot do side by side. Empty: none is such.
+  std::function<bool(std::size_t)> is_exclusive;
+
   /// Steps of an item's progress, and their name.
   std::function<std::int64_t(std::size_t)> steps;
   std::string step_name = "items";

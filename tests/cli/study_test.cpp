@@ -133,7 +133,7 @@ TEST_CASE("a study that is killed goes on where it was, and several runs share i
   CHECK(bench.table() == whole.table());
   CHECK(bench.plan("to_do") == 0);
   CHECK_HAS(bench.run().out, "is complete");
-  CHECK_FALSE(fs::exists(bench.store + "/scratch"));
+  CHECK(fs::is_empty(bench.store + "/scratch"));
 }
 
 TEST_CASE("an item that fails is named, stops no other, and is tried again when that is asked") {
