@@ -47,9 +47,12 @@ Words names_of(const std::vector<OptionSpec>& specs) {
 
 /// What other programs call an option, and ours.
 constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
-    {"quiet", "progress none"}, {"silent", "progress none"}, {"verbose", "progress plain"},
-    {"dark", "theme dark"},     {"method", "selector"},      {"methods", "selector"},
-    {"policy", "selector"},     {"output", "out"},           {"force", "overwrite"}};
+    {"quiet", "progress none"},      {"silent", "progress none"},
+    {"verbose", "progress plain"},   {"dark", "theme dark"},
+    {"method", "selector"},          {"methods", "selector"},
+    {"policy", "selector"},          {"output", "out"},
+    {"force", "overwrite"},          {"units", "store DIR"},
+    {"shard", "store DIR --worker"}, {"unit", "store DIR --worker"}};
 
 po::parsed_options parse_with_boost(std::span<const std::string> args,
                                     const std::vector<OptionSpec>& specs) {

@@ -158,6 +158,7 @@ TEST_CASE("words that make no sense end with a sentence and code 2") {
       {bench.sweep({"--engine", "locall", "--out", "x.csv"}), "local, mpi, slurm or ray"},
       {bench.sweep({"--engine", "local"}), "needs --out"},
       {bench.sweep({"--workers", "2"}), "needs --engine"},
+      {bench.sweep({"--shard", "1/2"}), "Did you mean --store DIR --worker?"},
       {bench.sweep({"--engine", "local", "--workers", "0", "--out", "x.csv"}), "--workers"},
       {bench.sweep({"--retry-failed"}), "needs --store"},
       {bench.sweep({"--resume"}), "needs --out"},
