@@ -110,10 +110,9 @@ void PapersRunner::forget_failed_and_changed(bool retry_failed) {
     if (answer == nullptr) continue;
     const Json line = parse_ordered_json(store_.line(key), run->name);
     std::error_code error;
-    const bool stays = answer->failure.empty()
-                           ? fs::is_regular_file(path_of(*run), error) &&
-                                 line.at("result") == hash_file(path_of(*run))
-                           : !retry_failed && !line.value("system", true);
+    const bool stays = answer->failure.empty() ? fs::is_regular_file(path_of(*run), error) &&
+                                                     line.at("result") == hash_file(path_of(*run))
+                                               : !retry_failed && !line.value("system", true);
     if (!stays) store_.forget(key);
   }
 }
