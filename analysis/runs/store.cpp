@@ -266,9 +266,12 @@ void Store::write(const Json& line) {
   }
   own_->write(line);
   CheckedEnd& end = segments_[own_place_].end;
-  const std::size_t n_bytes = checked_line(line).size();
-  keep(line.dump(), own_place_, end.bytes, n_bytes - 1);  // without its line break
-  end.bytes += n_bytes;
+  const std::string text = checked_line(line);
+  constexpr std::string_view kData = "\"data\":";
+  const std::size_t data = text.find(kData) + kData.size();
+  keep(std::string_view(text).substr(data, text.size() - data - 2), own_place_, end.bytes,
+       text.size() - 1);  // without its line break
+  end.bytes += text.size();
   ++end.lines;
   if (!unsynced_) unsynced_.emplace();
   if (unsynced_->seconds() > kSyncSeconds) sync();
