@@ -125,7 +125,10 @@ class ItemLoop {
       sentence = "out of memory";
     }
     // Of two workers at one item the first says whether it can be done.
-    if (!sentence.empty() && lease != nullptr && lease->is_shared()) {
+    const bool has_failed = !sentence.empty() || std::ranges::any_of(lines, [](const Json& line) {
+      return line.contains("failure");
+    });
+    if (has_failed && lease != nullptr && lease->is_shared()) {
       is_left_alone_[i] = true;
       return false;
     }
