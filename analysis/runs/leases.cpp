@@ -28,6 +28,8 @@ constexpr std::chrono::milliseconds kLook(500);
 constexpr int kLooksBetweenTouches = 10;
 /// A worker that touched nothing while it was watched for so long is dead.
 constexpr double kDeadSeconds = 60.0;
+/// A lease without a name: its worker's machine lost power before the name was on disk.
+constexpr double kNamelessSeconds = 2.0;
 constexpr std::size_t kMostOfLease = 4096;
 
 /// HOST-PID of a worker's name.
@@ -115,7 +117,8 @@ bool Leases::is_dead(const fs::path& file, Seen& seen) const {
     seen.touched = touched;
     seen.since = Stopwatch();
   }
-  if (seen.since.seconds() > kDeadSeconds) return true;
+  const bool is_nameless = fs::file_size(file, error) == 0 && !error;
+  if (seen.since.seconds() > (is_nameless ? kNamelessSeconds : kDeadSeconds)) return true;
   const auto pid = pid_here(file);
   return pid && ::kill(*pid, 0) != 0 && errno == ESRCH;
 }

@@ -4,7 +4,8 @@
 // (O_EXCL, also on NFS 3 and later), touches it while it lives, and removes it at the end. Where a
 // worker died, or takes long, another takes KEY.2. No clock decides: a worker is dead if its
 // process is none of this machine's any more, or if its file was not touched while another one
-// watched it for a minute; one that only slept makes an item be done twice, with the same answer.
+// watched it for a minute (two seconds if it is empty, as after a power cut); one that only slept
+// makes an item be done twice, with the same answer.
 #pragma once
 
 #include <sys/types.h>

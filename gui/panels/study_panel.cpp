@@ -53,7 +53,7 @@ class StudyPanel final : public AskingPanel {
   void controls(PanelContext& context) override {
     if (!status_) return;
     const std::string file = file_;
-    if (status_->all.to_do > 0 && status_->writer.empty()) {
+    if (status_->all.to_do > 0 && status_->running.empty()) {
       run_button(context, "Run", "run study", {"study", "run", file, "--engine", "local"},
                  "Computes what is not known yet, in processes on this machine. Runs lists it.");
       ImGui::SameLine();
@@ -150,7 +150,7 @@ class StudyPanel final : public AskingPanel {
       next_ = now + std::max<StudyClock::duration>(kStudyPause, 4 * (now - asked_));
     const bool is_running = !context.runs.is_idle();
     if (is_ours_ && !is_running) next_ = now;
-    if (status.writer.empty() && !is_running && !is_ours_) return;
+    if (status.running.empty() && !is_running && !is_ours_) return;
     is_ours_ = is_running;
     if (now >= next_) {
       asked_ = now;
@@ -256,15 +256,13 @@ class StudyPanel final : public AskingPanel {
   }
 
   static std::string work_words(const StudyStatus& status) {
-    if (status.writer.empty())
+    if (status.running.empty())
       return status.all.to_do > 0    ? "Nobody works at it."
              : status.all.failed > 0 ? "Nothing is left to do but what failed."
                                      : "Nothing is left to do.";
-    std::string words = status.writer + " works at it";
-    if (!status.jobs_per_hour) return words + "; the rate is not known yet";
-    return words + fmt::format(": {} jobs an hour, about {} left",
-                               number_text(*status.jobs_per_hour, 3),
-                               time_words(status.seconds_left));
+    if (!status.items_per_hour) return "At work; the rate is not known yet.";
+    return fmt::format("At work: {} items an hour, about {} left.",
+                       number_text(*status.items_per_hour, 3), time_words(status.seconds_left));
   }
 
   void draw_tasks(const Look& look, const StudyStatus& status) {

@@ -57,12 +57,11 @@ StudyStatus read_study_status(const std::string& text) {
     StudyStatus status;
     json.at("study").get_to(status.study);
     json.at("store").get_to(status.store);
-    if (!json.at("writer").is_null()) json.at("writer").get_to(status.writer);
     status.all = task_status(json, "all");
     for (const nlohmann::json& task : json.at("tasks"))
       status.tasks.push_back(task_status(task, task.at("task").get<std::string>()));
     json.at("running").get_to(status.running);
-    status.jobs_per_hour = number_or_none(json.at("jobs_per_hour"));
+    status.items_per_hour = number_or_none(json.at("items_per_hour"));
     status.seconds_left = number_or_none(json.at("seconds_left"));
     for (const nlohmann::json& failed : json.at("failed_items"))
       status.failures.push_back({item_words(failed), failed.at("failure").get<std::string>()});

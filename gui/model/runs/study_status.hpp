@@ -29,11 +29,10 @@ struct StudyFailure {
 struct StudyStatus {
   std::string study;
   std::string store;
-  std::string writer;  // who works at it; empty: nobody
   StudyTaskStatus all;
   std::vector<StudyTaskStatus> tasks;
-  std::vector<std::string> running;     // what workers are at
-  std::optional<double> jobs_per_hour;  // empty: unknown
+  std::vector<std::string> running;      // what workers are at
+  std::optional<double> items_per_hour;  // empty: unknown
   std::optional<double> seconds_left;
   std::vector<StudyFailure> failures;  // the first of many
   std::size_t bytes() const;
