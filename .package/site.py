@@ -32,8 +32,6 @@ PAGES = {
     "Project": ["CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md",
                 "tests/golden/README.md", "tests/mutation/README.md"],
 }
-#: Templates, from which `results/make.py` writes pages.
-LEFT_OUT = ["results/smollm2/page.md", "results/gemma3/page.md", "results/verifier/page.md"]
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 

@@ -36,25 +36,6 @@ def accuracies(folder: Path) -> dict:
     return {cell: sum(of[kind] / full[kind] for kind in kinds) / len(kinds) for cell, of in found.items() if set(kinds) <= set(of)}
 
 
-#: Methods at budgets whose prompts `kvscope explain` looks at: what a list holds of the fact, and whether it was found.
-ASKED = [*((method, 256) for method in ("oracle-topk", "quoka", "sparq", "snapkv", "tova", "keydiff", "streamingllm")),
-         *((method, budget) for method in ("oracle-topk", "quoka") for budget in (128, 512, 1024))]
-EXPLAIN = "explain --facts 4 --lengths 2048 --depths 5 --trials 1 --least 0.03 --all"
-
-
-def looks(report: dict) -> list:
-    """Of each prompt that some head looks for the fact in: how much of it the lists hold, and what reaches it, by weight."""
-    prompts = []
-    for prompt in report["prompts"]:
-        rows = [row for row in report["rows"] if (row["depth"], row["trial"]) == (prompt["depth"], prompt["trial"])]
-        if not rows:
-            continue
-        dense = sum(row["dense_weight"] for row in rows)
-        prompts.append({"found": prompt["found"], "kept": sum(row["dense_weight"] * row["kept"] / row["fact_tokens"] for row in rows) / dense,
-                        "weight": sum(row["weight"] for row in rows) / dense, "rank": -max(row["rank"] or 0 for row in rows)})
-    return prompts
-
-
 def facts_sentence(folder: Path) -> str:
     prompts = json.loads((folder / "facts.json").read_text())["rows"]
     found = [prompt for prompt in prompts if prompt["found"]]
@@ -124,3 +105,16 @@ def table(folders: list, with_oracle: bool) -> list:
         rows.append([heading, f"{correlation(models, column):.2f} {ends(resampled[column])}",
                      "" if column == "mass_mean" else f"{gain:+.2f} {ends(gains)}"])
     return rows
+
+
+def main() -> None:
+    folders = [Path(__file__).resolve().parent / name for name in ("smollm2", "gemma3", "verifier")]
+    rows = [[*with_it, *without[1:]] for with_it, without in zip(*(table(folders, with_oracle) for with_oracle in (True, False)))]
+    heads = ["column", "all 48 cells", "above `mass_mean`", "36 without the oracle", "above `mass_mean`"]
+    for cells in [heads, [":--", *["--:"] * (len(heads) - 1)], *rows]:
+        print("| " + " | ".join(cells) + " |")
+    print("\n" + facts_sentence(folders[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -80,10 +80,8 @@ kvscope_script_test("engines: a study that everything happens to" engines/study_
 # The sixty planted faults still have their places in the sources; whether tests notice them is for people to ask.
 kvscope_script_test("mutation: every planted fault has its place" mutation/mutation.py ARGS --check)
 
-# The pages of measured models are made of the results beside them.
-kvscope_script_test("results: every page says what its files say" ../results/make.py ARGS check --kvscope ${program})
-
-# The first page's first session, as a reader would type it.
+# What documents show of stored results, and the first page's first session, as a reader would type it.
+kvscope_script_test("readme: tables are what their commands print" readme/tables.py ARGS ${program})
 kvscope_script_test("readme: the first hour, command by command" readme/first_hour.py ARGS ${program})
 
 # The Python package has its own environment (PyTorch, transformers), which its script makes if test.sh did not.
