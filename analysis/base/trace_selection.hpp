@@ -11,6 +11,7 @@ namespace kvscope {
 struct TraceSelection {
   std::vector<Index> layers;
   std::vector<Index> q_heads;  // their KV heads follow
+  bool operator==(const TraceSelection&) const = default;
 };
 
 /// `info` with layers, q_heads and kv_heads cut to the selection, ascending. Throws ConfigError for

@@ -50,6 +50,9 @@ struct Density {
 Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
                    plot::Range y_range, Index n_cells);
 
+/// So many points are drawn one by one, of more their density.
+inline constexpr std::size_t kMostPoints = 20'000;
+
 /// Of the colours of such maps: from one to the largest count, which is at least two.
 plot::Range range_of_counts(std::span<const plot::HeatMap> maps);
 

@@ -25,13 +25,12 @@ plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, I
   panel.y.scale = plot::ScaleKind::log10;
   panel.aspect = 0.8;
   panel.colour = {.axis = {.label = "Query position", .format = plot::TickFormat::tokens}};
-  std::vector<std::size_t> of(points.pos.begin(), points.pos.end());
   panel.marks.emplace_back(plot::Scatter{.x = std::move(points.s_q),
                                          .y = std::move(points.weight),
                                          .value = std::move(points.pos),
                                          .size = 0.55,
                                          .opacity = 0.75,
-                                         .of = std::move(of)});
+                                         .of = std::move(points.row)});
   return panel;
 }
 
@@ -52,7 +51,7 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
   colour.masked_label = std::move(masked_label);
   plot::Panel panel = head_panel(layers, heads, std::vector<double>(values.begin(), values.end()),
                                  std::move(colour));
-  panel.title = "All heads";
+  panel.title = layers.size() == 1 ? "Heads of the layer" : "All heads";
   panel.aspect = 0.8;
   const auto cell = [](Index slot) {
     return plot::Range{static_cast<double>(slot), static_cast<double>(slot) + 1.0};

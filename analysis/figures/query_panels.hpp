@@ -20,8 +20,9 @@ struct QueryPoints {
   std::vector<double> s_q;
   std::vector<double> weight;  // largest of the row
   std::vector<double> pos;
+  std::vector<std::size_t> row;  // of the result's arrays
 };
-/// The points, which are of positions and coloured by them, with Pearson's r and Spearman's rho of
+/// The points, which are of rows and coloured by position, with Pearson's r and Spearman's rho of
 /// S_q and the log of the weight in the title.
 plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, Index q_head,
                               double r, double rho);

@@ -40,6 +40,7 @@ struct LayerMapOptions {
   TokenMatch token_match =
       option(token_match, "token-match", TokenMatch::exact,
              "token ids must agree: exact, or common_prefix to compare that far");
+  bool operator==(const LayerMapOptions&) const = default;
 };
 
 /// D[i][j] = mean over rows of KL(verifier layer j || draft layer i) in nats; each row is the

@@ -53,6 +53,7 @@ struct QuerySelectionOptions {
   TokenRange counted_keys(TokenRange visible) const {
     return {std::max(skip, visible.begin), visible.end - std::min(skip_recent, visible.size())};
   }
+  bool operator==(const QuerySelectionOptions&) const = default;
 };
 
 /// One query of one head; the arrays of analyze_query_selection say what is what.

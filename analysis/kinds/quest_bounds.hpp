@@ -43,6 +43,7 @@ struct QuestOptions {
                               "first layers that stay dense: left out of the totals", at_least(0));
   bool store_pages =
       option(store_pages, "store-pages", true, "keep the per-page arrays in the result");
+  bool operator==(const QuestOptions&) const = default;
 };
 
 /// Arrays, with the steps' positions in `step_pos`; s stands for eval and kernel.

@@ -162,20 +162,16 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   }
 
   /// The largest weights of the selected head; null while they are not wanted or not there.
-  std::shared_ptr<const QuerySelectionView> ask_weights(PanelContext& context) {
+  std::shared_ptr<const LargestWeights> ask_weights(PanelContext& context) {
     if (switches_.colour != GeometryColour::max_weight) return nullptr;
-    const Selection& selected = context.session.selection();
-    QuerySelectionRequest request{.layer = selected.layer, .q_heads = {selected.q_head}};
-    request.options.chunk = std::max<Index>(2, context.session.parameters().chunk);
-    const Workbench bench = context.session.bench();
-    if (auto known =
-            known_query_selection(bench.cache, document_->key(), document_->info(), request)) {
-      return known;
-    }
+    const Index layer = context.session.selection().layer;
+    const Index q_head = context.session.selection().q_head;
     const auto view =
-        ask(context, weights_, sources_ + request.key(),
-            {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
-            on_trace(document_, request, query_selection_view));
+        ask(context, weights_, sources_ + fmt::format("largest-weights/{}/{}", layer, q_head),
+            {fmt::format("Largest weights of layer {}, head {}", layer, q_head)},
+            [=, document = document_](JobContext& job) {
+              return largest_weights(document->source(), layer, q_head, job);
+            });
     report_overlay(context, weights_, view);
     return view.fresh ? view.value : nullptr;
   }
@@ -202,7 +198,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   /// What a scene is made of. It holds the values, so that no other one gets their addresses.
   struct SceneInputs {
     std::shared_ptr<const GeometryView> value;
-    std::shared_ptr<const QuerySelectionView> weights;
+    std::shared_ptr<const LargestWeights> weights;
     std::shared_ptr<const KeptRows> kept;
     std::string method;            // that keeps them
     const KeptRow* row = nullptr;  // of `kept`: for the selected query
@@ -213,7 +209,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   };
 
   void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
-                  const std::shared_ptr<const QuerySelectionView>& weights,
+                  const std::shared_ptr<const LargestWeights>& weights,
                   const std::shared_ptr<const KeptRows>& rows) {
     const auto& heads = value->request.q_heads;
     const Selection& selected = context.session.selection();
@@ -236,9 +232,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     ground_ = context.look.ground;
     value_ = value;
     head_ = head_of(*value, q_head);
-    std::optional<QuerySelectionHead> measured;
-    if (weights && weights->has_head(q_head)) measured = head_of(*weights, q_head);
-    scene_ = geometry_scene(head_, switches_, measured ? &*measured : nullptr, kept);
+    const bool has_weights = weights && weights->q_head == q_head;
+    scene_ = geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, kept);
     cloud_ = cloud_of(scene_, theme());
     frame_figure_ = flat_figure(scene_, /*with_points=*/false);
     trace_words_ = fmt::format("Trace {}.", document_->name());
@@ -314,7 +309,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   GeometryPicture picture_;
   AsyncValue<GeometryView> geometry_;
-  AsyncValue<QuerySelectionView> weights_;
+  AsyncValue<LargestWeights> weights_;
   AsyncValue<KeptRows> kept_;
   bool has_points_ = false;  // of what is selected
 

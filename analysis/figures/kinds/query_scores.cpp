@@ -1,5 +1,7 @@
 // S_q against the largest attention weight: QuoKA's figure 2c for one head, and its correlation for
 // every head.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "analysis/base/statistics.hpp"
@@ -20,15 +22,19 @@ struct Names {
   std::string correlation;
 };
 
-Names names_in(const ResultView& result) {
-  if (result.info().kind == "quoka") return {"s_q_prompt", "correlation/pearson_log"};
+Names names_in(const ResultView& result, QuerySpan span) {
+  const std::string mean(enum_name(span));
+  if (result.info().kind == "quoka") return {"s_q_" + mean, "correlation/pearson_log"};
   const bool has_it = result.find("correlation/prompt/pearson_log") != nullptr;
-  return {"prompt/s_q", has_it ? "correlation/prompt/pearson_log" : "correlation/prompt/pearson"};
+  return {mean + "/s_q",
+          fmt::format("correlation/{}/{}", mean, has_it ? "pearson_log" : "pearson")};
 }
 
 plot::Figure make_query_scores(const FigureInput& input) {
   const ResultView& result = *input.results[0];
-  const Names names = names_in(result);
+  const std::string metric = input.options.metric.empty() ? "prompt" : input.options.metric;
+  const auto span = static_cast<QuerySpan>(figures::metric_slot(metric, {"prompt", "chunk"}));
+  const Names names = names_in(result, span);
   const figures::ArrayData s_q(result, names.s_q);
   const figures::ArrayData log_weight(result, "log_max_weight");
   const figures::ArrayData correlation(result, names.correlation);
@@ -67,9 +73,12 @@ plot::Figure make_query_scores(const FigureInput& input) {
   for (Index i = 0; i < s_q.spec.shape[2]; ++i) {
     const double pos = positions[static_cast<std::size_t>(i)];
     if (pos < 1.0 || !std::isfinite(log_weight(l, h, i))) continue;  // query 0 sees the sink alone
+    if (!std::isfinite(s_q(l, h, i))) continue;                      // alone in its chunk
     points.s_q.push_back(s_q(l, h, i));
     points.weight.push_back(std::exp(log_weight(l, h, i)));
     points.pos.push_back(pos);
+    points.row.push_back(
+        static_cast<std::size_t>((l * n_heads + h) * static_cast<Index>(positions.size()) + i));
     logs.push_back(log_weight(l, h, i));
   }
   if (points.s_q.empty()) {
@@ -78,7 +87,7 @@ plot::Figure make_query_scores(const FigureInput& input) {
   }
 
   plot::Figure figure = figures::side_by_side(
-      figures::query_score_panel(points, QuerySpan::prompt, layer, head, pearson(points.s_q, logs),
+      figures::query_score_panel(points, span, layer, head, pearson(points.s_q, logs),
                                  spearman(points.s_q, logs)),
       figures::correlation_panel(
           layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
@@ -105,7 +114,7 @@ FigureKind figure_query_scores() {
       .needs = "an analysis of QuoKA or of its query selection",
       .command = "kvscope analyze quoka trace.h5 --out quoka.h5",
       .kinds = {"quoka|query-selection"},
-      .options = {"layers", "heads"},
+      .options = {"metric", "layers", "heads"},
       .make = make_query_scores,
   };
 }

@@ -1,5 +1,5 @@
-// Quest's page bound against the true maximum of each page, and how far down the bound ranks the
-// truly best page.
+// Quest's page bound against the true maximum of each page (a point per page, or how many there are
+// where they are many), and how far down the bound ranks the truly best page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +14,8 @@ namespace kvscope {
 
 namespace {
 
+const std::vector<std::string> kPrograms = {"eval", "kernel"};
+
 plot::Figure make_quest_bounds(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData bound(result, "bound");
@@ -23,38 +25,59 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const figures::HeadSlots shown(result, "bound", input.options);
   if (bound.spec.shape[3] == 0)
     throw ConfigError("{}: the result was made with --store-pages false", result.name());
+  const std::size_t program =
+      input.options.metric.empty() ? 0 : figures::metric_slot(input.options.metric, kPrograms);
+  const auto* selected = result.find(kPrograms[program] + "/selected");
+  const std::vector<double> is_kept =
+      selected == nullptr ? std::vector<double>() : result.read(selected->name);
+  plot::Scatter others{.tone = {plot::Role::neutral, 0}, .size = 0.7, .opacity = 0.5};
+  plot::Scatter kept{
+      .label = "kept pages", .tone = {plot::Role::series, 4}, .size = 0.8, .opacity = 0.8};
+  plot::Scatter broken{.label = "bound violated", .tone = {plot::Role::reference, 0}, .size = 2.0};
   std::vector<double> x;
   std::vector<double> y;
   std::vector<double> ranks;
   plot::Extent extent(plot::ScaleKind::linear);
-  std::size_t n_violated = 0;
+  const Shape& shape = bound.spec.shape;
   for (const Index l : shown.layers) {
     for (const Index h : shown.heads) {
-      for (Index s = 0; s < bound.spec.shape[2]; ++s) {
+      for (Index s = 0; s < shape[2]; ++s) {
         ranks.push_back(rank(l, h, s));
-        for (Index p = 0; p < bound.spec.shape[3]; ++p) {
+        for (Index p = 0; p < shape[3]; ++p) {
           if (std::isnan(bound(l, h, s, p))) continue;
+          const auto at =
+              static_cast<std::size_t>(((l * shape[1] + h) * shape[2] + s) * shape[3] + p);
           x.push_back(truth(l, h, s, p));
           y.push_back(bound(l, h, s, p));
+          (at < is_kept.size() && is_kept[at] != 0.0 ? kept : others).add(x.back(), y.back(), at);
+          if (violated(l, h, s, p) != 0.0) broken.add(x.back(), y.back(), at);
           extent.add(x.back());
           extent.add(y.back());
-          n_violated += violated(l, h, s, p) != 0.0;
         }
       }
     }
   }
   if (x.empty()) throw ConfigError("{}: the selection is empty", result.name());
+  const std::size_t n_violated = broken.x.size();
 
   plot::Panel bounds{.title = "Bound of a page",
                      .x = {.label = "True page maximum, $q·k$", .range = extent.range()},
                      .y = {.label = "Bound, $q·k$", .range = extent.range()},
-                     .colour = figures::log_colours("Pages per cell"),
                      .aspect = 0.8,
                      .legend = plot::LegendPlace::inside};
-  plot::HeatMap map = figures::density_of(x, y, extent.range(), extent.range(), 120).map;
-  bounds.colour->axis.range = figures::range_of_counts({&map, 1});
-  bounds.marks.emplace_back(std::move(map));
-  bounds.marks.emplace_back(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"});
+  const plot::Rule diagonal{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"};
+  if (x.size() > figures::kMostPoints) {
+    plot::HeatMap map = figures::density_of(x, y, extent.range(), extent.range(), 120).map;
+    bounds.colour = figures::log_colours("Pages per cell");
+    bounds.colour->axis.range = figures::range_of_counts({&map, 1});
+    bounds.marks.emplace_back(std::move(map));
+    bounds.marks.emplace_back(diagonal);
+  } else {
+    if (!others.x.empty()) bounds.marks.emplace_back(std::move(others));
+    bounds.marks.emplace_back(diagonal);
+    if (!kept.x.empty()) bounds.marks.emplace_back(std::move(kept));
+    if (!broken.x.empty()) bounds.marks.emplace_back(std::move(broken));
+  }
 
   std::ranges::sort(ranks);
   plot::Line line{.markers = false, .steps = true};
@@ -92,7 +115,7 @@ FigureKind figure_quest_bounds() {
       .needs = "an analysis of Quest's bounds that keeps its pages",
       .command = "kvscope analyze quest trace.h5 --out quest.h5",
       .kinds = {"quest"},
-      .options = {"layers", "heads"},
+      .options = {"metric", "layers", "heads"},
       .make = make_quest_bounds,
   };
 }

@@ -104,7 +104,7 @@ void add_positions(GeometryScene& scene, const GeometryHead& head,
 }
 
 void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
-                 const QuerySelectionHead* weights) {
+                 const LargestWeights* weights) {
   if (switches.keys) {
     scene.sets.push_back(plain_set(head.keys, "keys", /*are_queries=*/false, kContext, 0.6, kAll));
   }
@@ -116,7 +116,7 @@ void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometryS
       while (next < weights->pos.size() && weights->pos[next] < head.pos[i]) ++next;
       if (next == weights->pos.size() || weights->pos[next] != head.pos[i]) continue;
       ++measured;
-      const float weight = std::exp(weights->log_max_weight[next]);
+      const float weight = std::exp(weights->log_weight[next]);
       if (weight > 0.0f) values[i] = weight;
     }
     add_valued_queries(scene, head, values, "queries not measured");
@@ -229,7 +229,7 @@ GeometryScene::Place GeometryScene::place_of(std::size_t i) const {
 }
 
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const QuerySelectionHead* weights,
+                             const LargestWeights* weights,
                              const std::optional<KeptKeysOfQuery>& kept) {
   GeometryScene scene;
   if (switches.colour == GeometryColour::s_q) add_s_q(scene, head, switches);

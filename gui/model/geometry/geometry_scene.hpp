@@ -13,7 +13,6 @@
 #include "gui/model/geometry/geometry_view.hpp"
 #include "gui/model/geometry/orbit.hpp"
 #include "gui/model/methods/kept_rows.hpp"
-#include "gui/model/queries/query_selection_view.hpp"
 
 namespace kvscope::gui {
 
@@ -84,7 +83,7 @@ struct GeometryScene {
 /// `weights`: for GeometryColour::max_weight; null: no query has a colour yet. `kept`: for
 /// GeometryColour::kept; empty likewise.
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const QuerySelectionHead* weights,
+                             const LargestWeights* weights,
                              const std::optional<KeptKeysOfQuery>& kept);
 
 /// Its points in the theme's colours.

@@ -142,4 +142,15 @@ std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> toke
   return csv;
 }
 
+LargestWeights largest_weights(const TraceSource& trace, Index layer, Index q_head,
+                               JobContext& job) {
+  MemoryResult result;
+  QuerySelectionOptions options;
+  options.selection = {{layer}, {q_head}};
+  analyze_query_selection(trace, options, {result, job.pool, job.progress, job.stop});
+  const auto pos = result.values<std::int64_t>("pos");
+  const auto weights = result.values<float>("log_max_weight");
+  return {layer, q_head, {pos.begin(), pos.end()}, {weights.begin(), weights.end()}};
+}
+
 }  // namespace kvscope::gui

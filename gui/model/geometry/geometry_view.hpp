@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/kinds/geometry.hpp"
+#include "analysis/kinds/query_selection.hpp"
 #include "gui/model/geometry/cloud.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/trace_part.hpp"
@@ -44,6 +45,20 @@ struct GeometryView {
 /// Throws what analyze_geometry throws.
 GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
                            JobContext& job);
+
+/// The largest weight in the attention rows of one head's queries, the sink left out.
+struct LargestWeights {
+  Index layer = 0;
+  Index q_head = 0;
+  std::vector<std::int64_t> pos;  // of the measured queries, ascending
+  std::vector<float> log_weight;
+  std::size_t bytes() const {
+    return sizeof *this + pos.size() * (sizeof(std::int64_t) + sizeof(float));
+  }
+};
+/// Throws what analyze_query_selection throws.
+LargestWeights largest_weights(const TraceSource& trace, Index layer, Index q_head,
+                               JobContext& job);
 
 /// One query head of it, and its keys: arrays [pos] into the view.
 struct GeometryHead {

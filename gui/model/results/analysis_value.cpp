@@ -1,0 +1,175 @@
+#include "gui/model/results/analysis_value.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/figures/result_view.hpp"
+#include "core/base/csv_text.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr int kQueryAxis = 2;  // [layer, q_head, row or step, ...]
+
+std::size_t n_elements(const Shape& shape, int from) {
+  std::size_t n = 1;
+  for (int axis = from; axis < shape.rank; ++axis) n *= static_cast<std::size_t>(shape[axis]);
+  return n;
+}
+
+/// The array's axes are the first ones of the rows: it says the same of a whole query.
+bool is_prefix(const ResultArray& array, const ResultArray& rows) {
+  if (array.shape.rank > rows.shape.rank) return false;
+  if (array.shape.rank < std::min(kQueryAxis + 1, rows.shape.rank)) return false;
+  return std::equal(array.axes.begin(), array.axes.end(), rows.axes.begin());
+}
+
+std::string title_of(const ResultArray& array) {
+  std::string title = array.long_name.empty() ? array.name : array.long_name;
+  if (!array.units.empty() && array.units != "1") title += fmt::format(" ({})", array.units);
+  return title;
+}
+
+std::string value_text(double value) {
+  return std::isnan(value) ? "none" : fmt::format("{:.6g}", value);
+}
+
+}  // namespace
+
+AnalysisValue::AnalysisValue(AnalysisCard card, AnalysisPart part, std::string what,
+                             const std::function<void(const AnalysisRun&)>& analyze,
+                             JobContext& job)
+    : card_(std::move(card)), part_(part), what_(std::move(what)) {
+  analyze({result_, job.pool, job.progress, job.stop});
+  const MemoryResultView view(result_, what_);
+  const ResultArray rows = view.require(card_.rows);
+  shape_ = rows.shape;
+  for (const ResultArray& array : view.arrays()) {
+    if (!is_prefix(array, rows)) continue;
+    Column column{array.name, title_of(array), n_elements(shape_, array.shape.rank),
+                  view.read(array.name)};
+    const bool is_first = array.name == card_.rows;
+    columns_.insert(is_first ? columns_.begin() : columns_.end(), std::move(column));
+  }
+  end_ = columns_.front().values.size();
+  if (part_.q_head) {  // of one layer's heads
+    const std::vector<double> heads = view.axis(card_.rows, 1);
+    const auto head = std::ranges::find(heads, static_cast<double>(*part_.q_head));
+    first_ = static_cast<std::size_t>(head - heads.begin()) * n_elements(shape_, kQueryAxis);
+    end_ = first_ + n_elements(shape_, kQueryAxis);
+  }
+  if (card_.query.empty()) return;
+  for (const double query : view.read(card_.query)) queries_.push_back(static_cast<Index>(query));
+}
+
+plot::Figure AnalysisValue::figure(const std::string& metric) const {
+  const MemoryResultView view(result_, what_);
+  FigureInput input;
+  input.results = {&view};
+  if (!card_.metrics.empty())
+    input.options.metric = metric.empty() ? card_.metrics.front() : metric;
+  if (part_.layer) input.options.layers = fmt::format("{}", *part_.layer);
+  if (part_.q_head) input.options.heads = fmt::format("{}", *part_.q_head);
+  plot::Figure figure = make_figure(find_figure_kind(card_.figure), input);
+  figure.caption.insert(figure.caption.begin(), what_ + ".");
+  return figure;
+}
+
+std::optional<Index> AnalysisValue::query_of(std::size_t row) const {
+  if (queries_.empty()) return std::nullopt;
+  return queries_[row / n_elements(shape_, kQueryAxis + 1) % queries_.size()];
+}
+
+std::optional<Index> AnalysisValue::key_of(std::size_t row) const {
+  if (card_.page_size > 0) {
+    const auto n_pages = static_cast<std::size_t>(shape_[shape_.rank - 1]);
+    return static_cast<Index>(row % n_pages) * card_.page_size;
+  }
+  if (card_.key.empty()) return std::nullopt;
+  const double key = at(card_.key, row);
+  return key >= 0.0 ? std::optional(static_cast<Index>(key)) : std::nullopt;
+}
+
+std::optional<Index> AnalysisValue::nearest_query(Index query) const {
+  if (queries_.empty()) return std::nullopt;
+  return *std::ranges::min_element(queries_, {}, [&](Index one) { return std::abs(one - query); });
+}
+
+const AnalysisValue::Column& AnalysisValue::column(std::string_view name) const {
+  return *std::ranges::find(columns_, name, &Column::name);
+}
+
+double AnalysisValue::at(std::string_view array, std::size_t row) const {
+  const Column& of = column(array);
+  return of.values[row / of.stride];
+}
+
+std::vector<std::pair<std::string, std::string>> AnalysisValue::lines(std::size_t row) const {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const Column& one : columns_) {
+    if (one.stride == 1) lines.emplace_back(one.title, value_text(one.values[row]));
+  }
+  return lines;
+}
+
+std::string AnalysisValue::words(Index query, const std::string& metric) const {
+  for (std::size_t row = first_; row < end_; ++row) {
+    if (query_of(row) != query || std::isnan(columns_.front().values[row])) continue;
+    std::string words;
+    for (const std::string& name : card_.words) {
+      const Column& one = column(name.starts_with("*/") ? metric + name.substr(1) : name);
+      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", one.title,
+                           number_text(one.values[row / one.stride], 4));
+    }
+    return words;
+  }
+  return {};
+}
+
+std::optional<std::size_t> AnalysisValue::row_of_cell(Index row, Index col) const {
+  if (shape_.rank != 2 || row < 0 || col < 0 || row >= shape_[0] || col >= shape_[1])
+    return std::nullopt;
+  return static_cast<std::size_t>(row * shape_[1] + col);
+}
+
+std::string AnalysisValue::csv() const {
+  std::string csv;
+  const auto field = [&](const std::string& words) {
+    if (!csv.empty() && csv.back() != '\n') csv += ',';
+    csv += words;
+  };
+  const bool has_key = !card_.key.empty() || card_.page_size > 0;
+  const MemoryResultView view(result_, what_);
+  const std::vector<double> first = view.axis(card_.rows, 0);
+  const std::vector<double> second = view.axis(card_.rows, 1);
+  const ResultArray& rows = view.require(card_.rows);
+  field(csv_field(rows.axes[0]));
+  field(csv_field(rows.axes[1]));
+  if (!queries_.empty()) field("query");
+  if (has_key) field("key");
+  for (const Column& one : columns_) field(csv_field(one.name));
+  csv += '\n';
+  for (std::size_t row = first_; row < end_; ++row) {
+    if (std::isnan(columns_.front().values[row])) continue;
+    field(csv_number(first[row / n_elements(shape_, 1)]));
+    field(csv_number(second[row / n_elements(shape_, 2) % second.size()]));
+    if (const auto query = query_of(row)) field(fmt::format("{}", *query));
+    if (has_key) field(key_of(row) ? fmt::format("{}", *key_of(row)) : "");
+    for (const Column& one : columns_) field(csv_number(one.values[row / one.stride]));
+    csv += '\n';
+  }
+  return csv;
+}
+
+std::size_t AnalysisValue::bytes() const {
+  std::size_t bytes = sizeof *this;
+  for (const Column& one : columns_) bytes += 2 * one.values.size() * sizeof(double);
+  return bytes;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,237 @@
+// The panel of an analysis: it asks for it of what is selected, lets its figure kind draw it, and
+// says what its marks stand for. An analysis adds a card:
+//
+//   return std::make_unique<AnalysisPanel<TheoremB1Options>>(info, card, analyze);
+#pragma once
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "gui/model/results/analysis_value.hpp"
+#include "gui/model/results/result_figures.hpp"
+#include "gui/model/traces/trace_part.hpp"
+#include "gui/panels/accent_marks.hpp"
+#include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
+
+namespace kvscope::gui {
+
+template <class Options>
+struct AnalysisSwitches {
+  std::string metric =
+      option(metric, "metric", "", "what the figure shows");  // empty: the card's first
+  Options analysis;
+  bool operator==(const AnalysisSwitches&) const = default;
+};
+
+template <class Options>
+class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options>> {
+  using Base = FigurePanel<AnalysisValue, AnalysisSwitches<Options>>;
+
+ public:
+  /// `second`: null, or the draft's trace.
+  using Analyze = std::function<void(const TraceSource& trace, const TraceSource* second,
+                                     const Options&, const AnalysisRun&)>;
+
+  AnalysisPanel(PanelInfo info, AnalysisCard card, Analyze analyze)
+      : info_(std::move(info)), card_(std::move(card)), analyze_(std::move(analyze)) {}
+
+  PanelInfo info() const override { return info_; }
+
+  void controls(PanelContext& context) override {
+    std::string& metric = this->switches_.metric;
+    if (metric.empty() && !card_.metrics.empty()) metric = card_.metrics.front();
+    if (card_.metrics.size() > 1) {
+      next_switch();
+      choose("##metric", metric, card_.metrics, context.look.px(150));
+    }
+    next_switch();
+    if (ImGui::Button("Options ▾")) ImGui::OpenPopup("options");
+    if (!ImGui::BeginPopup("options")) return;
+    // What all panels share stands in the bar of the window.
+    const Options shared = asked(context.session);
+    Options options = this->switches_.analysis;
+    ImGui::PushItemWidth(context.look.px(130));
+    field_controls(options, [&](const Field& field) { return is_shared(field) ? Field{} : field; });
+    ImGui::PopItemWidth();
+    this->switches_.analysis = options;
+    ImGui::EndPopup();
+  }
+
+  std::optional<std::string> csv() const override {
+    return this->value_ ? std::optional(this->value_->csv()) : std::nullopt;
+  }
+
+ protected:
+  /// A mark of the figure.
+  struct MarkPlace {
+    std::size_t panel;
+    std::size_t row;
+    double x;
+    double y;
+  };
+  const std::vector<MarkPlace>& places_of(Index query) const {
+    static const std::vector<MarkPlace> kNone;
+    const auto found = places_.find(query);
+    return found == places_.end() ? kNone : found->second;
+  }
+
+  /// The panel's options, with what the session says of them.
+  virtual Options asked(const Session&) const { return this->switches_.analysis; }
+  /// Options that asked() takes from the session.
+  virtual bool is_shared(const Field&) const { return false; }
+  virtual AnalysisCard card_for(const Options&) const { return card_; }
+
+  std::optional<typename Base::Question> question(PanelContext& context) override {
+    const Options options = asked(context.session);
+    const AnalysisCard card = card_for(options);
+    AnalysisPart part;
+    std::string what = this->document_->name();
+    if (this->second_) {
+      what = fmt::format("Verifier: {}; draft: {}", what, this->second_->name());
+    } else {
+      part = {context.session.selection().layer, context.session.selection().q_head};
+      what += fmt::format(", layer {}, query head {}", *part.layer, *part.q_head);
+    }
+    const auto compute = [=, analyze = analyze_, document = this->document_,
+                          second = this->second_](JobContext& job) {
+      return AnalysisValue(
+          card, part, what,
+          [&](const AnalysisRun& run) {
+            if (second) return analyze(document->source(), &second->source(), options, run);
+            const TraceInfo& info = document->source().info();
+            std::vector<Index> heads = {*part.q_head};
+            if (card.heads == AnalysisHeads::all) heads = info.q_heads;
+            if (card.heads == AnalysisHeads::group) heads = recorded_group_of(info, *part.q_head);
+            const TracePart one(document->source(), {{*part.layer}, heads});
+            analyze(one, nullptr, options, run);
+          },
+          job);
+    };
+    const std::string key = fmt::format("{}/{}/{}/{}", info_.name, part.layer.value_or(-1),
+                                        part.q_head.value_or(-1), fields_to_json(options).dump());
+    return typename Base::Question{
+        .key = key, .request = {fmt::format("{} of {}", info_.title, what)}, .compute = compute};
+  }
+
+  bool lacks_figure(PanelContext& context) override {
+    const std::pair now{this->value_.get(), this->switches_.metric};
+    if (made_ != now) {
+      made_ = now;
+      problem_.clear();
+      places_.clear();
+      try {
+        next_ = this->value_->figure(this->switches_.metric);
+        find_places();
+      } catch (const ConfigError& error) {
+        problem_ = error.what();
+      }
+    }
+    if (problem_.empty()) return false;
+    empty_place(context, "Nothing to show", problem_);
+    return true;
+  }
+
+  plot::Figure make_picture() override { return next_; }
+
+  std::string selected_words(const PanelContext& context) const {
+    const Index wanted = context.session.selection().query;
+    const auto query = this->value_->nearest_query(wanted);
+    if (!query) return {};
+    const std::string words = this->value_->words(*query, this->switches_.metric);
+    const std::string which =
+        *query == wanted
+            ? fmt::format("query {}", wanted)
+            : fmt::format("query {} was not measured; the nearest, {}", wanted, *query);
+    return which + ": " + (words.empty() ? "no number" : words);
+  }
+
+  float height_below(PanelContext& context) override {
+    const std::string words = selected_words(context);
+    return words.empty() ? 0.0f : accent_words_height(words);
+  }
+
+  void draw_below(PanelContext& context) override {
+    const std::string words = selected_words(context);
+    if (!words.empty()) accent_words(context, words);
+  }
+
+  /// The marks of the selected query, or the nearest that was measured.
+  void draw_over(PanelContext& context) override {
+    const Selection& selection = context.session.selection();
+    const auto query = this->value_->nearest_query(selection.query);
+    if (!query) return;
+    const std::vector<MarkPlace>& places = places_of(*query);
+    for (const MarkPlace& place : places) {
+      AccentMarks marks(context, *this->figure_, place.panel);
+      const auto key = this->value_->key_of(place.row);
+      const Index page = std::max<Index>(1, this->value_->card().page_size);
+      const bool is_key = key && selection.key && *key / page == *selection.key / page;
+      is_key || places.size() <= next_.panels.size() ? marks.ring(place.x, place.y)
+                                                     : marks.dot(place.x, place.y);
+    }
+  }
+
+  std::optional<std::size_t> row_of(const FigureHit& hit) const {
+    if (hit.of) return hit.of;
+    return hit.row && hit.col ? this->value_->row_of_cell(*hit.row, *hit.col) : std::nullopt;
+  }
+
+  void follow(PanelContext& context, const FigureHit& hit) override {
+    if (hit.row && hit.col) {
+      const RowTarget head = target_of_cell(next_.panels[hit.panel], *hit.row, *hit.col);
+      if (!head.empty()) {
+        detail_tooltip({{"cell", head.words()}, {"value", fmt::format("{:.4g}", *hit.value)}});
+        if (hit.clicked) gui::go_to(context.session, head);
+        return;
+      }
+    }
+    const auto row = row_of(hit);
+    if (!row) return;
+    const auto query = this->value_->query_of(*row);
+    const auto key = this->value_->key_of(*row);
+    HoverLines lines;
+    if (query) lines.emplace_back("query", token_words(*this->document_, *query));
+    if (key) lines.emplace_back("key", token_words(*this->document_, *key));
+    for (auto& line : this->value_->lines(*row)) lines.push_back(std::move(line));
+    detail_tooltip(lines);
+    if (!hit.clicked || !query) return;
+    const std::string step = info_.title + " click";
+    if (key) {
+      context.session.select_pair(step, *query, *key);
+    } else {
+      context.session.select(step, [&](Selection& s) { s.query = *query; });
+    }
+  }
+
+ private:
+  void find_places() {
+    for (std::size_t panel = 0; panel < next_.panels.size(); ++panel) {
+      for (const plot::Mark& mark : next_.panels[panel].marks) {
+        const auto* points = std::get_if<plot::Scatter>(&mark);
+        for (std::size_t i = 0; points != nullptr && i < points->of.size(); ++i) {
+          if (const auto query = this->value_->query_of(points->of[i]))
+            places_[*query].push_back({panel, points->of[i], points->x[i], points->y[i]});
+        }
+      }
+    }
+  }
+
+  PanelInfo info_;
+  AnalysisCard card_;
+  Analyze analyze_;
+  std::pair<const AnalysisValue*, std::string> made_{};  // of what next_ is
+  plot::Figure next_;
+  std::string problem_;
+  std::map<Index, std::vector<MarkPlace>> places_;  // by queries
+};
+
+}  // namespace kvscope::gui
