@@ -26,6 +26,7 @@ namespace kvscope::gui {
 
 template <class Options>
 struct AnalysisSwitches {
+  bool of_second = option(of_second, "of-second", false, "the second trace instead of the first");
   std::string metric =
       option(metric, "metric", "", "what the figure shows");  // empty: the card's first
   Options analysis;
@@ -53,6 +54,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       next_switch();
       choose("##metric", metric, card_.metrics, context.look.px(150));
     }
+    if (card_.scope != AnalysisScope::pair && context.session.second())
+      switch_box(this->switches_, this->switches_.of_second, "2nd");
     next_switch();
     if (ImGui::Button("Options ▾")) ImGui::OpenPopup("options");
     if (!ImGui::BeginPopup("options")) return;
@@ -71,6 +74,10 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   }
 
  protected:
+  std::shared_ptr<const Document> main_of(const Session& session) const override {
+    return this->switches_.of_second && session.second() ? session.second() : session.document();
+  }
+
   /// A mark of the figure.
   struct MarkPlace {
     std::size_t panel;
@@ -93,26 +100,31 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   std::optional<typename Base::Question> question(PanelContext& context) override {
     const Options options = asked(context.session);
     const AnalysisCard card = card_for(options);
+    const Selection& selection = context.session.selection();
     AnalysisPart part;
     std::string what = this->document_->name();
-    if (this->second_) {
+    if (card.scope == AnalysisScope::pair) {
       what = fmt::format("Verifier: {}; draft: {}", what, this->second_->name());
+    } else if (card.scope == AnalysisScope::layer) {
+      part = {selection.layer, std::nullopt};
+      what += fmt::format(", layer {}", selection.layer);
     } else {
-      part = {context.session.selection().layer, context.session.selection().q_head};
-      what += fmt::format(", layer {}, query head {}", *part.layer, *part.q_head);
+      part = {selection.layer, selection.q_head};
+      what += fmt::format(", layer {}, query head {}", selection.layer, selection.q_head);
     }
     const auto compute = [=, analyze = analyze_, document = this->document_,
                           second = this->second_](JobContext& job) {
       return AnalysisValue(
           card, part, what,
           [&](const AnalysisRun& run) {
-            if (second) return analyze(document->source(), &second->source(), options, run);
+            const TraceSource* other = second ? &second->source() : nullptr;
+            if (!part.q_head) return analyze(document->source(), other, options, run);
             const TraceInfo& info = document->source().info();
             std::vector<Index> heads = {*part.q_head};
-            if (card.heads == AnalysisHeads::all) heads = info.q_heads;
-            if (card.heads == AnalysisHeads::group) heads = recorded_group_of(info, *part.q_head);
+            if (card.scope == AnalysisScope::heads) heads = info.q_heads;
+            if (card.scope == AnalysisScope::group) heads = recorded_group_of(info, *part.q_head);
             const TracePart one(document->source(), {{*part.layer}, heads});
-            analyze(one, nullptr, options, run);
+            analyze(one, other, options, run);
           },
           job);
     };

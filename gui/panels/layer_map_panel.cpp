@@ -17,7 +17,8 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
              Extent::trace},
             {.figure = "layer-map",
              .metrics = {"kl", "kl_smoothed", "total_variation", "pinsker_floor"},
-             .rows = "kl"},
+             .rows = "kl",
+             .scope = AnalysisScope::pair},
             [](const TraceSource& verifier, const TraceSource* draft,
                const LayerMapOptions& options,
                const AnalysisRun& run) { analyze_layer_map(verifier, *draft, options, run); }) {}

@@ -118,7 +118,7 @@ class TracePanel : public AskingPanel {
   void draw(PanelContext& context) final {
     busy_ = false;
     figure_.begin();
-    document_ = context.session.document();
+    document_ = context.session.document() ? main_of(context.session) : nullptr;
     second_ = document_ ? second_of(context.session) : nullptr;
     sources_ = document_ ? documents_key(*document_, second_.get()) : std::string();
     // A recording that has grown is the same one: its picture stays until the next is there.
@@ -148,6 +148,10 @@ class TracePanel : public AskingPanel {
 
  protected:
   virtual void draw_trace(PanelContext& context) = 0;
+  /// The trace that pictures are made of.
+  virtual std::shared_ptr<const Document> main_of(const Session& session) const {
+    return session.document();
+  }
   /// What pictures are made of beside the selected trace: the draft of a method that needs one, or
   /// what the trace is compared with. Null: nothing.
   virtual std::shared_ptr<const Document> second_of(const Session&) const { return nullptr; }

@@ -19,7 +19,7 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
              .metrics = {"prompt", "chunk"},
              .rows = "log_max_weight",
              .query = "pos",
-             .heads = AnalysisHeads::all,
+             .scope = AnalysisScope::heads,
              .words = {"*/s_q", "max_weight", "max_key", "breadth"}},
             [](const TraceSource& trace, const TraceSource*, const QuerySelectionOptions& options,
                const AnalysisRun& run) { analyze_query_selection(trace, options, run); }) {}

@@ -17,7 +17,7 @@ class QuestBoundsPanel final : public AnalysisPanel<QuestOptions> {
              .metrics = {"eval", "kernel"},
              .rows = "bound",
              .query = "step_pos",
-             .heads = AnalysisHeads::group,
+             .scope = AnalysisScope::group,
              .words = {"*/pages", "*/mass", "*/recall", "rank_correlation", "best_rank",
                        "gap_mean"}},
             [](const TraceSource& trace, const TraceSource*, const QuestOptions& options,

@@ -1,4 +1,4 @@
-// The coverage panel on a null backend: clicks lead to heads, queries and keys.
+// The coverage panel on a null backend: clicks lead to heads.
 #include <fmt/format.h>
 
 #include <catch2/catch_approx.hpp>
@@ -43,7 +43,7 @@ struct CoverageRig : Rig {
 };
 
 TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hovering says") {
-  CoverageRig rig(R"({"view": "heads"})");
+  CoverageRig rig("{}");
   const auto figure = rig.panel().figure();
   REQUIRE(figure);
   REQUIRE(figure->panels.size() == 1);
@@ -71,34 +71,14 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
   CHECK(rig.session().selection() == start);
 }
 
-TEST_CASE("coverage panel: a click on a page goes to a query of the block and a key of the page") {
-  CoverageRig rig(R"({"view": "pages", "part": "attention"})");
-  REQUIRE(rig.panel().figure());
-  rig.click_on("page 160/0");
-  CHECK(rig.session().selection().query == 191);
-  CHECK(rig.session().selection().key == 0);
-  rig.click_on("page 64/64");
-  CHECK(rig.session().selection().query == 95);
-  CHECK(rig.session().selection().key == 64);
-  const Json hovered = rig.hover("page 160/0");
-  CHECK(hovered["queries"] == "160 to 191");
-  CHECK(hovered["keys"] == "0 to 15");
-  CHECK(hovered.contains("text"));
-  CHECK(hovered.contains("attention"));
-  CHECK(hovered.contains("kept"));
-}
-
-TEST_CASE("coverage panel: a method that does not answer here is named; pages show attention") {
-  CoverageRig rig(R"({"view": "both", "part": "kept"})");
+TEST_CASE("coverage panel: a method that does not answer here is named") {
+  CoverageRig rig("{}");
   rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
   rig.settle();
-  const auto figure = rig.panel().figure();
-  REQUIRE(figure);
-  CHECK(figure->panels.size() == 1);
-  CHECK(figure->panels[0].title == "attention");
+  CHECK_FALSE(rig.panel().figure());
   rig.session().select("test", [](Selection& s) { s.selector = "quest"; });
   rig.settle();
-  CHECK(rig.panel().figure()->panels.size() == 2);
+  CHECK(rig.panel().figure());
 }
 
 }  // namespace kvscope::gui::test::coverage_panel_test

@@ -68,17 +68,6 @@ std::vector<Index> measured_positions(Index rows_per_chunk) {
   return positions;
 }
 
-CoveragePages pages_of(const PagesRequest& request) {
-  const MemoryTrace trace = trace_of();
-  TestJob job;
-  return coverage_pages(trace, nullptr, request, job.context);
-}
-
-PagesRequest request_of(const std::string& method, std::optional<Index> head = std::nullopt) {
-  return pages_request(trace_of().info(), 1, head, Phase::prefill, method_of(method),
-                       parameters_of());
-}
-
 TEST_CASE("heads: the selected layer comes first; layers to come are masked, not zero",
           "[coverage_view]") {
   const HeadsQuestion question = question_of("quoka");
@@ -151,69 +140,6 @@ TEST_CASE("heads: methods without a budget, with a share, and dense layers", "[c
   const HeadsPicture nothing = heads_picture(dense, compute(dense));
   CHECK(nothing.figure.panels.empty());
   CHECK_THAT(nothing.sentence, ContainsSubstring("dense"));
-}
-
-TEST_CASE("pages: cells are means over measured rows and heads, by loops", "[coverage_view]") {
-  for (const std::optional<Index> head : {std::optional<Index>(), std::optional<Index>(3)}) {
-    const CoveragePages pages = pages_of(request_of("recent", head));
-    const MemoryTrace trace = trace_of();
-    const auto positions = measured_positions(8);
-    for (Index block = 0; block < kTokens; block += kChunk) {
-      for (Index page = 0; page < kTokens; page += 8) {
-        double mass = 0.0, kept = 0.0;
-        double n_rows = 0.0, n_visible = 0.0, n_selected = 0.0;
-        for (const Index pos : positions) {
-          if (pos < block || pos >= block + kChunk) continue;
-          for (Index h = head.value_or(0); h <= head.value_or(3); ++h) {
-            const auto probs = naive_row(trace, 1, h, pos);
-            n_rows += 1.0;
-            for (Index key = page; key < page + 8 && key <= pos; ++key) {
-              const bool is_kept = key >= block - 16;
-              mass += probs[key];
-              if (is_kept) kept += probs[key];
-              n_visible += 1.0;
-              n_selected += is_kept ? 1.0 : 0.0;
-            }
-          }
-        }
-        const auto cell =
-            pages.cell_at(static_cast<double>(page) + 7.5, static_cast<double>(block) + 0.5);
-        REQUIRE(cell);
-        CHECK(cell->block == TokenRange{block, block + kChunk});
-        CHECK(cell->page == TokenRange{page, page + 8});
-        REQUIRE((cell->kept && cell->selected));
-        if (n_visible == 0.0) {
-          CHECK(std::isnan(cell->attention));
-          CHECK(std::isnan(*cell->kept));
-          CHECK(std::isnan(*cell->selected));
-          continue;
-        }
-        CHECK(cell->attention == Approx(mass / n_rows).epsilon(1e-5));
-        CHECK(*cell->kept == Approx(kept / n_rows).epsilon(1e-5).margin(1e-12));
-        CHECK(*cell->selected == Approx(n_selected / n_visible).epsilon(1e-5));
-      }
-    }
-  }
-}
-
-TEST_CASE("coverage: every number that decides a map is part of its key", "[coverage_view]") {
-  const PagesRequest request = request_of("quoka");
-  std::set<std::string> keys = {request.key()};
-  const auto differs = [&](auto change) {
-    PagesRequest other = request;
-    change(other);
-    CHECK(keys.insert(other.key()).second);
-  };
-  differs([](auto& r) { r.layer = 0; });
-  differs([](auto& r) { r.q_head = 0; });
-  differs([](auto& r) { r.phase = Phase::decode; });
-  differs([](auto& r) { r.chunk = 16; });
-  differs([](auto& r) { r.spec = "quest"; });
-  differs([](auto& r) { r.budget->value = 17; });
-  differs([](auto& r) { r.dense_layers = 1; });
-  differs([](auto& r) { r.rows_per_chunk = 4; });
-  differs([](auto& r) { r.query_block = 16; });
-  differs([](auto& r) { r.page_size = 4; });
 }
 
 }  // namespace kvscope::gui::test::coverage_view_test

@@ -1,5 +1,6 @@
 // Where attention lies and what a method keeps of it: query block x page of one layer.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,6 +58,44 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   return panel;
 }
 
+/// The place of a method, or of a method at a budget, among the labels of pairs.
+std::size_t pair_of(const std::vector<std::string>& labels, const std::string& wanted,
+                    const std::string& where) {
+  const auto found = std::ranges::find_if(labels, [&](const std::string& label) {
+    return label == wanted || selector_of_label(label) == wanted;
+  });
+  if (found == labels.end())
+    throw ConfigError("{}: there is no {}; it holds {}", where, wanted, fmt::join(labels, ", "));
+  return static_cast<std::size_t>(found - labels.begin());
+}
+
+/// What one method keeps of the attention, or selects of the keys, more than another: one panel.
+plot::Figure make_difference(const std::vector<float>& of_first, const std::vector<float>& of_other,
+                             std::span<const double> blocks, std::span<const double> pages,
+                             const std::string& first, const std::string& other, bool are_keys) {
+  std::vector<float> values(of_first.size());
+  float most = 0.0F;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = of_first[i] - of_other[i];
+    if (!std::isnan(values[i])) most = std::max(most, std::abs(values[i]));
+  }
+  plot::ColourAxis colour;
+  colour.map = plot::ColourMap::diverging;
+  colour.axis.label = are_keys ? "Share of visible keys: difference" : "Attention kept: difference";
+  const double end = most > 0.0F ? static_cast<double>(most) : 1.0;
+  colour.axis.range = plot::Range{-end, end};
+  std::string sentence;
+  plot::Figure figure;
+  figure.panels.push_back(map_panel(
+      values, blocks, pages,
+      fmt::format("{} less {}", figures::method_label(first), figures::method_label(other)), colour,
+      sentence));
+  figure.panels[0].colour->show_bar = true;
+  figure.panels[0].colour->masked_label = "not visible";
+  if (!sentence.empty()) figure.caption.push_back(sentence);
+  return figure;
+}
+
 plot::Figure make_coverage_pages(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData mass(result, "map_mass");
@@ -94,21 +133,40 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       colour = share_colours();
     }
     const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
+    if (!result.summary().contains("pairs") || result.summary()["pairs"].size() != n_pairs ||
+        kept.values.size() != mass.values.size() * n_pairs) {
+      throw FormatError("{}: {} does not fit the summary's pairs", result.name(), array);
+    }
+    std::vector<std::string> names;  // pairs are objects that hold their name, or names alone
+    for (const auto& entry : result.summary()["pairs"])
+      names.push_back(entry.is_string() ? entry.get<std::string>() : entry.value("pair", ""));
+    const auto of_pair = [&](std::size_t p) {
+      return part(kept, static_cast<std::size_t>(l) * n_pairs + p);
+    };
+    if (!input.options.against.empty()) {
+      const std::string& selector = input.options.selector;
+      const std::size_t first = selector.empty() ? 0 : pair_of(names, selector, result.name());
+      const std::size_t other = pair_of(names, input.options.against, result.name());
+      if (first == other) {
+        throw ConfigError("selector and against are both {}: choose another method or budget",
+                          names[first]);
+      }
+      plot::Figure figure =
+          make_difference(of_pair(first), of_pair(other), blocks, pages, names[first], names[other],
+                          shown_part == Part::selected);
+      figure.caption.insert(
+          figure.caption.begin(),
+          fmt::format("Layer {}: mean over measured rows and heads, by page of keys.", layer));
+      return figure;
+    }
     const figures::Wanted wanted(input.options.selector);
     const bool are_chosen = !input.options.selector.empty();
     for (std::size_t p = 0; p < n_pairs; ++p) {
-      if (!result.summary().contains("pairs") || p >= result.summary()["pairs"].size() ||
-          kept.values.size() != mass.values.size() * n_pairs) {
-        throw FormatError("{}: {} does not fit the summary's pairs", result.name(), array);
-      }
-      // pairs are objects that hold their name, or names alone
-      const auto& entry = result.summary()["pairs"][p];
-      const std::string name =
-          entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
+      const std::string& name = names[p];
       if (!wanted.has(std::string(selector_of_label(name)))) continue;
       if (!are_chosen && shown.size() == 3) break;
       shown.push_back(name);
-      std::vector<float> values = part(kept, static_cast<std::size_t>(l) * n_pairs + p);
+      std::vector<float> values = of_pair(p);
       for (std::size_t i = 0; shown_part == Part::lost && i < values.size(); ++i)
         values[i] = attention[i] < values[i] ? 0.0F : attention[i] - values[i];
       // nothing is not little: it has no colour
@@ -142,7 +200,7 @@ FigureKind figure_coverage_pages() {
       .command =
           "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5",
       .kinds = {"coverage"},
-      .options = {"metric", "layers", "selector"},
+      .options = {"metric", "layers", "selector", "against"},
       .make = make_coverage_pages,
   };
 }

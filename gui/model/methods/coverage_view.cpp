@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/selection.hpp"
-#include "analysis/kinds/coverage.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
@@ -16,8 +15,6 @@
 namespace kvscope::gui {
 
 namespace {
-
-constexpr Index kDecodeBlocks = 128;
 
 SweepNumber number_of(RecallMetric metric) {
   constexpr SweepNumber kNumbers[] = {SweepNumber::mass_mean, SweepNumber::recall10,
@@ -53,8 +50,6 @@ std::string why_no_heads(const HeadsQuestion& question) {
 }
 
 }  // namespace
-
-// ---- layer x head ----
 
 std::string HeadsQuestion::key() const {
   return fmt::format("heads/{}/{}/{}/{}", name_of(phase), method.spec,
@@ -159,141 +154,6 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
 
 double metric_of(const SweepRow& row, RecallMetric metric) {
   return row.number(number_of(metric));
-}
-
-// ---- query block x page ----
-
-std::string PagesRequest::key() const {
-  return fmt::format("coverage-pages/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", layer, q_head ? *q_head : -1,
-                     name_of(phase), chunk, spec, budget ? budget->to_string() : "", dense_layers,
-                     rows_per_chunk, query_block, page_size);
-}
-
-PagesRequest pages_request(const TraceInfo& info, Index layer, std::optional<Index> q_head,
-                           Phase phase, const MethodItem& method, const Parameters& parameters) {
-  PagesRequest request{.layer = layer, .q_head = q_head, .phase = phase, .chunk = parameters.chunk};
-  if (method.obstacle.empty()) {
-    request.spec = method.spec;
-    request.budget = budget_of(method.spec, parameters);
-  }
-  request.dense_layers = parameters.dense_layers;
-  request.rows_per_chunk = display_rows_per_chunk(info.n_tokens);
-  request.page_size = parameters.page_size;
-  const Index n_decoded = info.n_tokens - info.n_prompt;
-  request.query_block = phase == Phase::prefill
-                            ? parameters.chunk
-                            : std::max<Index>(1, (n_decoded + kDecodeBlocks - 1) / kDecodeBlocks);
-  return request;
-}
-
-CoveragePages::CoveragePages(MemoryResult result, PagesRequest request)
-    : result_(std::move(result)), request_(std::move(request)) {
-  const MemoryResultView view(result_, "coverage");
-  blocks_ = view.axis("map_mass", 1);
-  pages_ = view.axis("map_mass", 2);
-  has_method_ = view.find("map_kept") != nullptr;
-}
-
-std::optional<PageCell> CoveragePages::cell_at(double key, double query) const {
-  const auto query_size = static_cast<double>(request_.query_block);
-  const auto page_size = static_cast<double>(request_.page_size);
-  const double row = std::floor((query - blocks_.front()) / query_size);
-  const double col = std::floor((key - pages_.front()) / page_size);
-  if (!(row >= 0.0 && row < static_cast<double>(blocks_.size()) && col >= 0.0 &&
-        col < static_cast<double>(pages_.size()))) {
-    return std::nullopt;
-  }
-  const auto r = static_cast<std::size_t>(row);
-  const auto c = static_cast<std::size_t>(col);
-  const std::size_t at = r * pages_.size() + c;
-  PageCell cell;
-  const auto block_begin = static_cast<Index>(blocks_[r]);
-  const auto page_begin = static_cast<Index>(pages_[c]);
-  cell.block = {block_begin, block_begin + request_.query_block};
-  cell.page = {page_begin, page_begin + request_.page_size};
-  cell.attention = static_cast<double>(result_.values<float>("map_mass")[at]);
-  if (has_method_) {
-    cell.kept = static_cast<double>(result_.values<float>("map_kept")[at]);
-    cell.selected = static_cast<double>(result_.values<float>("map_selected")[at]);
-  }
-  return cell;
-}
-
-std::vector<std::pair<Index, Index>> CoveragePages::some_cells() const {
-  constexpr std::size_t kMost = 16;
-  std::vector<std::pair<Index, Index>> cells;
-  const std::size_t step = (blocks_.size() + kMost - 1) / kMost;
-  for (std::size_t block = 0; block < blocks_.size(); block += step) {
-    const auto query = static_cast<Index>(blocks_[block]);
-    cells.emplace_back(query, query / request_.page_size * request_.page_size);
-  }
-  cells.emplace_back(static_cast<Index>(blocks_.back()), static_cast<Index>(pages_.front()));
-  return cells;
-}
-
-CoveragePages coverage_pages(const TraceSource& trace, const TraceSource* draft,
-                             const PagesRequest& request, JobContext& job) {
-  CoverageOptions options;
-  if (!request.spec.empty()) {
-    options.selectors = {request.spec};
-    if (request.budget) options.budgets = {*request.budget};
-  }
-  options.layers = {request.layer};
-  options.replay.calls = call_plan(trace.info(), request.phase, request.chunk);
-  options.replay.rows_per_chunk = request.rows_per_chunk;
-  options.replay.dense_layers = request.dense_layers;
-  if (request.q_head) options.replay.q_heads = {*request.q_head};
-  options.query_block = request.query_block;
-  options.page_size = request.page_size;
-  MemoryResult result;
-  analyze_coverage(trace, draft, options, {result, job.pool, job.progress, job.stop});
-  return {std::move(result), request};
-}
-
-plot::Figure pages_figure(const CoveragePages& pages, PagesPart part, const std::string& trace) {
-  if (part != PagesPart::attention && !pages.has_method()) {
-    throw ConfigError("this result holds no method: show the attention instead");
-  }
-  const MemoryResultView view(pages.result(), trace);
-  FigureOptions options;
-  if (part == PagesPart::selected) options.metric = "selected";
-  if (part == PagesPart::lost) options.metric = "lost";
-  plot::Figure figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
-  plot::Panel panel = std::move(figure.panels[part == PagesPart::attention ? 0 : 1]);
-  panel.colour->show_bar = true;
-  const PagesRequest& request = pages.request();
-  const std::string heads =
-      request.q_head ? fmt::format("query head {}", *request.q_head) : "all query heads";
-  std::string what = "attention";
-  if (part == PagesPart::kept) what = fmt::format("attention kept by {}", request.spec);
-  if (part == PagesPart::lost) what = fmt::format("attention lost by {}", request.spec);
-  if (part == PagesPart::selected) what = fmt::format("keys selected by {}", request.spec);
-  if (part != PagesPart::attention && request.budget) {
-    what += fmt::format(" at {}", request.budget->to_string());
-  }
-  panel.title = part == PagesPart::attention ? "attention"
-                                             : fmt::format("{}: {}", enum_name(part), panel.title);
-  figure.panels.clear();
-  figure.panels.push_back(std::move(panel));
-  figure.columns = 1;
-  figure.span = plot::Span::column;
-  std::vector<std::string> caption = {fmt::format(
-      "{}, layer {}, {}: {}, by blocks of {} {} and pages of {} keys.", trace, request.layer, heads,
-      what, request.query_block,
-      request.phase == Phase::prefill ? "prompt positions" : "decode steps", request.page_size)};
-  for (std::string& sentence : figure.caption) caption.push_back(std::move(sentence));
-  if (request.phase == Phase::prefill) {
-    caption.push_back(chunk_sentence(request.chunk, request.rows_per_chunk));
-  }
-  figure.caption = std::move(caption);
-  return figure;
-}
-
-PagePlace page_place(const PageCell& cell, Index n_rows_end) {
-  PagePlace place;
-  place.query = std::clamp<Index>(cell.block.end - 1, 0, std::max<Index>(0, n_rows_end - 1));
-  place.key = std::min(cell.page.begin, place.query);
-  return place;
 }
 
 void set_colours(plot::Figure& figure, double low, double high) {

@@ -73,6 +73,11 @@ plot::Figure AnalysisValue::figure(const std::string& metric) const {
   input.results = {&view};
   if (!card_.metrics.empty())
     input.options.metric = metric.empty() ? card_.metrics.front() : metric;
+  if (input.options.metric == "difference") {
+    input.options.metric = "";
+    input.options.selector = card_.selector;
+    input.options.against = card_.against;
+  }
   if (part_.layer) input.options.layers = fmt::format("{}", *part_.layer);
   if (part_.q_head) input.options.heads = fmt::format("{}", *part_.q_head);
   plot::Figure figure = make_figure(find_figure_kind(card_.figure), input);
@@ -138,30 +143,30 @@ std::optional<std::size_t> AnalysisValue::row_of_cell(Index row, Index col) cons
 }
 
 std::string AnalysisValue::csv() const {
-  std::string csv;
-  const auto field = [&](const std::string& words) {
-    if (!csv.empty() && csv.back() != '\n') csv += ',';
-    csv += words;
-  };
-  const bool has_key = !card_.key.empty() || card_.page_size > 0;
   const MemoryResultView view(result_, what_);
-  const std::vector<double> first = view.axis(card_.rows, 0);
-  const std::vector<double> second = view.axis(card_.rows, 1);
   const ResultArray& rows = view.require(card_.rows);
-  field(csv_field(rows.axes[0]));
-  field(csv_field(rows.axes[1]));
-  if (!queries_.empty()) field("query");
-  if (has_key) field("key");
-  for (const Column& one : columns_) field(csv_field(one.name));
-  csv += '\n';
+  std::string csv;
+  std::vector<std::vector<double>> coordinates;
+  for (int axis = 0; axis < shape_.rank; ++axis) {
+    const bool is_query = axis == kQueryAxis && !queries_.empty();
+    const bool is_page = axis + 1 == shape_.rank && card_.page_size > 0;
+    csv += is_query ? "query" : is_page ? "key" : csv_field(rows.axes[axis]);
+    csv += ',';
+    coordinates.push_back(view.axis(card_.rows, axis));
+    if (is_query) coordinates.back().assign(queries_.begin(), queries_.end());
+    for (double& at : coordinates.back())
+      at *= is_page ? static_cast<double>(card_.page_size) : 1.0;
+  }
+  for (const Column& one : columns_) csv += csv_field(one.name) + ",";
+  csv.back() = '\n';
   for (std::size_t row = first_; row < end_; ++row) {
     if (std::isnan(columns_.front().values[row])) continue;
-    field(csv_number(first[row / n_elements(shape_, 1)]));
-    field(csv_number(second[row / n_elements(shape_, 2) % second.size()]));
-    if (const auto query = query_of(row)) field(fmt::format("{}", *query));
-    if (has_key) field(key_of(row) ? fmt::format("{}", *key_of(row)) : "");
-    for (const Column& one : columns_) field(csv_number(one.values[row / one.stride]));
-    csv += '\n';
+    for (int axis = 0; axis < shape_.rank; ++axis) {
+      const auto& of = coordinates[static_cast<std::size_t>(axis)];
+      csv += csv_number(of[row / n_elements(shape_, axis + 1) % of.size()]) + ",";
+    }
+    for (const Column& one : columns_) csv += csv_number(one.values[row / one.stride]) + ",";
+    csv.back() = '\n';
   }
   return csv;
 }

@@ -16,8 +16,9 @@
 
 namespace kvscope::gui {
 
-/// Which heads of the selected layer are computed.
-enum class AnalysisHeads { selected, group, all };
+/// What of a trace the analysis sees: the selected head, its KV group, all heads of its layer; the
+/// whole trace, of which it takes the layer itself; or two traces.
+enum class AnalysisScope { head, group, heads, layer, pair };
 
 /// What an analysis adds for the window.
 struct AnalysisCard {
@@ -27,7 +28,9 @@ struct AnalysisCard {
   std::string query;                 // positions along its third axis: "row_pos"; empty: none
   std::string key;                   // of its elements: "star_pos"
   Index page_size = 0;               // not 0: its last axis are pages of so many keys
-  AnalysisHeads heads = AnalysisHeads::selected;
+  AnalysisScope scope = AnalysisScope::head;
+  std::string selector;  // of the figure's options, and
+  std::string against;   // what it is less: under the metric "difference"
   /// Arrays that are said of the selected query; in "*/mass" the star stands for the metric.
   std::vector<std::string> words;
 };

@@ -45,11 +45,6 @@ constexpr HelpText kCoverage[] = {
      "One cell per layer and query head: what the selected method keeps of the head's attention at "
      "the sliders' budget, mean over measured queries.",
      ""},
-    {"Pages", "Σ_{t ∈ page} a_it,  Σ_{t ∈ page ∩ S} a_it",
-     "Rows are blocks of queries, columns pages of keys. Attention: what lies in the page. Kept: "
-     "the part of it on kept keys. Lost: the rest. Selected: the share of the page's visible keys "
-     "that the method keeps.",
-     ""},
 };
 constexpr HelpText kQuest[] = {
     {"Bound of a page", "U(q, page) = Σ_c max(q_c·m_c, q_c·M_c)  ≥  max_{t ∈ page} q·kₜ",
@@ -128,12 +123,16 @@ constexpr HelpText kLayerMap[] = {
      "our own; the paper states no guarantee for the verifier"},
 };
 constexpr HelpText kCompare[] = {
-    {"Overlap", "J = |S_A ∩ S_B| / |S_A ∪ S_B|",
-     "Jaccard index of what two methods keep for the same query; and the difference of the mass "
-     "they keep, with a 95 % interval from resampled calls.",
+    {"Difference", "Σ_{t ∈ page ∩ A} a_it − Σ_{t ∈ page ∩ B} a_it",
+     "What the selected method keeps of a page's attention, less what the other one keeps: mean over "
+     "the measured queries of a block, and over the heads of the layer. Which keys of one query both "
+     "keep stands in the text, underlined.",
      ""},
-    {"Two traces", "KL(A || B) = Σₜ aₜ·log(aₜ / bₜ),   TV = ½ Σₜ |aₜ − bₜ|",
-     "Attention of two models on the same tokens, query by query, in nats.", ""},
+    {"Pages", "Σ_{t ∈ page} a_it,  Σ_{t ∈ page ∩ S} a_it",
+     "Rows are blocks of queries, columns pages of keys. Attention: what lies in the page. Kept: "
+     "the part of it on kept keys. Lost: the rest. Selected: the share of the page's visible keys "
+     "that the method keeps.",
+     ""},
 };
 constexpr HelpText kHeads[] = {
     {"Distance", "Σ_t a_it·(i − t)",
