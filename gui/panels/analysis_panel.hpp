@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,10 @@
 #include "gui/panels/switch_row.hpp"
 
 namespace kvscope::gui {
+
+/// Less room than this, in points, is little for two panels beside each other.
+inline constexpr float kOnePanelWidth = 640.0f;
+inline constexpr float kOnePanelHeight = 320.0f;
 
 template <class Options>
 struct AnalysisSwitches {
@@ -135,13 +140,18 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   }
 
   bool lacks_figure(PanelContext& context) override {
-    const std::pair now{this->value_.get(), this->switches_.metric};
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const bool is_little =
+        room.x < context.look.px(kOnePanelWidth) || room.y < context.look.px(kOnePanelHeight);
+    const std::tuple now{this->value_.get(), this->switches_.metric, is_little};
     if (made_ != now) {
       made_ = now;
       problem_.clear();
       places_.clear();
       try {
         next_ = this->value_->figure(this->switches_.metric);
+        if (is_little && card_.first_alone) next_.panels.resize(1);
+        this->renew_picture();
         find_places();
       } catch (const ConfigError& error) {
         problem_ = error.what();
@@ -240,7 +250,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   PanelInfo info_;
   AnalysisCard card_;
   Analyze analyze_;
-  std::pair<const AnalysisValue*, std::string> made_{};  // of what next_ is
+  std::tuple<const AnalysisValue*, std::string, bool> made_{};  // of what next_ is
   plot::Figure next_;
   std::string problem_;
   std::map<Index, std::vector<MarkPlace>> places_;  // by queries

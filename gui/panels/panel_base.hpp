@@ -207,6 +207,9 @@ class FigurePanel : public TracePanel<Switches> {
   virtual void follow(PanelContext& context, const FigureHit& hit) = 0;
   virtual void draw_below(PanelContext&) {}
 
+  /// The picture is made anew, with the same value and switches.
+  void renew_picture() { drawn_.reset(); }
+
   void forget() override {
     for (auto& slot : slots_) slot.clear();
     value_.reset();

@@ -20,6 +20,7 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
              .rows = "log_max_weight",
              .query = "pos",
              .scope = AnalysisScope::heads,
+             .first_alone = true,
              .words = {"*/s_q", "max_weight", "max_key", "breadth"}},
             [](const TraceSource& trace, const TraceSource*, const QuerySelectionOptions& options,
                const AnalysisRun& run) { analyze_query_selection(trace, options, run); }) {}

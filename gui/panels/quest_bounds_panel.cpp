@@ -18,6 +18,7 @@ class QuestBoundsPanel final : public AnalysisPanel<QuestOptions> {
              .rows = "bound",
              .query = "step_pos",
              .scope = AnalysisScope::group,
+             .first_alone = true,
              .words = {"*/pages", "*/mass", "*/recall", "rank_correlation", "best_rank",
                        "gap_mean"}},
             [](const TraceSource& trace, const TraceSource*, const QuestOptions& options,
