@@ -30,8 +30,8 @@ struct AnalysisCard {
   Index page_size = 0;               // not 0: its last axis are pages of so many keys
   AnalysisScope scope = AnalysisScope::head;
   bool first_alone = false;  // where there is little room, the figure's first panel is shown alone
-  std::string selector;  // of the figure's options, and
-  std::string against;   // what it is less: under the metric "difference"
+  std::string selector;      // of the figure's options, and
+  std::string against;       // what it is less: under the metric "difference"
   /// Arrays that are said of the selected query; in "*/mass" the star stands for the metric.
   std::vector<std::string> words;
 };
