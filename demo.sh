@@ -137,7 +137,7 @@ step "7/8 a notebook"
 how_to_run=$("$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --overwrite 2>&1) || kvscope_die "$how_to_run"
 notebook_state="not executed: no Jupyter"
 if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_root/build/notebook-env"); then
-  (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --execute --to notebook --inplace recall.ipynb >recall.log 2>&1) ||
+  (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 KVSCOPE=$kvscope "$jupyter" -m nbconvert --execute --to notebook --inplace recall.ipynb >recall.log 2>&1) ||
     kvscope_die "the notebook failed; see $out/recall.log"
   (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --to html recall.ipynb >>recall.log 2>&1) || true
   notebook_state="executed: its assertions hold"

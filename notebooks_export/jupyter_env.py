@@ -1,4 +1,4 @@
-"""Finds or makes a Python that runs notebooks: a virtual environment with Jupyter, numpy, matplotlib and h5py, filled once by pip.
+"""Finds or makes a Python that runs notebooks: a virtual environment with Jupyter, numpy and h5py, filled once by pip.
 
 usage: jupyter_env.py FOLDER      prints the Python's path; exit code 77, with the reason, if there is none
 
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ["nbconvert", "nbformat", "ipykernel", "matplotlib", "numpy", "h5py"]
+PACKAGES = ["nbconvert", "nbformat", "ipykernel", "numpy", "h5py"]
 SKIPPED = 77
 
 

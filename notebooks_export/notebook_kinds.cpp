@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/figures/selection.hpp"
-#include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/selectors/registry.hpp"
 #include "notebooks_export/notebook.hpp"
 
 namespace kvscope {
@@ -47,28 +44,6 @@ Json expected_of(const NotebookInputs& inputs) {
     expected[file.path] = {{"uuid", file.id}, {"content_hash", file.hash}};
   }
   return expected;
-}
-
-/// {"quoka": ["#0072b2", "o", "-"], ...} in the words of matplotlib, methods and presets.
-Json looks_of_methods() {
-  constexpr std::string_view kMarkers[] = {"o", "s", "^", "D", "v", "P", "X", "p", "*"};
-  constexpr std::string_view kDashes[] = {"-", "--", ":", "-."};
-  const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
-  Json looks = Json::object();
-  const auto add = [&](const std::string& name) {
-    const std::optional<int> slot = figures::method_slot(name);
-    if (!slot) return;
-    const plot::SeriesStyle style = theme.style_of({plot::Role::series, *slot});
-    looks[name] = {
-        fmt::format("#{:02x}{:02x}{:02x}", style.colour.r, style.colour.g, style.colour.b),
-        kMarkers[static_cast<std::size_t>(style.marker)],
-        kDashes[static_cast<std::size_t>(style.dash)]};
-  };
-  for (const SelectorEntry& entry : selector_registry().entries()) {
-    add(entry.name);
-    for (const auto& [preset, options] : entry.presets) add(preset);
-  }
-  return looks;
 }
 
 }  // namespace
@@ -129,10 +104,8 @@ std::string make_notebook(const NotebookKind& kind, const NotebookInputs& inputs
     set_notebook_parameter(cell, "EXPECTED", expected_of(inputs));
     set_notebook_parameter(cell, "WRITTEN_BY", inputs.writer);
     cells.push_back(std::move(cell));
-    for (NotebookCell& shared : parse_notebook_cells(notebook_source("common"), "common")) {
-      if (shared.id == "style") set_notebook_parameter(shared, "LOOKS", looks_of_methods());
+    for (NotebookCell& shared : parse_notebook_cells(notebook_source("common"), "common"))
       cells.push_back(std::move(shared));
-    }
   }
   return notebook_text(cells);
 }

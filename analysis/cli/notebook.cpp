@@ -31,7 +31,7 @@ class NotebookCommand final : public Command {
       kinds.push_back(fmt::format("{} ({}; from {})", kind.name, kind.summary,
                                   fmt::join(kind.result_kinds, ", ")));
     return fmt::format(
-        "Writes nbformat 4.5 without outputs; it needs h5py, numpy and matplotlib and runs under "
+        "Writes nbformat 4.5 without outputs; it needs h5py and numpy and runs under "
         "jupyter nbconvert --execute. The first cells check versions and that the files are the "
         "ones it was written about; then it recomputes numbers in NumPy, asserts that they equal "
         "the program's, and draws the figures. Paths in it are relative to its folder. Traces are "

@@ -31,21 +31,7 @@ else:
     layer = layers[len(layers) // 2] if LAYER is None else LAYER
     q_head = heads[0] if Q_HEAD is None else Q_HEAD
     at = (layers.index(layer), heads.index(q_head))
-    cos = theorem["cos"][at]
-    figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.2), sharey=True)
-    names = (("bounds/printed", "as printed"), ("bounds/repaired", "repaired"), ("bounds/jensen", "Jensen"))
-    for panel, (name, title), color in zip(panels, names, COLORS):
-        bound = theorem[name][at]
-        known = np.isfinite(bound) & np.isfinite(cos)
-        panel.plot(bound[known], cos[known], ".", ms=3, color=color, alpha=0.6)
-        panel.plot([-1, 1], [-1, 1], color="black", lw=0.8, ls="--")
-        panel.set(title=title, xlabel=r"lower bound on $\cos(k^*, q)$", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-        gap = np.mean(cos[known] - bound[known])
-        panel.text(0.97, 0.04, f"mean gap {gap:.2f}\nviolated {np.sum(theorem[name.replace('bounds', 'violated')][at])}",
-                   transform=panel.transAxes, ha="right", fontsize=8)
-    panels[0].set_ylabel(r"measured $\cos(k^*, q)$")
-    figure.suptitle(f"layer {layer}, query head {q_head}, {len(cos)} rows")
-    plt.show()
+    kvscope_figure("theorem-b1", theorem.filename, layers=layer, heads=q_head)
 
 # %% theorem-check
 # One row again, from q and k: the key of largest weight, its cosine, its weight, and the Jensen bound.
@@ -89,22 +75,10 @@ else:
     layer = layers[len(layers) // 2] if LAYER is None else LAYER
     q_head = heads[0] if Q_HEAD is None else Q_HEAD
     at = (layers.index(layer), heads.index(q_head))
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4))
     if "bound" in quest:
-        bound, best = quest["bound"][at].ravel(), quest["true_max"][at].ravel()
-        known = np.isfinite(bound)
-        panels[0].plot(best[known], bound[known], ".", ms=2, color=COLORS[0], alpha=0.4)
-        ends = [np.nanmin(best), np.nanmax(bound)]
-        panels[0].plot(ends, ends, color="black", lw=0.8, ls="--")
-        n_violated = np.sum(quest["violated"][at])
-        panels[0].set(title=f"layer {layer}, query head {q_head}: {known.sum()} pages, {n_violated} violated",
-                      xlabel=r"true maximum of $q\cdot k$ in the page", ylabel="bound")
+        kvscope_figure("quest-bounds", quest.filename, layers=layer, heads=q_head)
     else:
-        panels[0].text(0.5, 0.5, "the result holds no pages\n(store-pages was off)", ha="center", transform=panels[0].transAxes)
-    gap = quest["gap_mean"][()]
-    heat_map(panels[1], known_mean(gap, axis=2), heads, layers, "logits")
-    panels[1].set(title="bound minus true maximum, mean over pages and steps", xlabel="query head", ylabel="layer")
-    plt.show()
+        print("the result holds no pages (store-pages was off)")
 
 # %% quest-check
 # All page bounds and true maxima of one step again.

@@ -1,16 +1,18 @@
-# Cells that every notebook of kvscope begins with: versions, identity of the files, reading tensors, one style of plot.
+# Cells that every notebook of kvscope begins with: versions, identity of the files, pictures, reading tensors.
 
 # %% checks
 import csv
 import json
 import os
+import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 
 import h5py
-import matplotlib
-import matplotlib.pyplot as plt
-import matplotlib.ticker
 import numpy as np
+from IPython.display import SVG, display
 
 
 def text(value):
@@ -22,11 +24,10 @@ def version_of(module):
     return tuple(int(part) for part in module.__version__.split(".")[:2])
 
 
-for module, least in ((np, (1, 20)), (h5py, (3, 0)), (matplotlib, (3, 5))):
+for module, least in ((np, (1, 20)), (h5py, (3, 0))):
     assert version_of(module) >= least, f"{module.__name__} {module.__version__} is older than {least[0]}.{least[1]}"
 assert sys.version_info >= (3, 8), sys.version
-print("python", sys.version.split()[0], "| numpy", np.__version__, "| h5py", h5py.__version__,
-      "| matplotlib", matplotlib.__version__, "| notebook by", WRITTEN_BY)
+print("python", sys.version.split()[0], "| numpy", np.__version__, "| h5py", h5py.__version__, "| notebook by", WRITTEN_BY)
 
 
 def check_file(path):
@@ -82,15 +83,34 @@ def task_of(kind):
     return kind.partition("simulate-")[2] or kind
 
 
+def kvscope_figure(kind, path, **options):
+    """Shows what `kvscope figure` draws of a result; KVSCOPE names the program where it is not on the PATH."""
+    words = ["figure", kind, path, *(f"--{name}={value}" for name, value in options.items())]
+    print("kvscope", *words)
+    program = os.environ.get("KVSCOPE") or shutil.which("kvscope")
+    if program is None:
+        print("kvscope is not on the PATH: this command draws the figure")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([program, *words, "--format", "svg", "--out", folder], capture_output=True, text=True)
+        if done.returncode != 0:
+            print(done.stderr.strip())
+        for file in pathlib.Path(folder).glob("*.svg"):
+            display(SVG(filename=str(file)))
+
+
 results = {}  # open files by kind
+paths = {}  # of all results, by task
 rows_of_results = {}  # their rows, for results that are tables
 for path in RESULTS:
     if path.endswith((".csv", ".json")):
         table = check_table(path)
         rows_of_results[f"simulate-{table['task'][0]}"] = table
+        paths[table["task"][0]] = path
         continue
     file = check_file(path)
     results[text(file.attrs["kind"])] = file
+    paths[task_of(text(file.attrs["kind"]))] = path
     if "rows" in file:
         rows_of_results[text(file.attrs["kind"])] = rows_of(file)
 
@@ -208,63 +228,3 @@ def config_of(file):
 
 def summary_of(file):
     return json.loads(text(file["summary"][()]))
-
-
-# %% style
-# Colours that colour-blind readers tell apart (Okabe and Ito), and markers for grey print.
-COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-LOOKS = {}  # of every method and preset: colour, marker and dash, as kvscope figure draws it
-plt.rcParams.update({
-    "figure.dpi": 110, "font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True,
-    "axes.spines.top": False, "axes.spines.right": False, "image.interpolation": "nearest",
-    "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.09, "pdf.fonttype": 42,
-})
-MASKED = "#e8e8e8"  # cells that do not exist are grey, zero is the colour map's end
-
-
-def looks_of(selectors):
-    """Keywords of a plot for each selector in turn: its own look; where that is taken (two budgets of one method), others."""
-    free = [look for look in LOOKS.values() if all(look[0] != LOOKS.get(s.split(":")[0], ("",))[0] for s in selectors)]
-    looks = []
-    for n, selector in enumerate(selectors):
-        if selector in ("full", "greedy"):
-            look = ("#999999", "o", ":")
-        elif selector.startswith("oracle"):
-            look = ("black", MARKERS[n % 8], "--")
-        else:
-            look = LOOKS.get(selector.split(":")[0])
-            if look is None or any(look[0] == one["color"] and look[1] == one["marker"] for one in looks):
-                look = free.pop(0) if free else (COLORS[n % 6], MARKERS[n % 8], "-.")
-                free = [other for other in free if other[0] != look[0]]
-        looks.append(dict(zip(("color", "marker", "ls"), look)))
-    return looks
-
-
-def known_mean(values, axis):
-    """Mean of what is not NaN; NaN where nothing is known."""
-    values = np.asarray(values, dtype=np.float64)
-    known = np.isfinite(values)
-    n = known.sum(axis=axis)
-    return np.where(n > 0, np.where(known, values, 0).sum(axis=axis) / np.maximum(n, 1), np.nan)
-
-
-def plain_numbers(axis):
-    """1, 2, 5, 10, ... on a logarithmic axis, written out."""
-    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
-
-
-def heat_map(axes, values, x, y, label, log=False, cmap="viridis"):
-    """An image with a colour bar; NaN is drawn apart. x, y: coordinates of the columns and rows."""
-    colors = plt.get_cmap(cmap).copy()
-    colors.set_bad(MASKED)
-    norm = matplotlib.colors.LogNorm() if log else None
-    image = axes.imshow(np.ma.masked_invalid(values), aspect="auto", origin="lower", cmap=colors, norm=norm)
-    for axis, ticks in ((axes.xaxis, x), (axes.yaxis, y)):
-        at = np.unique(np.linspace(0, len(ticks) - 1, min(len(ticks), 9)).astype(int))
-        axis.set_ticks(at, [str(ticks[i]) for i in at])
-    axes.grid(False)
-    plt.colorbar(image, ax=axes, label=label)
-    return image

@@ -20,51 +20,16 @@ layer = all_layers[len(all_layers) // 2] if LAYER is None else LAYER
 trace = traces[0] if traces else None
 coverage, quest = results.get("coverage"), results.get("quest")
 
-# %% heads-figure
+# %% figures
 if coverage is None:
     print("no result of analyze coverage: skipped")
 else:
     config = config_of(coverage)
-    pairs = config["pairs"]
-    shown = list(range(min(3, len(pairs))))
-    if shown:
-        figure, panels = plt.subplots(1, len(shown), figsize=(3.4 * len(shown) + 0.6, 3.0), squeeze=False)
-        for panel, p in zip(panels[0], shown):
-            heat_map(panel, coverage["kept_mass"][:, p], all_heads, all_layers, "attention kept").set_clim(0, 1)
-            panel.set(xlabel="query head", ylabel="layer", title=pairs[p])
-        plt.show()
-
-# %% pages-figure
-if coverage is not None:
     slot = list(coverage["layer"][()]).index(layer)
-    blocks, pages = list(coverage["query_block"][()]), list(coverage["page"][()])
-    maps = [("attention", coverage["map_mass"][slot], True)]
-    maps += [(f"selected: {pairs[p]}", coverage["map_selected"][slot, p], False) for p in shown[:2]]
-    figure, panels = plt.subplots(1, len(maps), figsize=(3.4 * len(maps) + 0.6, 3.0), squeeze=False)
-    for panel, (title, values, log) in zip(panels[0], maps):
-        shown_values = np.where(values == 0, values[values > 0].min(), values) if log else values  # NaN stays NaN
-        image = heat_map(panel, shown_values, pages, blocks, "share of the block's attention" if log else "share of the keys", log=log)
-        if not log:
-            image.set_clim(0, 1)
-        panel.set(xlabel="first key of the page", ylabel="first query of the block", title=title)
-        panel.invert_yaxis()  # queries run downwards, as in every map of kvscope
-        panel.tick_params(axis="x", labelrotation=45)
-    figure.suptitle(f"layer {layer}", fontsize=9)
-    plt.show()
-
-# %% nucleus-figure
-if coverage is not None:
-    shares, sizes = coverage["p"][()], coverage["nucleus_mean"][()]
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-    for i, p in enumerate(shares):
-        panels[0].plot(all_layers, sizes[:, :, i].mean(axis=1), marker=MARKERS[i % 8], ms=4, color=COLORS[i % 8], label=f"p = {p:g}")
-        panels[0].fill_between(all_layers, sizes[:, :, i].min(axis=1), sizes[:, :, i].max(axis=1), color=COLORS[i % 8], alpha=0.12, lw=0)
-    panels[0].set(xlabel="layer", ylabel="keys in the nucleus", yscale="log",
-                  title=f"mean over {sizes.shape[1]} heads; band: smallest to largest head")
-    panels[0].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    heat_map(panels[1], coverage["budget_mean"][()], all_heads, all_layers, "keys per row")
-    panels[1].set(xlabel="query head", ylabel="layer", title=f"smallest budget for {config['target_mass']:.0%} of the attention")
-    plt.show()
+    blocks, pages, shares = (list(coverage[name][()]) for name in ("query_block", "page", "p"))
+    kvscope_figure("coverage-pages", coverage.filename, layers=layer)
+    kvscope_figure("nucleus-size", coverage.filename)
+    kvscope_figure("head-budget", coverage.filename)
 
 # %% coverage-check
 # Nucleus sizes of one head, and the attention of the last query block by page, from q and k.
@@ -104,22 +69,11 @@ else:
 # %% [markdown] quest-text
 # ## Pages that Quest reads, step by step (analyze quest)
 
-# %% quest-figure
+# %% quest-layer
 if quest is None:
     print("no result of analyze quest: skipped")
 else:
     slot = list(quest["layer"][()]).index(layer)
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-    heat_map(panels[0], known_mean(quest["eval/mass"][()], axis=2), list(quest["q_head"][()]), list(quest["layer"][()]), "attention kept").set_clim(0, 1)
-    panels[0].set(xlabel="query head", ylabel="layer", title="mean over steps")
-    if "eval/selected" in quest:
-        selected = quest["eval/selected"][slot].astype(float).mean(axis=0)
-        absent = np.isnan(quest["bound"][slot]).all(axis=0)
-        heat_map(panels[1], np.where(absent, np.nan, selected), list(quest["page"][()]), list(quest["step_pos"][()]), "share of heads")
-        panels[1].set(xlabel="page", ylabel="position of the step", title=f"layer {layer}: pages selected")
-    else:
-        panels[1].set_visible(False)
-    plt.show()
 
 # %% quest-check
 # The attention on the selected pages of one step, all heads.

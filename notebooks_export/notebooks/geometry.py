@@ -47,33 +47,9 @@ else:
     l, h = place(geometry)
     config = config_of(geometry)
     group = len(geometry["q_head"]) // len(geometry["kv_head"])
-    kv_slot = h // group
-    basis = h if config["basis"] == "head" else kv_slot
-    queries, keys = geometry["queries/projection"][l, h], geometry["keys/projection"][l, basis]
+    explained = geometry["explained"][l, h if config["basis"] == "head" else h // group]
     s_q = geometry["queries/s_q"][l, h]
-    explained = geometry["explained"][l, basis]
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), gridspec_kw={"width_ratios": [1.5, 1]})
-    panels[0].plot(keys[:, 0], keys[:, 1], ".", color="#999999", ms=3, label="keys", zorder=1)
-    points = panels[0].scatter(queries[:, 0], queries[:, 1], c=s_q, s=9, cmap="viridis", label="queries", zorder=2)
-    plt.colorbar(points, ax=panels[0], label=r"$S_q$")
-    panels[0].set(xlabel=f"axis 1 ({explained[0]:.0%} of the variance)", ylabel=f"axis 2 ({explained[1]:.0%})",
-                  title=f"layer {layer}, query head {q_head}")
-    panels[0].legend(fontsize=8, loc="best")
-    n_shown = min(32, len(explained))
-    panels[1].bar(np.arange(1, n_shown + 1), explained[:n_shown], color=COLORS[0])
-    panels[1].plot(np.arange(1, n_shown + 1), np.cumsum(explained[:n_shown]), ".-", color=COLORS[1], ms=3, label="sum")
-    panels[1].set(xlabel="principal axis", ylabel="share of the variance", ylim=(0, 1.02))
-    panels[1].legend(fontsize=8)
-    plt.show()
-
-# %% clustering-figure
-if geometry is not None:
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.0))
-    for panel, name, title in ((panels[0], "clustering/queries", "mean cosine of a query with the mean query"),
-                               (panels[1], "clustering/means", "cosine of mean query and mean key")):
-        heat_map(panel, geometry[name][()], all_heads, all_layers, "cosine")
-        panel.set(xlabel="query head", ylabel="layer", title=title)
-    plt.show()
+    kvscope_figure("geometry", geometry.filename, layers=layer, heads=q_head)
 
 # %% axes-check
 # The fit again: eigenvalues of the covariance of the fitted rows; and S_q of all shown queries of one head.
@@ -103,22 +79,9 @@ if source is None:
     print("no result of analyze query-selection or analyze quoka: skipped")
 else:
     at = place(source)
-    if source is selection:
-        score, log_weight, pos = source["prompt/s_q"][at], source["log_max_weight"][at], source["pos"][()]
-        by_head = source["correlation/prompt/pearson_log"][()]
-    else:
-        score, log_weight = source["s_q_prompt"][at], source["log_max_weight"][at]
-        pos = np.arange(len(score))
-        by_head = source["correlation/pearson_log"][()]
-    known = np.isfinite(score) & np.isfinite(log_weight) & (pos > 0)
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
-    points = panels[0].scatter(score[known], log_weight[known], c=pos[known], s=7, cmap="cividis")
-    plt.colorbar(points, ax=panels[0], label="position")
-    r = np.corrcoef(score[known], log_weight[known])[0, 1]
-    panels[0].set(xlabel=r"$S_q$", ylabel=r"$\log\,\mathrm{max}_k\,A$", title=f"layer {layer}, query head {q_head}: r = {r:.3f}")
-    heat_map(panels[1], by_head, list(source["q_head"][()]), list(source["layer"][()]), "Pearson's r", cmap="RdBu_r").set_clim(-1, 1)
-    panels[1].set(xlabel="query head", ylabel="layer", title=r"$S_q$ against $\log\,\mathrm{max}_k\,A$")
-    plt.show()
+    log_weight = source["log_max_weight"][at]
+    pos = source["pos"][()] if source is selection else np.arange(len(log_weight))
+    kvscope_figure("query-scores", source.filename, layers=layer, heads=q_head)
 
 # %% selection-check
 if source is None or trace is None:
@@ -137,20 +100,6 @@ else:
 
 # %% [markdown] kept-text
 # ## What QuoKA keeps (analyze quoka)
-
-# %% kept-figure
-if quoka is None:
-    print("no result of analyze quoka: skipped")
-else:
-    kept = known_mean(quoka["mass"][()], axis=2)
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-    heat_map(panels[0], kept, list(quoka["q_head"][()]), list(quoka["layer"][()]), "attention kept").set_clim(0, 1)
-    panels[0].set(xlabel="query head", ylabel="layer", title="mean over positions")
-    recall = known_mean(quoka["oracle_recall"][()], axis=(0, 1))
-    begin = quoka["chunk_begin"][()]
-    panels[1].plot(begin, recall, "o-", ms=3, color=COLORS[0])
-    panels[1].set(xlabel="first position of the chunk", ylabel="kept share of the oracle's keys", ylim=(0, 1.02))
-    plt.show()
 
 # %% kept-check
 # The attention kept by the last chunk's last query, from the positions that the program stored.

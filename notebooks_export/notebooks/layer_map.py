@@ -17,42 +17,15 @@ WRITTEN_BY = ""
 result = results["layer-map"]
 kl = result["kl"][()]
 drafts, verifiers = list(result["draft_layer"][()]), list(result["verifier_layer"][()])
-monotone, nearest = result["monotone_map"][()], result["argmax_map"][()]
-figure, panel = plt.subplots(figsize=(6.4, 3.2))
-heat_map(panel, kl, verifiers, drafts, "KL in nats", cmap="cividis_r")
-for j, layer in enumerate(monotone):
-    if layer >= 0:
-        panel.add_patch(plt.Rectangle((j - 0.46, drafts.index(layer) - 0.46), 0.92, 0.92, fill=False, ec="#D55E00", lw=2))
-for j, layer in enumerate(nearest):
-    if layer >= 0:
-        panel.plot(j, drafts.index(layer), ".", color="black", ms=5)
-panel.set(xlabel="verifier layer", ylabel="draft layer", title="boxed: monotone map; dot: nearest draft layer")
-plt.show()
+monotone = result["monotone_map"][()]
+kvscope_figure("layer-map", result.filename)
 print("monotone map:", " ".join(f"{v}<-{d}" for v, d in zip(verifiers, monotone)))
-
-# %% [markdown] position-text
-# ## Does the map hold along the sequence?
-#
-# The divergence of the mapped pairs; each point is the mean of neighbouring rows.
-
-# %% position-figure
-rows = result["kl_rows"][()]
-row_pos = result["row_pos"][()]
-figure, panel = plt.subplots(figsize=(6.4, 3.0))
-shown = [j for j, layer in enumerate(monotone) if layer >= 0]
-for n, j in enumerate(shown):
-    groups = np.array_split(np.arange(len(row_pos)), min(24, len(row_pos)))
-    values = [rows[group, drafts.index(monotone[j]), j].mean() for group in groups]
-    panel.plot([row_pos[group].mean() for group in groups], values, lw=1.0, color=COLORS[n % 8], ls=("-", "--", ":")[n // 8 % 3],
-               marker=MARKERS[n % 8], ms=3, label=f"{verifiers[j]} from {monotone[j]}")
-panel.set(xlabel="position of the query", ylabel="KL in nats", yscale="log")
-plain_numbers(panel.yaxis)
-panel.legend(title="verifier from draft", ncol=2, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-plt.show()
 
 # %% check
 # One row of the divergence again, from the q and k of both traces.
 config = config_of(result)
+rows, row_pos = result["kl_rows"][()], result["row_pos"][()]
+shown = [j for j, layer in enumerate(monotone) if layer >= 0]
 
 
 def layer_row(trace, layer, pos):

@@ -98,13 +98,13 @@ def write_notebooks(work, passkey):
     return notebooks
 
 
-def check_notebook(python, folder, name, expect):
+def check_notebook(kvscope, python, folder, name, expect):
     """Validates and executes one notebook; the sentence of what is wrong, or None."""
     validate = f"import nbformat; nb = nbformat.read('{name}.ipynb', 4); nbformat.validate(nb); assert nb.nbformat_minor == 5"
     done = subprocess.run([python, "-c", validate], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         return f"{name}: not valid nbformat: {done.stderr[-2000:]}"
-    environment = dict(os.environ, JUPYTER_PLATFORM_DIRS="1", MPLCONFIGDIR=str(folder / "matplotlib"), IPYTHONDIR=str(folder / "ipython"))
+    environment = dict(os.environ, JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"), KVSCOPE=kvscope)
     done = subprocess.run([python, "-m", "nbconvert", "--execute", "--to", "notebook", "--output", f"{name}.run.ipynb", f"{name}.ipynb"],
                           cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
@@ -113,7 +113,7 @@ def check_notebook(python, folder, name, expect):
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     printed = "".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout")
     warned = "".join("".join(output["text"]) for output in outputs if output.get("name") == "stderr")
-    n_figures = sum("image/png" in output.get("data", {}) for output in outputs)
+    n_figures = sum("image/svg+xml" in output.get("data", {}) for output in outputs)
     for words in expect:
         if words not in printed:
             return f"{name}: its output lacks \"{words}\":\n{printed}"
@@ -138,7 +138,7 @@ def main():
         sys.exit(f"no notebook is called {', '.join(sorted(unknown))}; there are {', '.join(notebooks)}")
     notebooks = {name: notebooks[name] for name in chosen}
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(2, (os.cpu_count() or 2) // 2)) as pool:
-        problems = [p for p in pool.map(lambda item: check_notebook(python, folder, *item), notebooks.items()) if p]
+        problems = [p for p in pool.map(lambda item: check_notebook(os.path.abspath(kvscope), python, folder, *item), notebooks.items()) if p]
     for problem in problems:
         print("FAILED", problem)
     sys.exit(1 if problems else 0)
