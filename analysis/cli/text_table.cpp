@@ -27,7 +27,6 @@ std::string TextTable::text(int indent) const {
   std::vector<bool> right(n, true);
   for (std::size_t c = 0; c < n; ++c) {
     width[c] = count_code_points(header_[c]);
-    right[c] = c > 0 || !begins_with_words_;
     for (const auto& row : rows_) {
       width[c] = std::max(width[c], count_code_points(row[c]));
       right[c] = right[c] && is_number_like(row[c]);

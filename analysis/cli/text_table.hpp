@@ -12,8 +12,6 @@ class TextTable {
   explicit TextTable(std::vector<std::string> header) : header_(std::move(header)) {}
   /// Short rows are filled with empty cells.
   void add_row(std::vector<std::string> cells);
-  /// The first column holds words, also where they begin with digits.
-  void begin_with_words() { begins_with_words_ = true; }
   bool empty() const { return rows_.empty(); }
   /// Header, a rule, the rows; every line ends with a line break and starts with `indent` blanks.
   std::string text(int indent = 0) const;
@@ -21,7 +19,6 @@ class TextTable {
  private:
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
-  bool begins_with_words_ = false;
 };
 
 }  // namespace kvscope::cli

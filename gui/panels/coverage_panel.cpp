@@ -3,7 +3,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,12 +11,10 @@
 
 #include "core/base/number_text.hpp"
 #include "gui/model/methods/coverage_view.hpp"
-#include "gui/model/results/compact_figure.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/queue_picture.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -54,10 +51,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     draw_heads(context);
   }
 
-  std::optional<plot::Figure> figure() const override { return heads_.current(); }
-
   std::string unfinished() const override {
-    const bool lacks_some = heads_.current() && !picture_->unfinished.empty();
+    const bool lacks_some = figure_.is_shown() && !picture_->unfinished.empty();
     return lacks_some ? picture_->unfinished : TracePanel::unfinished();
   }
 
@@ -66,33 +61,23 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     constexpr std::size_t kMost = 256;
     Places places;
     const std::size_t n_heads = question_.q_heads.size();
-    if (heads_.current() && question_.layers.size() * n_heads <= kMost) {
+    if (figure_.is_shown() && question_.layers.size() * n_heads <= kMost) {
       for (std::size_t cell = 0; cell < question_.layers.size() * n_heads; ++cell) {
         const std::size_t row = cell / n_heads;
         const std::size_t col = cell % n_heads;
         places.add(
             fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
-            heads_.view.place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
+            figure_.place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
       }
     }
     return places;
   }
 
  private:
-  /// One map on screen.
-  struct Shown {
-    std::shared_ptr<const plot::Figure> made;  // with its own colours; null: nothing
-    CoverageSwitches switches;                 // with which it is shown
-    plot::Figure figure;
-    PanelFigure view;
-
-    std::optional<plot::Figure> current() const { return made ? view.current() : std::nullopt; }
-  };
-
   /// Keeps the colours that are shown now.
   void lock() {
     if (!switches_.lock_colours) return;
-    if (const auto own = colours_of(heads_.made)) {
+    if (const auto own = colours_of(made_)) {
       switches_.heads_low = own->low;
       switches_.heads_high = own->high;
     }
@@ -100,7 +85,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void forget() override {
     picture_.forget();
-    heads_.made.reset();
+    made_.reset();
   }
 
   // ---- what is asked ----
@@ -141,7 +126,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     if (!question_.method.obstacle.empty()) {
       empty_place(context, fmt::format("{} does not answer here", question_.method.name),
                   question_.method.obstacle);
-      heads_.made.reset();
+      made_.reset();
       return;
     }
     const bool has_picture = picture_.update(context, "Map of heads", sources_ + question_.key(),
@@ -152,10 +137,9 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
                                              });
     busy_ = busy_ || picture_.is_busy();
     if (!has_picture) return;
-    show(context, heads_, {picture_.get(), &picture_->figure}, switches_.heads_low,
-         switches_.heads_high);
+    show(context, {picture_.get(), &picture_->figure});
     mark_head(context);
-    if (const auto& hit = heads_.view.hit(); hit && hit->row && hit->col) {
+    if (const auto& hit = figure_.hit(); hit && hit->row && hit->col) {
       follow_head(context, *hit);
     }
   }
@@ -164,7 +148,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     const Selection& selection = context.session.selection();
     const auto row = static_cast<double>(document_->info().layer_slot(selection.layer));
     const auto col = static_cast<double>(document_->info().q_slot(selection.q_head));
-    AccentMarks(context, *heads_.view, 0).frame({col, col + 1.0}, {row, row + 1.0}, kOut);
+    AccentMarks(context, *figure_, 0).frame({col, col + 1.0}, {row, row + 1.0}, kOut);
   }
 
   void follow_head(PanelContext& context, const FigureHit& hit) {
@@ -199,21 +183,22 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     context.session.select_head("coverage click", layer, head);
   }
 
-  void show(PanelContext& context, Shown& shown, const std::shared_ptr<const plot::Figure>& made,
-            double low, double high) {
-    if (shown.made != made || shown.switches != switches_) {
-      shown.made = made;
-      shown.switches = switches_;
-      shown.figure = *made;
-      if (switches_.lock_colours) set_colours(shown.figure, low, high);
-      shown.view.renew();
+  void show(PanelContext& context, const std::shared_ptr<const plot::Figure>& made) {
+    if (made_ != made || made_with_ != switches_) {
+      made_ = made;
+      made_with_ = switches_;
+      shown_ = *made;
+      if (switches_.lock_colours) set_colours(shown_, switches_.heads_low, switches_.heads_high);
+      figure_.renew();
     }
-    shown.view.show(context, shown.figure, ImGui::GetContentRegionAvail());
+    figure_.show(context, shown_, ImGui::GetContentRegionAvail());
   }
 
   HeadsQuestion question_;
   QueuePicture<MethodRows, HeadsPicture> picture_;
-  Shown heads_;
+  std::shared_ptr<const plot::Figure> made_;  // with its own colours; null: nothing
+  CoverageSwitches made_with_;                // with which it is shown
+  plot::Figure shown_;
 };
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/model/session/methods.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 

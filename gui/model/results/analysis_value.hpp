@@ -51,7 +51,6 @@ class AnalysisValue {
   /// Throws ConfigError where there is nothing to draw.
   plot::Figure figure(const std::string& metric) const;
   const AnalysisCard& card() const { return card_; }
-  const nlohmann::ordered_json& summary() const { return result_.summary(); }
 
   std::optional<Index> query_of(std::size_t row) const;
   std::optional<Index> key_of(std::size_t row) const;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "analysis/base/trace_selection.hpp"
-#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 
@@ -71,11 +70,6 @@ inline std::size_t bytes_of(const MemoryResult& result) {
     bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
   }
   return bytes;
-}
-
-/// A number of a summary; NaN where there is none.
-inline double number_of(const nlohmann::ordered_json& json, const std::string& key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNan;
 }
 
 /// The recorded query heads that share a KV head with this one, ascending.
