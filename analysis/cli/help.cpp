@@ -226,7 +226,7 @@ std::string manual_page() {
   out +=
       ".SH EXIT STATUS\n0 ok; 1 internal error; 2 usage; 3 unreadable input or failed verify; 4 "
       "finished with failed\n"
-      "units; 5 a check failed (a bound was violated); 130 and 143 interrupted by SIGINT and "
+      "items; 5 a check failed (a bound was violated); 130 and 143 interrupted by SIGINT and "
       "SIGTERM.\n"
       ".SH ENVIRONMENT\n.TP\n.B KVSCOPE_DATA\nfolder with the embedded models and texts, instead "
       "of the installed one\n"

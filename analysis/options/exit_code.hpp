@@ -21,7 +21,7 @@ class UsageError : public SpokenError {
   using SpokenError::SpokenError;
 };
 
-/// The work is finished but for units that failed, which were named. Ends with exit code 4.
+/// The work is finished but for items that failed, which were named. Ends with exit code 4.
 class PartlyFailed : public SpokenError {
  public:
   using SpokenError::SpokenError;

@@ -15,7 +15,7 @@ namespace {
 
 using SweepBlocks = std::map<std::tuple<std::size_t, std::size_t, std::size_t>, SweepBlock>;
 
-/// Blocks of units that failed: their rows with names and places, without a number.
+/// Blocks of items that failed: their rows with names and places, without a number.
 void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
   for (std::size_t t = 0; t < result.traces.size(); ++t) {
     for (std::size_t p = 0; p < result.pairs.size(); ++p) {
@@ -47,11 +47,11 @@ SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& s
   }
   SweepBlocks blocks;
   std::size_t n_blocks = 0;
-  for (std::size_t unit = 0; unit < work.keys.size(); ++unit) {
-    const StoredAnswer* const answer = store.find(work.keys[unit]);
+  for (std::size_t item = 0; item < work.keys.size(); ++item) {
+    const StoredAnswer* const answer = store.find(work.keys[item]);
     if (answer != nullptr && !answer->failure.empty()) continue;
     try {
-      for (SweepBlock& block : sweep_blocks(plan, answer_in(store, work.keys[unit])))
+      for (SweepBlock& block : sweep_blocks(plan, answer_in(store, work.keys[item])))
         blocks.emplace(std::tuple(block.trace, block.pair, block.layer_slot), std::move(block));
     } catch (const nlohmann::json::exception& error) {
       throw FormatError("{}: not what a sweep keeps: {}", store.folder().string(), error.what());

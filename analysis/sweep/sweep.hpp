@@ -50,8 +50,8 @@ struct SweepOptions {
   std::optional<HardwareProfile> hardware;
 };
 
-/// One unit of work.
-struct SweepUnit {
+/// One item of work.
+struct SweepItem {
   std::size_t trace = 0;
   std::vector<Index> layers;
   std::vector<std::size_t> pairs;  // indices into SweepPlan::pairs
@@ -66,7 +66,7 @@ struct SweepPlan {
   std::vector<std::optional<MatchTarget>> targets;
   /// Sentences: combinations left out because the method is not defined for them.
   std::vector<std::string> skipped;
-  std::vector<SweepUnit> units;
+  std::vector<SweepItem> items;
   nlohmann::ordered_json config;  // everything that decides the numbers
   std::string config_hash;        // 16 hexadecimal digits
   std::vector<SweepTraceInfo> infos;

@@ -1,4 +1,4 @@
-// Planning a sweep: which pairs, which units, and what decides the numbers.
+// Planning a sweep: which pairs, which items, and what decides the numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -132,13 +132,13 @@ void make_units(SweepPlan& plan) {
   if (!plan.options.match.empty()) {  // a knob is turned over all layers together
     for (std::size_t t = 0; t < plan.infos.size(); ++t) {
       for (std::size_t p = 0; p < plan.pairs.size(); ++p)
-        plan.units.push_back({t, plan.infos[t].layers, {p}});
+        plan.items.push_back({t, plan.infos[t].layers, {p}});
     }
     return;
   }
   for (std::size_t t = 0; t < plan.infos.size(); ++t) {
     for (ReplayPart& part : replay_parts(plan.infos[t].layers, plan.pairs))
-      plan.units.push_back({t, std::move(part.layers), std::move(part.pairs)});
+      plan.items.push_back({t, std::move(part.layers), std::move(part.pairs)});
   }
 }
 

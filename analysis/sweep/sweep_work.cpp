@@ -56,16 +56,16 @@ std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarg
   return std::move(layers);
 }
 
-/// Opens the unit's trace and replays. Throws Interrupted on a stop.
+/// Opens the item's trace and replays. Throws Interrupted on a stop.
 std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number, ThreadPool& pool,
                                       const ProgressFn& progress, const std::stop_token& stop) {
-  const SweepUnit& unit = plan.units[number];
-  const SweepTrace& trace = plan.traces[unit.trace];
+  const SweepItem& item = plan.items[number];
+  const SweepTrace& trace = plan.traces[item.trace];
   const auto source = trace.open();
   const auto draft = trace.open_draft ? trace.open_draft() : nullptr;
   std::vector<ReplayPair> pairs;
-  for (std::size_t p : unit.pairs) pairs.push_back(plan.pairs[p]);
-  const std::optional<MatchTarget> target = plan.targets[unit.pairs.front()];
+  for (std::size_t p : item.pairs) pairs.push_back(plan.pairs[p]);
+  const std::optional<MatchTarget> target = plan.targets[item.pairs.front()];
   MatchLabels match;
   ReplayOptions replay = plan.options.replay;
   WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
@@ -74,16 +74,16 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
   const auto layers =
       target
-          ? replay_matched({*source, draft.get(), unit.layers, replay, pool, stop,
+          ? replay_matched({*source, draft.get(), item.layers, replay, pool, stop,
                             plan.options.hardware ? &*plan.options.hardware : nullptr},
                            *target, pairs.front(), match, progress)
-          : replay_layers(*source, draft.get(), unit.layers, pairs, replay, pool, progress, stop);
-  const SweepTraceInfo& info = plan.infos[unit.trace];
-  std::vector<SweepBlock> blocks(layers.size() * unit.pairs.size());
+          : replay_layers(*source, draft.get(), item.layers, pairs, replay, pool, progress, stop);
+  const SweepTraceInfo& info = plan.infos[item.trace];
+  std::vector<SweepBlock> blocks(layers.size() * item.pairs.size());
   pool.parallel_for(static_cast<Index>(blocks.size()), [&](Index index, int) {
     check_stop(stop, "sweep");  // many resamples take seconds
-    const LayerReplay& layer = layers[static_cast<std::size_t>(index) / unit.pairs.size()];
-    const std::size_t i = static_cast<std::size_t>(index) % unit.pairs.size();
+    const LayerReplay& layer = layers[static_cast<std::size_t>(index) / item.pairs.size()];
+    const std::size_t i = static_cast<std::size_t>(index) % item.pairs.size();
     const auto slot = std::ranges::find(info.layers, layer.layer) - info.layers.begin();
     RowLabels labels;
     labels.trace = trace.name;
@@ -92,8 +92,8 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     labels.group = source->info().group();
     labels.n_resamples = plan.options.n_resamples;
     labels.seed = static_cast<std::uint64_t>(plan.options.seed);
-    labels.trace_index = unit.trace;
-    labels.pair_index = unit.pairs[i];
+    labels.trace_index = item.trace;
+    labels.pair_index = item.pairs[i];
     labels.match = match;
     const std::vector<LayerWork> calls = works.calls(i, layer.layer);
     const bool is_refused = target && !match.note.empty() && match.reached == std::nullopt;
@@ -166,11 +166,11 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   work.command = "sweep";
   work.config = plan.config;
   work.may_lack = true;
-  name_items(work, plan.units.size());
+  name_items(work, plan.items.size());
   work.seconds = [&plan](std::size_t index) {
-    const SweepUnit& unit = plan.units[index];
-    const SweepTraceInfo& known = plan.infos[unit.trace];
-    return replay_seconds(plan.described[unit.trace], unit.layers.size(), unit.pairs.size(),
+    const SweepItem& item = plan.items[index];
+    const SweepTraceInfo& known = plan.infos[item.trace];
+    return replay_seconds(plan.described[item.trace], item.layers.size(), item.pairs.size(),
                           known.calls, known.q_heads.size(), plan.options.replay);
   };
   work.run = [&plan, &pool, keys = work.keys](std::size_t index, const Lease*,
@@ -181,7 +181,7 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
     return answer_of(keys[index], std::move(blocks));
   };
   work.steps = [&plan](std::size_t index) {
-    return static_cast<std::int64_t>(plan.infos[plan.units[index].trace].calls.size());
+    return static_cast<std::int64_t>(plan.infos[plan.items[index].trace].calls.size());
   };
   work.step_name = "calls";
   return work;

@@ -17,9 +17,11 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/results/analysis_value.hpp"
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/traces/trace_part.hpp"
 #include "gui/panels/accent_marks.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 
@@ -28,6 +30,8 @@ namespace kvscope::gui {
 /// Less room than this, in points, is little for two panels beside each other.
 inline constexpr float kOnePanelWidth = 640.0f;
 inline constexpr float kOnePanelHeight = 320.0f;
+/// And than this, for a title.
+inline constexpr float kCompactHeight = 220.0f;
 
 template <class Options>
 struct AnalysisSwitches {
@@ -56,22 +60,56 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     std::string& metric = this->switches_.metric;
     if (metric.empty() && !card_.metrics.empty()) metric = card_.metrics.front();
     if (card_.metrics.size() > 1) {
+      float width = 0.0f;
+      for (const std::string& name : card_.metrics)
+        width = std::max(width, ImGui::CalcTextSize(name.c_str()).x);
       next_switch();
-      choose("##metric", metric, card_.metrics, context.look.px(150));
+      choose("##metric", metric, card_.metrics,
+             std::min(width, context.look.px(150)) + 2.0f * ImGui::GetFrameHeight());
     }
     if (card_.scope != AnalysisScope::pair && context.session.second())
       switch_box(this->switches_, this->switches_.of_second, "2nd");
     next_switch();
     if (ImGui::Button("Options ▾")) ImGui::OpenPopup("options");
+    landmark("options of " + info_.name);
     if (!ImGui::BeginPopup("options")) return;
     // What all panels share stands in the bar of the window.
-    const Options shared = asked(context.session);
-    Options options = this->switches_.analysis;
-    ImGui::PushItemWidth(context.look.px(130));
-    field_controls(options, [&](const Field& field) { return is_shared(field) ? Field{} : field; });
-    ImGui::PopItemWidth();
-    this->switches_.analysis = options;
+    float n_fields = 0.0f;
+    visit_fields(this->switches_.analysis, [&](const Field& field, const auto&) {
+      n_fields += is_shared(field.name) ? 0.0f : 1.0f;
+    });
+    ImGui::BeginChild("fields",
+                      {context.look.px(300), n_fields * ImGui::GetFrameHeightWithSpacing()}, false,
+                      ImGuiWindowFlags_NavFlattened);
+    field_controls(this->switches_.analysis,
+                   [&](const Field& field) { return is_shared(field.name) ? Field{} : field; });
+    ImGui::EndChild();
     ImGui::EndPopup();
+  }
+
+  nlohmann::ordered_json options() const override {
+    auto json = Base::options();
+    visit_fields(this->switches_.analysis, [&](const Field& field, const auto&) {
+      if (is_shared(field.name)) json.erase(snake_case(field.name));
+    });
+    return json;
+  }
+  void set_options(const nlohmann::ordered_json& options) override {
+    nlohmann::ordered_json now = options;
+    for (const auto& [before, after] : card_.renamed) {  // as older sessions have it
+      if (!now.contains(before) || !now[before].is_string()) continue;
+      now[after] = now[before];
+      now.erase(before);
+    }
+    Base::set_options(now);
+  }
+  std::vector<PanelChoice> choices() const override {
+    std::vector<PanelChoice> all = Base::choices();
+    std::erase_if(all, [&](const PanelChoice& choice) {
+      const std::string name = choice.words.substr(0, choice.words.find(':'));
+      return is_shared(name) || (name == "of-second" && card_.scope == AnalysisScope::pair);
+    });
+    return all;
   }
 
   std::optional<std::string> csv() const override {
@@ -80,7 +118,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
 
  protected:
   std::shared_ptr<const Document> main_of(const Session& session) const override {
-    return this->switches_.of_second && session.second() ? session.second() : session.document();
+    const bool is_second = this->switches_.of_second && card_.scope != AnalysisScope::pair;
+    return is_second && session.second() ? session.second() : session.document();
   }
 
   /// A mark of the figure.
@@ -99,7 +138,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   /// The panel's options, with what the session says of them.
   virtual Options asked(const Session&) const { return this->switches_.analysis; }
   /// Options that asked() takes from the session.
-  virtual bool is_shared(const Field&) const { return false; }
+  virtual bool is_shared(std::string_view) const { return false; }
   virtual AnalysisCard card_for(const Options&) const { return card_; }
 
   std::optional<typename Base::Question> question(PanelContext& context) override {
@@ -143,7 +182,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const bool is_little =
         room.x < context.look.px(kOnePanelWidth) || room.y < context.look.px(kOnePanelHeight);
-    const std::tuple now{this->value_.get(), this->switches_.metric, is_little};
+    const bool is_low = room.y < context.look.px(kCompactHeight);
+    const std::tuple now{this->value_, this->switches_.metric, is_little, is_low};
     if (made_ != now) {
       made_ = now;
       problem_.clear();
@@ -151,6 +191,10 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       try {
         next_ = this->value_->figure(this->switches_.metric);
         if (is_little && card_.first_alone) next_.panels.resize(1);
+        if (is_low && next_.panels.size() == 1) {
+          const plot::Panel& panel = next_.panels[0];
+          next_ = compact_figure(next_, panel.x.label, panel.y.label);
+        }
         this->renew_picture();
         find_places();
       } catch (const ConfigError& error) {
@@ -178,12 +222,14 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
 
   float height_below(PanelContext& context) override {
     const std::string words = selected_words(context);
-    return words.empty() ? 0.0f : accent_words_height(words);
+    is_low_ = ImGui::GetContentRegionAvail().y < context.look.px(kOnePanelHeight);
+    if (words.empty()) return 0.0f;
+    return is_low_ ? ImGui::GetTextLineHeightWithSpacing() : accent_words_height(words);
   }
 
   void draw_below(PanelContext& context) override {
     const std::string words = selected_words(context);
-    if (!words.empty()) accent_words(context, words);
+    if (!words.empty()) is_low_ ? one_line(words) : accent_words(context, words);
   }
 
   /// The marks of the selected query, or the nearest that was measured.
@@ -250,8 +296,10 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   PanelInfo info_;
   AnalysisCard card_;
   Analyze analyze_;
-  std::tuple<const AnalysisValue*, std::string, bool> made_{};  // of what next_ is
+  std::tuple<std::shared_ptr<const AnalysisValue>, std::string, bool, bool>
+      made_;  // of what next_ is
   plot::Figure next_;
+  bool is_low_ = false;
   std::string problem_;
   std::map<Index, std::vector<MarkPlace>> places_;  // by queries
 };

@@ -56,8 +56,9 @@ void analyze_pages(const TraceSource& trace, const TraceSource* draft,
   CoverageOptions coverage;
   for (const std::string& method : split_words(options.methods, ';'))
     coverage.selectors.emplace_back(method);
-  for (const std::string& budget : split_words(options.budgets, ';'))
-    coverage.budgets.push_back(Budget::parse(budget));
+  for (const std::string& budget : split_words(options.budgets, ';')) {
+    if (!budget.empty()) coverage.budgets.push_back(Budget::parse(budget));
+  }
   coverage.layers = {options.layer};
   coverage.replay.calls =
       call_plan(info, options.decodes ? Phase::decode : Phase::prefill, options.chunk);
@@ -87,6 +88,7 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
 
  private:
   std::shared_ptr<const Document> second_of(const Session& session) const override {
+    if (switches_.of_second) return nullptr;  // which may be the draft itself
     const auto draft = session.draft_for(session.selection().selector);
     return draft ? draft : session.draft_for(session.selection().other);
   }
@@ -114,7 +116,8 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     }
     options.methods = fmt::format("{}", fmt::join(methods, ";"));
     options.budgets = fmt::format("{}", fmt::join(budgets, ";"));
-    options.decodes = session.phase() == Phase::decode;
+    const TraceInfo& info = main_of(session)->info();
+    options.decodes = phase_of(info, std::min(selection.query, info.n_tokens - 1)) == Phase::decode;
     options.layer = selection.layer;
     options.q_head = selection.q_head;
     options.chunk = parameters.chunk;
@@ -122,14 +125,15 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     options.dense_layers = parameters.dense_layers;
     return options;
   }
-  bool is_shared(const Field& field) const override {
-    return switches_.analysis.is_of_session(field.name);
+  bool is_shared(std::string_view name) const override {
+    return switches_.analysis.is_of_session(name);
   }
 
   AnalysisCard card_for(const CompareOptions& options) const override {
     AnalysisCard card = AnalysisPanel::card_for(options);
     const auto methods = split_words(options.methods, ';');
-    const auto budgets = split_words(options.budgets, ';');
+    auto budgets = split_words(options.budgets, ';');
+    std::erase(budgets, "");
     const auto label = [&](const std::string& method, std::size_t budget) {
       return budget < budgets.size() ? fmt::format("{} {}", method, budgets[budget]) : method;
     };
@@ -145,8 +149,13 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     for (const MethodSpec& method : {selection.selector, selection.other}) {
       const bool takes_part =
           method == selection.selector || switches_.analysis.with == CompareWith::method;
-      if (why.empty() && takes_part)
-        why = obstacle(method, session.phase(), session.draft_for(method) != nullptr);
+      const Phase phase = asked(session).decodes ? Phase::decode : Phase::prefill;
+      if (why.empty() && takes_part) why = obstacle(method, phase, second_ != nullptr);
+    }
+    if (selection.layer < session.parameters().dense_layers) {
+      why = fmt::format(
+          "Layer {} stays dense (\"dense-layers\" in the side bar): both keep all keys.",
+          selection.layer);
     }
     if (window_of(document_->info(), selection.layer)) {
       why = fmt::format(

@@ -7,6 +7,8 @@ namespace kvscope::gui {
 
 namespace {
 
+constexpr float kOut = -1.0f;  // points: the frame stands around the cells
+
 class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
  public:
   LayerMapPanel()
@@ -46,8 +48,8 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
     options.nucleus = session.parameters().nucleus;
     return options;
   }
-  bool is_shared(const Field& field) const override {
-    return field.name == "dense-layers" || field.name == "nucleus";
+  bool is_shared(std::string_view name) const override {
+    return name == "dense-layers" || name == "nucleus";
   }
 
   std::optional<Question> question(PanelContext& context) override {
@@ -69,7 +71,7 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
     if (at == layers.end()) return;
     const auto x = static_cast<double>(at - layers.begin());
     const auto n_draft = static_cast<double>(second_->info().layers.size());
-    AccentMarks(context, *figure_, 0).frame({x, x + 1.0}, {0.0, n_draft}, 4.0f);
+    AccentMarks(context, *figure_, 0).frame({x, x + 1.0}, {0.0, n_draft}, kOut);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {

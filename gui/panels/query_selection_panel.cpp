@@ -20,6 +20,7 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
              .rows = "log_max_weight",
              .query = "pos",
              .scope = AnalysisScope::heads,
+             .renamed = {{"span", "metric"}},
              .first_alone = true,
              .words = {"*/s_q", "max_weight", "max_key", "breadth"}},
             [](const TraceSource& trace, const TraceSource*, const QuerySelectionOptions& options,
@@ -31,7 +32,7 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
     options.chunk = std::max<Index>(2, session.parameters().chunk);
     return options;
   }
-  bool is_shared(const Field& field) const override { return field.name == "chunk"; }
+  bool is_shared(std::string_view name) const override { return name == "chunk"; }
 
   /// The queries of the selected one's chunk that are farthest from its mean; none unless all were
   /// measured.

@@ -18,9 +18,9 @@ class QuestBoundsPanel final : public AnalysisPanel<QuestOptions> {
              .rows = "bound",
              .query = "step_pos",
              .scope = AnalysisScope::group,
+             .renamed = {{"program", "metric"}, {"steps", "step_source"}},
              .first_alone = true,
-             .words = {"*/pages", "*/mass", "*/recall", "rank_correlation", "best_rank",
-                       "gap_mean"}},
+             .words = {"*/pages", "*/mass", "*/recall", "best_rank"}},
             [](const TraceSource& trace, const TraceSource*, const QuestOptions& options,
                const AnalysisRun& run) { analyze_quest(trace, options, run); }) {}
 
@@ -33,9 +33,9 @@ class QuestBoundsPanel final : public AnalysisPanel<QuestOptions> {
     options.store_pages = true;
     return options;
   }
-  bool is_shared(const Field& field) const override {
-    return field.name == "page-size" || field.name == "budget" || field.name == "dense-layers" ||
-           field.name == "store-pages";
+  bool is_shared(std::string_view name) const override {
+    return name == "page-size" || name == "budget" || name == "dense-layers" ||
+           name == "store-pages";
   }
   AnalysisCard card_for(const QuestOptions& options) const override {
     AnalysisCard card = AnalysisPanel::card_for(options);

@@ -16,6 +16,7 @@ std::unique_ptr<Panel> make_theorem_b1_panel() {
           .rows = "cos",
           .query = "row_pos",
           .key = "star_pos",
+          .renamed = {{"bound", "metric"}},
           .words = {"star_pos", "weight", "cos", "cos_mean_query"}},
       [](const TraceSource& trace, const TraceSource*, const TheoremB1Options& options,
          const AnalysisRun& run) { analyze_theorem_b1(trace, options, run); });

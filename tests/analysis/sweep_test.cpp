@@ -125,7 +125,7 @@ TEST_CASE("a stop keeps the finished items and a resumed sweep goes on") {
                       stop.get_token()),
                   Interrupted);
   CHECK(store.n_known() > 0);
-  CHECK(store.n_known() < sweep.units.size());
+  CHECK(store.n_known() < sweep.items.size());
   CHECK(sweep_csv(run_sweep(sweep, store, pool)) == sweep_csv(run(sweep)));
 }
 

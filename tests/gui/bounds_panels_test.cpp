@@ -1,5 +1,7 @@
 // The panels of Quest's bounds, Theorem B.1 and the layer map: clicks, failures, switches, numbers.
 
+#include <GLFW/glfw3.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -204,6 +206,48 @@ TEST_CASE("layer map panel: one trace, two that are exchanged, two of different 
   CHECK_FALSE(rig.app().panel("layer-map").figure());
   show(rig, "layer-map", {{"token_match", "common_prefix"}});
   CHECK(rig.app().panel("layer-map").figure());
+}
+
+TEST_CASE("analysis panels: their options open; sessions and lists hold them, not the session's") {
+  Rig rig({1200, 700});
+  rig.open_pair(/*with_draft=*/true);
+  const std::pair<const char*, const char*> kPanels[] = {{"quest-bounds", "steps"},
+                                                         {"theorem-b1", "rank"},
+                                                         {"layer-map", "min-visible"},
+                                                         {"query-selection", "queries"},
+                                                         {"compare", "other-budget"}};
+  for (const auto& [name, field] : kPanels) {
+    INFO(name);
+    show(rig, name);
+    const auto at = rig.app().state()["landmarks"][std::string("options of ") + name];
+    REQUIRE(at.is_array());
+    rig.click(at[0].get<float>(), at[1].get<float>());
+    rig.frame(3);
+    CHECK(rig.app().state()["landmarks"].contains(field));
+    rig.tap(GLFW_KEY_ESCAPE);
+    for (const char* shared : {"page_size", "dense_layers", "chunk", "methods"})
+      CHECK_FALSE(rig.app().panel(name).options().contains(shared));
+  }
+  for (const PanelChoice& choice : rig.app().panel("layer-map").choices())
+    CHECK_FALSE(choice.words.starts_with("of-second"));
+  show(rig, "quest-bounds", {{"picture", "pages"}, {"steps", "automatic"}, {"program", "kernel"}});
+  CHECK(rig.app().panel("quest-bounds").options()["metric"] == "kernel");
+  CHECK(rig.app().panel("quest-bounds").figure());
+}
+
+TEST_CASE(
+    "compare: methods without budgets, and the second trace at a decoded query of the first") {
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  rig.session().select("test", [](Selection& s) {
+    s.selector = "longformer";
+    s.other = "full";
+  });
+  show(rig, "compare");
+  CHECK(rig.app().panel("compare").figure());
+  rig.session().select("test", [](Selection& s) { s.query = 195; });
+  show(rig, "compare", {{"of_second", true}});
+  CHECK((rig.app().panel("compare").figure() || !rig.app().panel_errors().empty()));
 }
 
 }  // namespace kvscope::gui::test::bounds_panels_test

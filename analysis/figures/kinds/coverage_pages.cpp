@@ -37,17 +37,17 @@ plot::ColourAxis share_colours() {
 /// One matrix [block, page] as a panel; blocks run downwards, as attention maps are drawn.
 plot::Panel map_panel(const std::vector<float>& values, std::span<const double> blocks,
                       std::span<const double> pages, std::string title, plot::ColourAxis colour,
-                      std::string& sentence) {
-  const auto end_of = [](std::span<const double> begins) {
-    const double step = begins.size() > 1 ? begins[1] - begins[0] : 1.0;
-    return begins.back() + step;
+                      const ResultView& result, std::string& sentence) {
+  const auto end_of = [&](std::span<const double> begins, const char* size) {
+    if (begins.size() > 1) return 2.0 * begins.back() - begins[begins.size() - 2];
+    return begins.back() + result.info().config.value(size, 1.0);
   };
   plot::HeatMap map;
   map.n_rows = static_cast<Index>(blocks.size());
   map.n_cols = static_cast<Index>(pages.size());
   map.values = values;
-  map.x = {pages.front(), end_of(pages)};
-  map.y = {blocks.front(), end_of(blocks)};
+  map.x = {pages.front(), end_of(pages, "page_size")};
+  map.y = {blocks.front(), end_of(blocks, "query_block")};
   figures::PooledMap pooled = figures::pool_map(map, 1024, figures::Pooling::mean);
   sentence = pooled.sentence;
   plot::Panel panel =
@@ -69,29 +69,31 @@ std::size_t pair_of(const std::vector<std::string>& labels, const std::string& w
   return static_cast<std::size_t>(found - labels.begin());
 }
 
-/// What one method keeps of the attention, or selects of the keys, more than another: one panel.
+/// What one method keeps or loses of the attention, or selects of the keys, more than another.
 plot::Figure make_difference(const std::vector<float>& of_first, const std::vector<float>& of_other,
                              std::span<const double> blocks, std::span<const double> pages,
-                             const std::string& first, const std::string& other, bool are_keys) {
+                             std::string title, Part part, const ResultView& result) {
   std::vector<float> values(of_first.size());
   float most = 0.0F;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = of_first[i] - of_other[i];
+    // what both leave is lost by neither more
+    values[i] = part == Part::lost ? of_other[i] - of_first[i] : of_first[i] - of_other[i];
     if (!std::isnan(values[i])) most = std::max(most, std::abs(values[i]));
   }
   plot::ColourAxis colour;
   colour.map = plot::ColourMap::diverging;
-  colour.axis.label = are_keys ? "Share of visible keys: difference" : "Attention kept: difference";
+  colour.axis.label = part == Part::selected ? "Share of visible keys: difference"
+                      : part == Part::lost   ? "Attention lost: difference"
+                                             : "Attention kept: difference";
   const double end = most > 0.0F ? static_cast<double>(most) : 1.0;
   colour.axis.range = plot::Range{-end, end};
   std::string sentence;
   plot::Figure figure;
-  figure.panels.push_back(map_panel(
-      values, blocks, pages,
-      fmt::format("{} less {}", figures::method_label(first), figures::method_label(other)), colour,
-      sentence));
+  figure.panels.push_back(
+      map_panel(values, blocks, pages, std::move(title), colour, result, sentence));
   figure.panels[0].colour->show_bar = true;
   figure.panels[0].colour->masked_label = "not visible";
+  figures::set_in_rows(figure, 1, 1);
   if (!sentence.empty()) figure.caption.push_back(sentence);
   return figure;
 }
@@ -124,7 +126,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
 
   plot::Figure figure;
   std::string sentence;
-  figure.panels.push_back(map_panel(attention, blocks, pages, "attention", colour, sentence));
+  figure.panels.push_back(
+      map_panel(attention, blocks, pages, "attention", colour, result, sentence));
   std::vector<std::string> shown;
   if (result.find(array) != nullptr) {
     const figures::ArrayData kept(result, array);
@@ -145,15 +148,18 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     };
     if (!input.options.against.empty()) {
       const std::string& selector = input.options.selector;
-      const std::size_t first = selector.empty() ? 0 : pair_of(names, selector, result.name());
       const std::size_t other = pair_of(names, input.options.against, result.name());
+      const std::size_t first = selector.empty() ? (other == 0 && n_pairs > 1 ? 1 : 0)
+                                                 : pair_of(names, selector, result.name());
       if (first == other) {
         throw ConfigError("selector and against are both {}: choose another method or budget",
                           names[first]);
       }
       plot::Figure figure =
-          make_difference(of_pair(first), of_pair(other), blocks, pages, names[first], names[other],
-                          shown_part == Part::selected);
+          make_difference(of_pair(first), of_pair(other), blocks, pages,
+                          fmt::format("{} less {}", figures::method_label(names[first]),
+                                      figures::method_label(names[other])),
+                          shown_part, result);
       figure.caption.insert(
           figure.caption.begin(),
           fmt::format("Layer {}: mean over measured rows and heads, by page of keys.", layer));
@@ -163,7 +169,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     const bool are_chosen = !input.options.selector.empty();
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const std::string& name = names[p];
-      if (!wanted.has(std::string(selector_of_label(name)))) continue;
+      if (!wanted.has(std::string(selector_of_label(name))) && !wanted.has(name)) continue;
       if (!are_chosen && shown.size() == 3) break;
       shown.push_back(name);
       std::vector<float> values = of_pair(p);
@@ -172,11 +178,13 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       // nothing is not little: it has no colour
       if (shown_part == Part::kept) std::replace(values.begin(), values.end(), 0.0F, kNanF);
       figure.panels.push_back(
-          map_panel(values, blocks, pages, figures::method_label(name), colour, sentence));
+          map_panel(values, blocks, pages, figures::method_label(name), colour, result, sentence));
     }
     if (are_chosen && shown.empty())
       throw ConfigError("selector: {} holds none of {}", result.name(), input.options.selector);
   }
+  if (!input.options.against.empty())
+    throw ConfigError("{}: holds no method, so none is less than another", result.name());
   figure.panels.back().colour->show_bar = true;
   figures::set_in_rows(figure, figure.panels.size(), 4);
   figure.share_y = true;
@@ -184,8 +192,9 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
       "panels show the {}. Colours of attention end four decades below the largest page.",
       layer,
-      shown_part == Part::kept ? "part that the method keeps"
-                               : "share of the visible keys that the method selects"));
+      shown_part == Part::kept   ? "part that the method keeps"
+      : shown_part == Part::lost ? "part that it loses"
+                                 : "share of the visible keys that the method selects"));
   if (!sentence.empty()) figure.caption.push_back(sentence);
   return figure;
 }

@@ -59,12 +59,12 @@ plot::Figure make_layer_map(const FigureInput& input) {
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   if (const Json totals = figures::totals_of(result.summary()); !totals.empty()) {
-    figure.caption.push_back(
-        fmt::format("KL(verifier ‖ draft): means over n = {} query rows of attention averaged over "
-                    "heads. Boxed: the non-decreasing map "
-                    "of least total divergence ({:.3f} nats; {:.3f} without the order).",
-                    totals.value("rows", 0), totals.value("monotone_cost", 0.0),
-                    totals.value("argmax_cost", 0.0)));
+    figure.caption.push_back(fmt::format(
+        "{}, verifier to draft: means over n = {} query rows of attention averaged over "
+        "heads. Boxed: the non-decreasing map "
+        "of least total KL ({:.3f} nats; {:.3f} without the order).",
+        label, totals.value("rows", 0), totals.value("monotone_cost", 0.0),
+        totals.value("argmax_cost", 0.0)));
   }
   const bool has_dense = std::ranges::any_of(monotone, [](double m) { return m < 0; });
   if (has_dense) figure.caption.emplace_back("Columns without a box: layers that stay dense.");

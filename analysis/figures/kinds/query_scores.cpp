@@ -24,7 +24,9 @@ struct Names {
 
 Names names_in(const ResultView& result, QuerySpan span) {
   const std::string mean(enum_name(span));
-  if (result.info().kind == "quoka") return {"s_q_" + mean, "correlation/pearson_log"};
+  if (result.info().kind == "quoka" && span == QuerySpan::chunk)
+    return {"s_q", "correlation/chunk_pearson_log"};
+  if (result.info().kind == "quoka") return {"s_q_prompt", "correlation/pearson_log"};
   const bool has_it = result.find("correlation/prompt/pearson_log") != nullptr;
   return {mean + "/s_q",
           fmt::format("correlation/{}/{}", mean, has_it ? "pearson_log" : "pearson")};

@@ -18,13 +18,13 @@ const std::vector<std::string> kPrograms = {"eval", "kernel"};
 
 plot::Figure make_quest_bounds(const FigureInput& input) {
   const ResultView& result = *input.results[0];
+  if (result.find("bound") == nullptr)
+    throw ConfigError("{}: the result was made with --store-pages false", result.name());
   const figures::ArrayData bound(result, "bound");
   const figures::ArrayData truth(result, "true_max");
   const figures::ArrayData violated(result, "violated");
   const figures::ArrayData rank(result, "best_rank");
   const figures::HeadSlots shown(result, "bound", input.options);
-  if (bound.spec.shape[3] == 0)
-    throw ConfigError("{}: the result was made with --store-pages false", result.name());
   const std::size_t program =
       input.options.metric.empty() ? 0 : figures::metric_slot(input.options.metric, kPrograms);
   const auto* selected = result.find(kPrograms[program] + "/selected");
@@ -59,15 +59,18 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   }
   if (x.empty()) throw ConfigError("{}: the selection is empty", result.name());
   const std::size_t n_violated = broken.x.size();
+  plot::Range both = extent.range();
+  const double margin = std::max(0.03 * (both.high - both.low), 1e-3);
+  both = {both.low - margin, both.high + margin};
 
   plot::Panel bounds{.title = "Bound of a page",
-                     .x = {.label = "True page maximum, $q·k$", .range = extent.range()},
-                     .y = {.label = "Bound, $q·k$", .range = extent.range()},
+                     .x = {.label = "True page maximum, $q·k$", .range = both},
+                     .y = {.label = "Bound, $q·k$", .range = both},
                      .aspect = 0.8,
                      .legend = plot::LegendPlace::inside};
   const plot::Rule diagonal{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"};
   if (x.size() > figures::kMostPoints) {
-    plot::HeatMap map = figures::density_of(x, y, extent.range(), extent.range(), 120).map;
+    plot::HeatMap map = figures::density_of(x, y, both, both, 120).map;
     bounds.colour = figures::log_colours("Pages per cell");
     bounds.colour->axis.range = figures::range_of_counts({&map, 1});
     bounds.marks.emplace_back(std::move(map));
@@ -98,11 +101,16 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
                    .marks = {std::move(line)},
                    .aspect = 0.8};
   plot::Figure figure = figures::side_by_side(std::move(bounds), std::move(best));
+  const bool are_marked = !is_kept.empty() && x.size() <= figures::kMostPoints;
   figure.caption.push_back(fmt::format(
       "Left: n = {} pages (dot products unscaled), {} bounds below the true maximum by more than "
       "rounding. Right: share of n = {} steps and query heads whose page of largest true maximum "
       "is among the first pages by the bound.",
       x.size(), n_violated, ranks.size()));
+  figure.caption.push_back(
+      are_marked
+          ? fmt::format("Kept pages: by Quest's {} program.", kPrograms[program])
+          : std::string("Which pages are kept is not marked, of so many or without choices."));
   return figure;
 }
 

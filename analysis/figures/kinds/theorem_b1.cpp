@@ -21,18 +21,19 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
   if (names.empty()) names = {"printed", "repaired", "jensen"};
 
   plot::Figure figure = figures::panels_in_rows(names.size(), 3);
-  figure.share_y = true;
   const auto known = std::span(EnumNames<TheoremBound>::value);
   constexpr plot::Range kRange{-1.0, 1.0};
   constexpr Index kCells = 100;
   std::vector<plot::HeatMap> maps;
   std::size_t n_rows = 0;
+  std::size_t n_upper = 0;
   for (const std::string& name : names) {
     const auto which =
         static_cast<TheoremBound>(figures::metric_slot(name, {known.begin(), known.end()}));
     const figures::ArrayData cosine(result, figures::is_upper(which) ? "cos_mean_query" : "cos");
     const figures::ArrayData bound(result, figures::array_of(which));
     const figures::ArrayData is_violated(result, "violated/" + name);
+    n_upper += figures::is_upper(which) ? 1 : 0;
     figures::TheoremCounts counts(which);
     plot::Scatter rows{.size = 0.8, .opacity = 0.75};
     plot::Scatter broken{.label = "violated", .tone = {plot::Role::series, 1}, .size = 1.4};
@@ -53,8 +54,10 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     }
     n_rows = rows.x.size();
     if (n_rows == 0) {
-      throw ConfigError("{}: no row of this selection has a bound: each query sees one key only",
-                        result.name());
+      throw ConfigError(
+          "{}: no row of this selection has a bound: each query sees one key only, or "
+          "fewer keys than the rank that was asked for",
+          result.name());
     }
     plot::Panel panel = figures::theorem_panel(which, kRange);
     if (n_rows > figures::kMostPoints) {
@@ -73,11 +76,15 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
   }
   for (plot::Panel& panel : figure.panels)
     if (panel.colour) panel.colour->axis.range = figures::range_of_counts(maps);
+  figure.share_y = n_upper == 0 || n_upper == names.size();
   figure.caption.push_back(
-      fmt::format("n = {} query rows over {} layers and {} heads; a bound is violated where it "
-                  "exceeds the cosine by more than rounding, as the analysis found. A bound of "
-                  "−0.99 or less says nothing; below −1 it is drawn there.",
+      fmt::format("n = {} query rows over {} layers and {} heads; a bound is violated where the "
+                  "cosine lies on its wrong side by more than rounding, as the analysis found.",
                   n_rows, shown.layers.size(), shown.heads.size()));
+  if (n_upper < names.size()) {
+    figure.caption.emplace_back(
+        "A lower bound of −0.99 or less says nothing; below −1 it is drawn there.");
+  }
   return figure;
 }
 

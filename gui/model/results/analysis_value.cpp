@@ -31,7 +31,9 @@ bool is_prefix(const ResultArray& array, const ResultArray& rows) {
 
 std::string title_of(const ResultArray& array) {
   std::string title = array.long_name.empty() ? array.name : array.long_name;
-  if (!array.units.empty() && array.units != "1") title += fmt::format(" ({})", array.units);
+  const bool says_unit = array.units.empty() || array.units == "1" || array.units == "token" ||
+                         title.find(array.units) != title.npos;
+  if (!says_unit) title += fmt::format(" ({})", array.units);
   return title;
 }
 
@@ -51,8 +53,9 @@ AnalysisValue::AnalysisValue(AnalysisCard card, AnalysisPart part, std::string w
   shape_ = rows.shape;
   for (const ResultArray& array : view.arrays()) {
     if (!is_prefix(array, rows)) continue;
-    Column column{array.name, title_of(array), n_elements(shape_, array.shape.rank),
-                  view.read(array.name)};
+    Column column{array.name, title_of(array), array.type == ResultType::u8,
+                  n_elements(shape_, array.shape.rank), view.read(array.name)};
+    if (column.is_flag) column.title = array.name;  // what several flags are called is the same
     const bool is_first = array.name == card_.rows;
     columns_.insert(is_first ? columns_.begin() : columns_.end(), std::move(column));
   }
@@ -116,8 +119,16 @@ double AnalysisValue::at(std::string_view array, std::size_t row) const {
 
 std::vector<std::pair<std::string, std::string>> AnalysisValue::lines(std::size_t row) const {
   std::vector<std::pair<std::string, std::string>> lines;
+  if (shape_.rank == 2) {
+    const MemoryResultView view(result_, what_);
+    const auto n = static_cast<std::size_t>(shape_[1]);
+    const ResultArray& rows = view.require(card_.rows);
+    lines.emplace_back(rows.axes[0], value_text(view.axis(card_.rows, 0)[row / n]));
+    lines.emplace_back(rows.axes[1], value_text(view.axis(card_.rows, 1)[row % n]));
+  }
   for (const Column& one : columns_) {
-    if (one.stride == 1) lines.emplace_back(one.title, value_text(one.values[row]));
+    if (one.stride != 1 || (one.is_flag && one.values[row] == 0.0)) continue;
+    lines.emplace_back(one.title, one.is_flag ? "yes" : value_text(one.values[row]));
   }
   return lines;
 }
@@ -128,8 +139,9 @@ std::string AnalysisValue::words(Index query, const std::string& metric) const {
     std::string words;
     for (const std::string& name : card_.words) {
       const Column& one = column(name.starts_with("*/") ? metric + name.substr(1) : name);
-      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", one.title,
-                           number_text(one.values[row / one.stride], 4));
+      const double value = one.values[row / one.stride];
+      words += fmt::format("{}{}: {}", words.empty() ? "" : "; ", one.title,
+                           std::isnan(value) ? "none" : number_text(value, 4));
     }
     return words;
   }

@@ -29,6 +29,8 @@ struct AnalysisCard {
   std::string key;                   // of its elements: "star_pos"
   Index page_size = 0;               // not 0: its last axis are pages of so many keys
   AnalysisScope scope = AnalysisScope::head;
+  /// Options that sessions of before hold as words under another name.
+  std::vector<std::pair<std::string, std::string>> renamed;
   bool first_alone = false;  // where there is little room, the figure's first panel is shown alone
   std::string selector;      // of the figure's options, and
   std::string against;       // what it is less: under the metric "difference"
@@ -74,6 +76,7 @@ class AnalysisValue {
   struct Column {
     std::string name;
     std::string title;  // "KL divergence (nat)"
+    bool is_flag = false;
     std::size_t stride = 1;
     std::vector<double> values;
   };

@@ -48,7 +48,7 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
   const plot::Figure both = testing::drawn(result, "theorem-b1", options);
   CHECK_HAS(notes_of(both.panels[0]), "violated: 2 (25%)");
   CHECK_HAS(notes_of(both.panels[0]), "says nothing: 38%");  // 3 of 8
-  REQUIRE(both.caption.size() == 1);
+  REQUIRE_FALSE(both.caption.empty());
   CHECK_HAS(both.caption[0], "n = 8 query rows over 1 layers and 2 heads");
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   result.declare({"best_rank", ResultType::i32, {1, 1, 2}, {"layer", "q_head", "step"}, "1", "r"});
   result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
   const plot::Figure figure = testing::drawn(result, "quest-bounds", {});
-  REQUIRE(figure.caption.size() == 1);
+  REQUIRE_FALSE(figure.caption.empty());
   CHECK_HAS(figure.caption[0], "n = 5 pages", "2 bounds below the true maximum");
   REQUIRE(figure.panels.size() == 2);
   const auto* line = std::get_if<plot::Line>(&figure.panels[1].marks[0]);
