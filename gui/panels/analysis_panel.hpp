@@ -113,6 +113,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   }
 
   std::optional<std::string> csv() const override {
+    if (card_.lists_figure) return Base::csv();
     return this->value_ ? std::optional(this->value_->csv()) : std::nullopt;
   }
 

@@ -81,10 +81,9 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
             {.figure = "coverage-pages",
              .metrics = {"difference", "kept", "lost", "selected"},
              .rows = "map_mass",
-             .scope = AnalysisScope::layer},
+             .scope = AnalysisScope::layer,
+             .lists_figure = true},
             analyze_pages) {}
-
-  std::optional<std::string> csv() const override { return Panel::csv(); }
 
  private:
   std::shared_ptr<const Document> second_of(const Session& session) const override {

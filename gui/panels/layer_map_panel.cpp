@@ -7,7 +7,7 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr float kOut = -1.0f;  // points: the frame stands around the cells
+constexpr float kAround = -1.0f;  // points: the frame stands around the cells
 
 class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
  public:
@@ -71,7 +71,7 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
     if (at == layers.end()) return;
     const auto x = static_cast<double>(at - layers.begin());
     const auto n_draft = static_cast<double>(second_->info().layers.size());
-    AccentMarks(context, *figure_, 0).frame({x, x + 1.0}, {0.0, n_draft}, kOut);
+    AccentMarks(context, *figure_, 0).frame({x, x + 1.0}, {0.0, n_draft}, kAround);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {

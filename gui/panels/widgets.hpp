@@ -107,8 +107,8 @@ bool choose(const char* id, E& value, float width = 0.0f) {
 }
 
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.
-/// Returns the name of the field that changed, or "". `narrowed` may give a field another range; one
-/// that it gives no name is left out.
+/// Returns the name of the field that changed, or "". `narrowed` may give a field another range;
+/// one that it gives no name is left out.
 template <class Options>
 std::string field_controls(Options& options,
                            const std::function<Field(const Field&)>& narrowed = {});

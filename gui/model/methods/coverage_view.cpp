@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/methods/recall_parts.hpp"
 
 namespace kvscope::gui {

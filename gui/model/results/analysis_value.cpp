@@ -49,7 +49,7 @@ AnalysisValue::AnalysisValue(AnalysisCard card, AnalysisPart part, std::string w
     : card_(std::move(card)), part_(part), what_(std::move(what)) {
   analyze({result_, job.pool, job.progress, job.stop});
   const MemoryResultView view(result_, what_);
-  const ResultArray rows = view.require(card_.rows);
+  const ResultArray& rows = view.require(card_.rows);
   shape_ = rows.shape;
   for (const ResultArray& array : view.arrays()) {
     if (!is_prefix(array, rows)) continue;

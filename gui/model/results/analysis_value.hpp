@@ -31,9 +31,10 @@ struct AnalysisCard {
   AnalysisScope scope = AnalysisScope::head;
   /// Options that sessions of before hold as words under another name.
   std::vector<std::pair<std::string, std::string>> renamed;
-  bool first_alone = false;  // where there is little room, the figure's first panel is shown alone
-  std::string selector;      // of the figure's options, and
-  std::string against;       // what it is less: under the metric "difference"
+  bool lists_figure = false;  // its table is the figure's, not that of the arrays
+  bool first_alone = false;   // where there is little room, the figure's first panel is shown alone
+  std::string selector;       // of the figure's options, and
+  std::string against;        // what it is less: under the metric "difference"
   /// Arrays that are said of the selected query; in "*/mass" the star stands for the metric.
   std::vector<std::string> words;
 };

@@ -124,9 +124,9 @@ constexpr HelpText kLayerMap[] = {
 };
 constexpr HelpText kCompare[] = {
     {"Difference", "Σ_{t ∈ page ∩ A} a_it − Σ_{t ∈ page ∩ B} a_it",
-     "What the selected method keeps of a page's attention, less what the other one keeps: mean over "
-     "the measured queries of a block, and over the heads of the layer. Which keys of one query both "
-     "keep stands in the text, underlined.",
+     "What the selected method keeps of a page's attention, less what the other one keeps: mean "
+     "over the measured queries of a block, and over the heads of the layer. Which keys of one "
+     "query both keep stands in the text, underlined.",
      ""},
     {"Pages", "Σ_{t ∈ page} a_it,  Σ_{t ∈ page ∩ S} a_it",
      "Rows are blocks of queries, columns pages of keys. Attention: what lies in the page. Kept: "
