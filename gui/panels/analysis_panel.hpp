@@ -140,6 +140,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   virtual Options asked(const Session&) const { return this->switches_.analysis; }
   /// Options that asked() takes from the session.
   virtual bool is_shared(std::string_view) const { return false; }
+  /// What the marks lack, behind the line below the figure: "; ...".
+  virtual std::string remark() const { return {}; }
   virtual AnalysisCard card_for(const Options&) const { return card_; }
 
   std::optional<typename Base::Question> question(PanelContext& context) override {
@@ -213,12 +215,15 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     const Index wanted = context.session.selection().query;
     const auto query = this->value_->nearest_query(wanted);
     if (!query) return {};
-    const std::string words = this->value_->words(*query, this->switches_.metric);
+    const std::string& metric = this->switches_.metric;
+    const std::string words =
+        this->value_->words(*query, metric.empty() ? card_.metrics.front() : metric);
     const std::string which =
         *query == wanted
             ? fmt::format("query {}", wanted)
             : fmt::format("query {} was not measured; the nearest, {}", wanted, *query);
-    return which + ": " + (words.empty() ? "no number" : words);
+    return which + ": " + (words.empty() ? "no number" : words) +
+           (places_.empty() ? "; the points are too many to be marked" : "") + remark();
   }
 
   float height_below(PanelContext& context) override {

@@ -55,6 +55,15 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
     return kept;
   }
 
+  std::string remark() const override {
+    const auto [first, last] = value_->rows();
+    const Index n_tokens = document_->info().n_tokens;
+    const auto n_measured = static_cast<Index>(last - first);
+    if (n_measured >= n_tokens) return {};
+    return fmt::format("; {} of {} queries are measured, so QuoKA's are not marked", n_measured,
+                       n_tokens);
+  }
+
   void draw_over(PanelContext& context) override {
     for (const Index query : kept_of_chunk(context.session)) {
       for (const MarkPlace& place : places_of(query))

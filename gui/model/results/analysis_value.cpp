@@ -9,6 +9,7 @@
 #include "analysis/figures/result_view.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/number_text.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -134,8 +135,11 @@ std::vector<std::pair<std::string, std::string>> AnalysisValue::lines(std::size_
 }
 
 std::string AnalysisValue::words(Index query, const std::string& metric) const {
-  for (std::size_t row = first_; row < end_; ++row) {
-    if (query_of(row) != query || std::isnan(columns_.front().values[row])) continue;
+  const auto slot = std::ranges::find(queries_, query) - queries_.begin();
+  const std::size_t n = n_elements(shape_, kQueryAxis + 1);
+  const std::size_t begin = first_ + static_cast<std::size_t>(slot) * n;
+  for (std::size_t row = begin; row < std::min(begin + n, end_); ++row) {
+    if (std::isnan(columns_.front().values[row])) continue;
     std::string words;
     for (const std::string& name : card_.words) {
       const Column& one = column(name.starts_with("*/") ? metric + name.substr(1) : name);
@@ -184,8 +188,8 @@ std::string AnalysisValue::csv() const {
 }
 
 std::size_t AnalysisValue::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const Column& one : columns_) bytes += 2 * one.values.size() * sizeof(double);
+  std::size_t bytes = sizeof *this + bytes_of(result_);
+  for (const Column& one : columns_) bytes += one.values.size() * sizeof(double);
   return bytes;
 }
 
