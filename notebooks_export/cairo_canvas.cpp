@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <new>
 #include <numbers>
 
+#include "analysis/plot/clip.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/version.hpp"
@@ -104,10 +106,13 @@ Surface surface_of(const Image& image) {
 
 class CairoCanvas : public PageCanvas {
  public:
-  /// A point is `units_per_point` units of `surface`. `bytes` are what the surface writes to, if it
-  /// writes to memory: it does so even when it is destroyed undrawn, so they must die after it.
-  CairoCanvas(Surface surface, double units_per_point, std::unique_ptr<std::string> bytes = nullptr)
+  /// A point is `units_per_point` units of `surface`, which shows `page`. `bytes` are what the
+  /// surface writes to, if it writes to memory: it does so even when it is destroyed undrawn, so
+  /// they must die after it.
+  CairoCanvas(Surface surface, plot::Size page, double units_per_point,
+              std::unique_ptr<std::string> bytes = nullptr)
       : bytes_(std::move(bytes)),
+        near_{-kNear, -kNear, page.w + 2 * kNear, page.h + 2 * kNear},
         surface_(std::move(surface)),
         context_(cairo_create(surface_.get())) {
     require_success(cairo_status(context_.get()));
@@ -135,6 +140,13 @@ class CairoCanvas : public PageCanvas {
     const std::vector<double> dashes = plot::dash_pattern(stroke.dash, stroke.width);
     cairo_set_dash(cr(), dashes.data(), static_cast<int>(dashes.size()), 0.0);
     cairo_set_line_width(cr(), stroke.width);
+    if (!is_near(points)) {
+      for (const std::vector<Point>& piece : plot::clip_line(points, near_)) {
+        path(piece, {0.0, 0.0}, 1.0);
+        cairo_stroke(cr());
+      }
+      return;
+    }
     path(points, {0.0, 0.0}, 1.0);
     const bool closed = points.size() > 2 && points.front().x == points.back().x &&
                         points.front().y == points.back().y;
@@ -144,7 +156,7 @@ class CairoCanvas : public PageCanvas {
 
   void polygon(std::span<const Point> points, Colour fill) override {
     set_colour(fill);
-    path(points, {0.0, 0.0}, 1.0);
+    path(is_near(points) ? points : plot::clip_polygon(points, near_), {0.0, 0.0}, 1.0);
     cairo_close_path(cr());
     cairo_fill(cr());
   }
@@ -153,6 +165,7 @@ class CairoCanvas : public PageCanvas {
                Colour fill) override {
     set_colour(fill);
     for (const Point& p : points) {
+      if (!near_.contains(p)) continue;
       if (shape == plot::MarkerShape::circle) {
         cairo_new_sub_path(cr());
         cairo_arc(cr(), p.x, p.y, radius, 0.0, 2.0 * std::numbers::pi);
@@ -192,7 +205,7 @@ class CairoCanvas : public PageCanvas {
     if (style.rotation != 0.0) cairo_rotate(cr(), -style.rotation * std::numbers::pi / 180.0);
     cairo_set_font_size(cr(), style.size);
     cairo_move_to(cr(), shift, 0.0);
-    cairo_show_text(cr(), clean_text(text).c_str());
+    show_text(clean_text(text));
     cairo_restore(cr());
     cairo_new_path(cr());
   }
@@ -210,15 +223,22 @@ class CairoCanvas : public PageCanvas {
   cairo_t* cr() const { return context_.get(); }
   cairo_surface_t* surface() const { return surface_.get(); }
   std::string& bytes() { return *bytes_; }
+  virtual void show_text(const std::string& text) { cairo_show_text(cr(), text.c_str()); }
   void end_drawing() {
     require_success(cairo_status(cr()));
     context_.reset();
     cairo_surface_flush(surface());
   }
 
- private:
   void set_colour(Colour c) {
     cairo_set_source_rgba(cr(), c.r / 255.0, c.g / 255.0, c.b / 255.0, c.alpha);
+  }
+
+ private:
+  static constexpr double kNear = 2000.0;  // points beyond the page
+
+  bool is_near(std::span<const Point> points) const {
+    return std::ranges::all_of(points, [&](Point p) { return near_.contains(p); });
   }
   void path(std::span<const Point> points, Point at, double scale) {
     cairo_new_path(cr());
@@ -226,6 +246,7 @@ class CairoCanvas : public PageCanvas {
   }
 
   std::unique_ptr<std::string> bytes_;  // first, so that it dies last
+  Rect near_;
   Surface surface_;
   Context context_;
 };
@@ -233,8 +254,9 @@ class CairoCanvas : public PageCanvas {
 class PdfCanvas final : public CairoCanvas {
  public:
   /// `drawn` writes to `bytes`.
-  PdfCanvas(Surface drawn, std::unique_ptr<std::string> bytes, const std::string& title)
-      : CairoCanvas(std::move(drawn), 1.0, std::move(bytes)) {
+  PdfCanvas(Surface drawn, plot::Size size, std::unique_ptr<std::string> bytes,
+            const std::string& title)
+      : CairoCanvas(std::move(drawn), size, 1.0, std::move(bytes)) {
     const auto set = [&](cairo_pdf_metadata_t field, const std::string& value) {
       cairo_pdf_surface_set_metadata(surface(), field, value.c_str());
     };
@@ -257,7 +279,7 @@ class PngCanvas final : public CairoCanvas {
  public:
   PngCanvas(int width, int height, double pixels_per_point)
       : CairoCanvas(Surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height)),
-                    pixels_per_point) {}
+                    {width / pixels_per_point, height / pixels_per_point}, pixels_per_point) {}
 
   std::string finish() override {
     end_drawing();
@@ -265,6 +287,124 @@ class PngCanvas final : public CairoCanvas {
     require_success(cairo_surface_write_to_png_stream(surface(), append_bytes, &bytes));
     return bytes;
   }
+};
+
+class ScreenCanvas final : public CairoCanvas {
+ public:
+  ScreenCanvas(int width, int height, Point origin, double pixels_per_point, double density)
+      : CairoCanvas(Surface(cairo_image_surface_create(CAIRO_FORMAT_ARGB32, width, height)),
+                    {width / pixels_per_point, height / pixels_per_point}, pixels_per_point),
+        scale_(pixels_per_point),
+        density_(density) {
+    cairo_identity_matrix(cr());
+    cairo_translate(cr(), origin.x, origin.y);
+    cairo_scale(cr(), scale_, scale_);
+  }
+
+  double pixels_per_point() const override { return density_ * scale_; }
+
+  void polyline(std::span<const Point> points, const plot::Stroke& stroke) override {
+    if (stroke.dash != plot::Dash::solid || !is_upright(points)) {
+      CairoCanvas::polyline(points, stroke);
+      return;
+    }
+    set_colour(stroke.colour);
+    const double w = std::max(1.0, std::round(scale_ * stroke.width));
+    const auto first = [&](double centre) { return std::round(centre - 0.5 * w); };
+    const bool corners = points.size() > 2;  // meet in whole squares
+    for (std::size_t i = 1; i < points.size(); ++i) {
+      const auto [x0, x1] = std::minmax(points[i - 1].x, points[i].x);
+      const auto [y0, y1] = std::minmax(points[i - 1].y, points[i].y);
+      const Point a{scale_ * x0, scale_ * y0};
+      const Point b{scale_ * x1, scale_ * y1};
+      if (x0 == x1) {
+        fill_pixels(first(a.x), corners ? first(a.y) : a.y, first(a.x) + w,
+                    corners ? first(b.y) + w : b.y);
+      } else {
+        fill_pixels(corners ? first(a.x) : a.x, first(a.y), corners ? first(b.x) + w : b.x,
+                    first(a.y) + w);
+      }
+    }
+  }
+
+  void image(const Rect& rect, const Image& image) override {
+    const auto whole = [&](double x) { return std::round(scale_ * x) / scale_; };
+    const Point low{whole(rect.x), whole(rect.y)};
+    Point high{whole(rect.right()), whole(rect.bottom())};
+    // pictures made for this place: pixel by pixel
+    const auto fit = [&](double from, double& to, int pixels) {
+      if (std::abs(scale_ * (to - from) - pixels) <= 1.0) to = from + pixels / scale_;
+    };
+    fit(low.x, high.x, image.width);
+    fit(low.y, high.y, image.height);
+    if (high.x <= low.x || high.y <= low.y) return;
+    CairoCanvas::image({low.x, low.y, high.x - low.x, high.y - low.y}, image);
+  }
+
+  void push_clip(const Rect& r) override {
+    cairo_save(cr());
+    add_pixels(scale_ * r.x, scale_ * r.y, scale_ * r.right(), scale_ * r.bottom());
+    cairo_clip(cr());
+  }
+
+  std::string finish() override {
+    end_drawing();
+    const int width = cairo_image_surface_get_width(surface());
+    const int height = cairo_image_surface_get_height(surface());
+    const unsigned char* data = cairo_image_surface_get_data(surface());
+    const int stride = cairo_image_surface_get_stride(surface());
+    static_assert(std::endian::native == std::endian::little);
+    std::string rgba(4 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height), '\0');
+    auto* to = reinterpret_cast<std::uint32_t*>(rgba.data());
+    for (int y = 0; y < height; ++y, to += width) {
+      const auto* row =
+          reinterpret_cast<const std::uint32_t*>(data + static_cast<std::ptrdiff_t>(y) * stride);
+      std::uint32_t has_soft = 0;
+      for (int x = 0; x < width; ++x) {
+        to[x] = (row[x] & 0xFF00FF00) | (row[x] >> 16 & 0xFF) | (row[x] & 0xFF) << 16;
+        has_soft |= ((row[x] >> 24) + 1) & 0xFE;  // neither clear nor opaque
+      }
+      for (int x = 0; has_soft != 0 && x < width; ++x) {
+        const std::uint32_t a = to[x] >> 24;
+        if (a == 0 || a == 255) continue;
+        std::uint32_t straight = a << 24;
+        for (int shift = 0; shift < 24; shift += 8)
+          straight |= std::min(255U, ((to[x] >> shift & 0xFF) * 255 + a / 2) / a) << shift;
+        to[x] = straight;
+      }
+    }
+    return rgba;
+  }
+
+ protected:
+  /// As outlines, which begin anywhere: letters of Cairo's own begin on whole pixels.
+  void show_text(const std::string& text) override {
+    cairo_text_path(cr(), text.c_str());
+    cairo_fill(cr());
+  }
+
+ private:
+  static constexpr std::size_t kMostUpright = 16;
+
+  static bool is_upright(std::span<const Point> points) {
+    for (std::size_t i = 1; i < points.size(); ++i) {
+      if (points[i].x != points[i - 1].x && points[i].y != points[i - 1].y) return false;
+    }
+    return points.size() <= kMostUpright;
+  }
+  /// Counted from the page's corner.
+  void add_pixels(double left, double top, double right, double bottom) {
+    const double x = std::round(left) / scale_;
+    const double y = std::round(top) / scale_;
+    cairo_rectangle(cr(), x, y, std::round(right) / scale_ - x, std::round(bottom) / scale_ - y);
+  }
+  void fill_pixels(double left, double top, double right, double bottom) {
+    add_pixels(left, top, right, bottom);
+    cairo_fill(cr());
+  }
+
+  double scale_;
+  double density_;
 };
 
 }  // namespace
@@ -276,7 +416,7 @@ const plot::FontMetrics& figure_font_metrics() {
 std::unique_ptr<PageCanvas> make_pdf_canvas(plot::Size size, const std::string& title) {
   auto bytes = std::make_unique<std::string>();
   Surface surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h));
-  return std::make_unique<PdfCanvas>(std::move(surface), std::move(bytes), title);
+  return std::make_unique<PdfCanvas>(std::move(surface), size, std::move(bytes), title);
 }
 
 std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inch) {
@@ -290,6 +430,11 @@ std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inc
         w, h);
   }
   return std::make_unique<PngCanvas>(static_cast<int>(w), static_cast<int>(h), scale);
+}
+
+std::unique_ptr<PageCanvas> make_screen_canvas(int width, int height, Point origin,
+                                               double pixels_per_point, double picture_density) {
+  return std::make_unique<ScreenCanvas>(width, height, origin, pixels_per_point, picture_density);
 }
 
 std::string encode_png(const Image& image) {

@@ -1,4 +1,4 @@
-// Figures as PDF and PNG through Cairo; no window system is involved.
+// Figures as PDF, as PNG and as pixels of a window, through Cairo; no window system is involved.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,13 @@ std::unique_ptr<PageCanvas> make_pdf_canvas(plot::Size size, const std::string& 
 
 /// Pixels at `dots_per_inch`, opaque. Throws ConfigError beyond 20,000 pixels a side.
 std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inch);
+
+/// Pixels of a screen, transparent at first: finish() gives RGBA [height, width, 4]. Horizontal and
+/// vertical lines, and pictures, lie on whole pixels, so that they are crisp. The page's corner is
+/// at `origin`, in pixels. `picture_density`: pixels that pictures of clouds have per pixel of the
+/// screen; less than 1 makes coarse ones, quickly.
+std::unique_ptr<PageCanvas> make_screen_canvas(int width, int height, plot::Point origin,
+                                               double pixels_per_point, double picture_density);
 
 /// An image alone as PNG.
 std::string encode_png(const plot::Image& image);

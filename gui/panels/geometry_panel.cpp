@@ -80,8 +80,9 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   std::optional<plot::Figure> figure() const override {
     if (!value_ || scene_.sets.empty()) return std::nullopt;
-    plot::Figure figure = switches_.is_3d ? orbit_figure(scene_, picture_.orbit())
-                                          : flat_figure(scene_, /*with_points=*/true);
+    plot::Figure figure = switches_.is_3d
+                              ? orbit_figure(scene_, picture_.orbit(), /*with_points=*/true)
+                              : flat_figure(scene_, /*with_points=*/true);
     if (const auto zoom = picture_.zoom(); zoom && !switches_.is_3d) {
       figure.panels[0].x.range = zoom->first;
       figure.panels[0].y.range = zoom->second;

@@ -1,14 +1,15 @@
 #include "gui/panels/geometry_picture.hpp"
 
+#include <fmt/format.h>
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
-#include <vector>
+#include <string>
 
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/render/colour.hpp"
-#include "gui/render/marker_stamp.hpp"
 
 namespace kvscope::gui {
 
@@ -37,21 +38,96 @@ void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const cha
 
 GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& shown) {
   if (!points_) points_.emplace(context.textures);
-  const GeometryHit hit = shown.is_3d ? show_orbit(context, shown) : show_flat(context, shown);
-  if (points_->is_rough()) context.requests.redraw = true;
-  return hit;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.ChannelsSplit(2);
+  list.ChannelsSetCurrent(1);
+  show_axes(context, shown);
+  list.ChannelsSetCurrent(0);
+  GeometryHit out;
+  const auto frame = axes_->frame(0);
+  if (!frame) {
+    list.ChannelsMerge();
+    return out;
+  }
+  const ImVec2 low{std::ceil(frame->low.x), std::ceil(frame->low.y)};
+  const ImVec2 high{std::floor(frame->high.x), std::floor(frame->high.y)};
+  points_->show(list, low, high, shown.cloud, shown.version, camera(shown, low),
+                point_style(context.look, shown.cloud));
+  list.ChannelsMerge();
+  list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
+  if (shown.key) draw_selected(context, list, points_->place(*shown.key), "key");
+  if (shown.query) draw_selected(context, list, points_->place(*shown.query), "query");
+  if (shown.is_3d) draw_turned_axes(context, low, high, list);
+  const auto& hit = axes_->hit();
+  const bool turns = shown.is_3d && turn(low, high);
+  if (hit && !turns) {
+    out.mark = hit->mark;
+    if (!out.mark) out.point = point_under_mouse(context, shown, list);
+    out.clicked = hit->clicked && !(shown.is_3d && dragged_);
+  }
+  list.PopClipRect();
+  if (points_->is_rough() || turns) context.requests.redraw = true;
+  return out;
+}
+
+void GeometryPicture::show_axes(PanelContext& context, const GeometryShown& shown) {
+  if (!axes_) axes_.emplace(context.fonts, context.textures);
+  const ImVec2 size = ImGui::GetContentRegionAvail();
+  const bool is_little =
+      size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
+  const AxesOf now{shown.version, shown.is_3d, is_little, shown.is_3d ? orbit_ : Orbit()};
+  if (axes_version_ == 0 || now != axes_of_) {
+    axes_of_ = now;
+    ++axes_version_;
+    axes_figure_ =
+        shown.is_3d ? orbit_figure(shown.scene, orbit_, /*with_points=*/false) : shown.frame;
+    if (is_little) {
+      const auto& labels = shown.scene.short_labels;
+      axes_figure_ = compact_figure(axes_figure_, shown.is_3d ? "to the right" : labels[0],
+                                    shown.is_3d ? "upwards" : labels[1]);
+    }
+  }
+  FigureStyle style{.ground = context.look.ground,
+                    .paper = plot::with_alpha(context.look.surface, 0.0),
+                    .zoomable = !shown.is_3d};
+  if (is_little) style.text_em = context.fonts.small_em();
+  axes_->show(axes_figure_, axes_version_, size, style);
+}
+
+/// From the figure's own places on screen, which are linear.
+Camera GeometryPicture::camera(const GeometryShown& shown, ImVec2 low) const {
+  Camera camera;
+  const auto from = axes_->place(0, 0.0, 0.0);
+  const auto right = axes_->place(0, 1.0, 0.0);
+  const auto up = axes_->place(0, 0.0, 1.0);
+  if (!from || !right || !up) return camera;
+  const auto difference = [](float a, float b) {
+    return static_cast<double>(a) - static_cast<double>(b);
+  };
+  Camera in_axes{.right = {1.0, 0.0, 0.0}, .down = {0.0, 1.0, 0.0}, .toward = {}, .offset = {}};
+  if (shown.is_3d) in_axes = orbit_camera(shown.scene, axes_of_.orbit);
+  const double x_step = difference(right->x, from->x);
+  const double y_step = difference(up->y, from->y);
+  camera.toward = in_axes.toward;
+  camera.offset = {difference(from->x, low.x) + x_step * in_axes.offset[0],
+                   difference(from->y, low.y) + y_step * in_axes.offset[1], in_axes.offset[2]};
+  for (std::size_t c = 0; c < 3; ++c) {
+    camera.right[c] = x_step * in_axes.right[c];
+    camera.down[c] = y_step * in_axes.down[c];
+  }
+  return camera;
 }
 
 std::optional<std::pair<plot::Range, plot::Range>> GeometryPicture::zoom() const {
-  if (!flat_ || !flat_->is_zoomed()) return std::nullopt;
-  const plot::Panel panel = flat_->current_figure().panels.at(0);
+  if (!axes_ || !axes_->is_zoomed()) return std::nullopt;
+  const plot::Panel panel = axes_->current_figure().panels.at(0);
   if (!panel.x.range || !panel.y.range) return std::nullopt;
   return std::pair(*panel.x.range, *panel.y.range);
 }
 
 void GeometryPicture::reset() {
   orbit_.reset();
-  if (flat_) flat_->reset_zoom();
+  if (axes_) axes_->reset_zoom();
 }
 
 std::optional<ImVec2> GeometryPicture::place(const CloudPoint& point) const {
@@ -59,106 +135,16 @@ std::optional<ImVec2> GeometryPicture::place(const CloudPoint& point) const {
   return points_->place(point);
 }
 
-/// Axes, legend and colour bar are a figure's; the points lie below its marks, as a texture.
-GeometryHit GeometryPicture::show_flat(PanelContext& context, const GeometryShown& shown) {
-  if (!flat_) flat_.emplace(context.fonts, context.textures);
-  FigureStyle style{.ground = context.look.ground,
-                    .paper = plot::with_alpha(context.look.surface, 0.0)};
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.ChannelsSplit(2);
-  list.ChannelsSetCurrent(1);
-  const ImVec2 size = ImGui::GetContentRegionAvail();
-  const bool little =
-      size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
-  if (little) {
-    style.text_em = context.fonts.small_em();
-    const auto& labels = shown.scene.short_labels;
-    flat_->show(compact_figure(shown.frame, labels[0], labels[1]), 2 * shown.version + 1, size,
-                style);
-  } else {
-    flat_->show(shown.frame, 2 * shown.version, size, style);
-  }
-  list.ChannelsSetCurrent(0);
-  const auto frame = flat_->frame(0);
-  if (frame) {
-    const ImVec2 low{std::ceil(frame->low.x), std::ceil(frame->low.y)};
-    const ImVec2 high{std::floor(frame->high.x), std::floor(frame->high.y)};
-    points_->show(list, low, high, shown.cloud, shown.version, flat_camera(low),
-                  point_style(context.look, shown.cloud));
-  }
-  list.ChannelsMerge();
-  GeometryHit out;
-  if (!frame) return out;
-  list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
-  mark_selected(context, shown, list);
-  if (const auto& hit = flat_->hit()) {
-    out.mark = hit->mark;
-    if (!out.mark) out.point = point_under_mouse(context, shown, list);
-    out.clicked = hit->clicked;
-  }
-  list.PopClipRect();
-  return out;
-}
-
-/// From the figure's own places on screen, which are linear.
-Camera GeometryPicture::flat_camera(ImVec2 low) const {
-  const auto from = flat_->place(0, 0.0, 0.0);
-  const auto right = flat_->place(0, 1.0, 0.0);
-  const auto up = flat_->place(0, 0.0, 1.0);
-  Camera camera;
-  if (!from || !right || !up) return camera;
-  const auto difference = [](float a, float b) {
-    return static_cast<double>(a) - static_cast<double>(b);
-  };
-  camera.offset = {difference(from->x, low.x), difference(from->y, low.y), 0.0};
-  camera.right[0] = difference(right->x, from->x);
-  camera.down[1] = difference(up->y, from->y);
-  return camera;
-}
-
-GeometryHit GeometryPicture::show_orbit(PanelContext& context, const GeometryShown& shown) {
-  const ImVec2 corner = ImGui::GetCursorScreenPos();
-  const ImVec2 whole = ImGui::GetContentRegionAvail();
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float room = context.look.px(4);
-  const KeyPlace keys{list,
-                      context.fonts,
-                      context.look,
-                      {corner.x + room, corner.y + room},
-                      {corner.x + whole.x - room, corner.y + whole.y - room}};
-  // The points keep clear of their names and of the bar, where there is room for both.
-  const float top = std::ceil(std::min(0.2f * whole.y, room + entries_height(keys)));
-  const float bar = shown.scene.colour ? bar_width(keys) + 2 * room : 0.0f;
-  const ImVec2 low{corner.x, corner.y + top};
-  const ImVec2 size{std::max(1.0f, std::floor(whole.x - std::min(0.3f * whole.x, bar))),
-                    std::max(1.0f, std::floor(whole.y - top))};
-  const ImVec2 high{low.x + size.x, low.y + size.y};
-  ImGui::SetCursorScreenPos(low);
-  ImGui::InvisibleButton("orbit", size);
-  const bool over = ImGui::IsItemHovered();
-  GeometryHit out;
-  out.clicked = turn(size, low, over);
-  list.PushClipRect(low, high, /*intersect_with_current_clip_rect=*/true);
-  points_->show(
-      list, low, high, shown.cloud, shown.version,
-      orbit_.camera(shown.scene.box, static_cast<double>(size.x), static_cast<double>(size.y)),
-      point_style(context.look, shown.cloud));
-  draw_means(context, shown, list);
-  mark_selected(context, shown, list);
-  if (over && !dragged_) out.point = point_under_mouse(context, shown, list);
-  list.PopClipRect();
-  draw_keys(shown, keys);
-  return out;
-}
-
-/// Mouse on the orbit; true if it was clicked.
-bool GeometryPicture::turn(ImVec2 size, ImVec2 low, bool over) {
+/// Mouse on the orbit, whose item was the last one; true if it moved.
+bool GeometryPicture::turn(ImVec2 low, ImVec2 high) {
   const ImGuiIO& io = ImGui::GetIO();
-  const auto side = static_cast<double>(std::min(size.x, size.y));
-  if (over) ImGui::SetItemUsingMouseWheel();
+  const Orbit before = orbit_;
+  const auto side = static_cast<double>(std::min(high.x - low.x, high.y - low.y));
+  const bool over = ImGui::IsItemHovered() && io.MousePos.x >= low.x && io.MousePos.x < high.x &&
+                    io.MousePos.y >= low.y && io.MousePos.y < high.y;
   if (over && io.MouseWheel != 0.0f) {
-    const double x = static_cast<double>(io.MousePos.x - low.x - 0.5f * size.x) / side;
-    const double y = -static_cast<double>(io.MousePos.y - low.y - 0.5f * size.y) / side;
+    const double x = static_cast<double>(io.MousePos.x - 0.5f * (low.x + high.x)) / side;
+    const double y = -static_cast<double>(io.MousePos.y - 0.5f * (low.y + high.y)) / side;
     orbit_.zoom_at(x, y, std::pow(kWheelStep, static_cast<double>(io.MouseWheel)));
   }
   if (ImGui::IsItemActivated()) dragged_ = false;
@@ -176,45 +162,30 @@ bool GeometryPicture::turn(ImVec2 size, ImVec2 low, bool over) {
   const bool reset_key = over && !io.WantTextInput && !io.KeyCtrl && !io.KeyAlt &&
                          ImGui::IsKeyPressed('R', /*repeat=*/false);
   if (reset_key || (over && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))) orbit_.reset();
-  const bool clicked = ImGui::IsItemDeactivated() && !dragged_ && over;
-  if (ImGui::IsItemDeactivated()) dragged_ = false;
-  return clicked;
+  return orbit_ != before;
 }
 
-void GeometryPicture::draw_means(const PanelContext& context, const GeometryShown& shown,
-                                 ImDrawList& list) const {
+/// The data's axes as the orbit shows them, in the bottom left corner.
+void GeometryPicture::draw_turned_axes(const PanelContext& context, ImVec2 low, ImVec2 high,
+                                       ImDrawList& list) const {
   const Look& look = context.look;
-  const plot::Theme theme = plot::make_theme(plot::Venue::icml, look.ground);
-  for (const plot::Mark& mark : shown.frame.panels[0].marks) {
-    const auto& scatter = std::get<plot::Scatter>(mark);
-    if (scatter.x.empty()) continue;  // a set of points; means have places
-    const plot::SeriesStyle style = theme.style_of(scatter.tone);
-    const bool is_query = scatter.tone.role == plot::Role::highlight;
-    const ImVec2 at = points_->place(is_query ? shown.scene.mean_query : shown.scene.mean_key);
-    list.AddCircleFilled(at, look.px(6.5f), packed(plot::with_alpha(look.surface, 0.8)));
-    MarkerStamp(style.marker, static_cast<double>(look.px(5))).draw(list, at, packed(style.colour));
+  const float length = look.px(34);
+  const ImVec2 from{low.x + length + look.px(10), high.y - length - look.px(10)};
+  if (high.y - low.y < 6.0f * length) return;  // they would hide the points
+  ImFont* font = context.fonts.small();
+  const auto [right, up, toward] = axes_of_.orbit.axes();
+  for (std::size_t c = 0; c < 3; ++c) {
+    const auto dx = static_cast<float>(right[c]);
+    const auto dy = -static_cast<float>(up[c]);
+    const ImU32 ink = packed(plot::with_alpha(look.ink, 0.45 + 0.55 * (0.5 + 0.5 * toward[c])));
+    const std::string name = fmt::format("PC{}", c + 1);
+    const ImVec2 extent = font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, name.c_str());
+    list.AddLine(from, {from.x + length * dx, from.y + length * dy}, ink, look.px(1.5f));
+    list.AddText(font, font->FontSize,
+                 {from.x + (length + look.px(9)) * dx - 0.5f * extent.x,
+                  from.y + (length + look.px(9)) * dy - 0.5f * extent.y},
+                 ink, name.c_str());
   }
-}
-
-void GeometryPicture::draw_keys(const GeometryShown& shown, const KeyPlace& place) const {
-  const plot::Theme theme = plot::make_theme(plot::Venue::icml, place.look.ground);
-  std::vector<KeyEntry> entries;
-  for (const plot::Mark& mark : shown.frame.panels[0].marks) {
-    const auto& scatter = std::get<plot::Scatter>(mark);
-    const plot::SeriesStyle style = theme.style_of(scatter.tone);
-    const bool is_set = scatter.x.empty();
-    entries.push_back(
-        {scatter.label, style.colour, is_set ? plot::MarkerShape::circle : style.marker});
-  }
-  draw_entries(place, entries);
-  if (shown.scene.colour) draw_colour_bar(place, *shown.scene.colour);
-  draw_small_axes(place, orbit_, shown.scene.axis_labels);
-}
-
-void GeometryPicture::mark_selected(PanelContext& context, const GeometryShown& shown,
-                                    ImDrawList& list) const {
-  if (shown.key) draw_selected(context, list, points_->place(*shown.key), "key");
-  if (shown.query) draw_selected(context, list, points_->place(*shown.query), "query");
 }
 
 std::optional<std::size_t> GeometryPicture::point_under_mouse(PanelContext& context,

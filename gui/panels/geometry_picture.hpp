@@ -1,5 +1,5 @@
-// The geometry panel's picture: a scene flat between axes or from any side, turned and asked with
-// the mouse.
+// The geometry panel's picture: axes, legend and colour bar are a figure's; the points lie below
+// its marks, as a texture, flat or from any side.
 #pragma once
 
 #include <imgui.h>
@@ -9,7 +9,6 @@
 
 #include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/panels/panel.hpp"
-#include "gui/render/cloud_keys.hpp"
 #include "gui/render/figure_view.hpp"
 #include "gui/render/point_cloud.hpp"
 
@@ -54,18 +53,27 @@ class GeometryPicture {
   std::optional<ImVec2> place(const CloudPoint& point) const;
 
  private:
-  GeometryHit show_flat(PanelContext& context, const GeometryShown& shown);
-  GeometryHit show_orbit(PanelContext& context, const GeometryShown& shown);
-  Camera flat_camera(ImVec2 low) const;
-  bool turn(ImVec2 size, ImVec2 low, bool over);
-  void draw_means(const PanelContext& context, const GeometryShown& shown, ImDrawList& list) const;
-  void draw_keys(const GeometryShown& shown, const KeyPlace& place) const;
-  void mark_selected(PanelContext& context, const GeometryShown& shown, ImDrawList& list) const;
+  /// What the axes were made of.
+  struct AxesOf {
+    std::uint64_t version = 0;
+    bool is_3d = false;
+    bool is_little = false;
+    Orbit orbit;
+    bool operator==(const AxesOf&) const = default;
+  };
+  void show_axes(PanelContext& context, const GeometryShown& shown);
+  Camera camera(const GeometryShown& shown, ImVec2 low) const;
+  bool turn(ImVec2 low, ImVec2 high);
+  void draw_turned_axes(const PanelContext& context, ImVec2 low, ImVec2 high,
+                        ImDrawList& list) const;
   std::optional<std::size_t> point_under_mouse(PanelContext& context, const GeometryShown& shown,
                                                ImDrawList& list);
 
   Orbit orbit_;
-  std::optional<FigureView> flat_;
+  std::optional<FigureView> axes_;
+  AxesOf axes_of_;
+  plot::Figure axes_figure_;
+  std::uint64_t axes_version_ = 0;
   std::optional<PointCloud> points_;
   bool dragged_ = false;
 };

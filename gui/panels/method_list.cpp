@@ -4,14 +4,15 @@
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
-#include "gui/render/imgui_canvas.hpp"
 
 namespace kvscope::gui {
 
@@ -20,15 +21,30 @@ namespace {
 /// A piece of the curve: its dash and marker.
 void draw_swatch(const PanelContext& context, const plot::SeriesStyle& style, bool has_marker,
                  ImVec2 at, ImVec2 size) {
-  DrawnImages none(context.textures);
-  ImGuiCanvas canvas(*ImGui::GetWindowDrawList(), context.fonts, none, at, 1.0);
-  const auto middle = static_cast<double>(size.y) / 2;
-  const auto right = static_cast<double>(size.x);
-  const plot::Point line[] = {{0.0, middle}, {right, middle}};
-  canvas.polyline(line, {style.colour, static_cast<double>(context.look.px(1.6f)), style.dash});
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float width = context.look.px(1.6f);
+  const float y = at.y + 0.5f * size.y;
+  std::vector<double> pattern = plot::dash_pattern(style.dash, static_cast<double>(width));
+  if (pattern.empty()) pattern.push_back(static_cast<double>(size.x));
+  float x = 0.0f;
+  for (std::size_t part = 0; x < size.x; ++part) {
+    const float end = std::min(size.x, x + static_cast<float>(pattern[part % pattern.size()]));
+    if (part % 2 == 0) list.AddLine({at.x + x, y}, {at.x + end, y}, packed(style.colour), width);
+    x = end;
+  }
   if (!has_marker) return;
-  const plot::Point centre[] = {{right / 2, middle}};
-  canvas.markers(centre, style.marker, static_cast<double>(context.look.px(3.2f)), style.colour);
+  const ImVec2 middle{at.x + 0.5f * size.x, y};
+  const float radius = context.look.px(3.2f);
+  const auto outline = plot::marker_outline(style.marker);
+  for (std::size_t i = 0; i < outline.size(); ++i) {
+    const auto corner = [&](std::size_t k) {
+      const plot::Point& p = outline[k % outline.size()];
+      return ImVec2{middle.x + radius * static_cast<float>(p.x),
+                    middle.y + radius * static_cast<float>(p.y)};
+    };
+    // every outline can be seen whole from its middle
+    list.AddTriangleFilled(middle, corner(i), corner(i + 1), packed(style.colour));
+  }
 }
 
 std::string help_of(const MethodItem& item) {

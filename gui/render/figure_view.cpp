@@ -9,10 +9,9 @@
 #include "analysis/plot/draw.hpp"
 #include "core/base/error.hpp"
 #include "gui/render/colour.hpp"
-#include "gui/render/display_list.hpp"
 #include "gui/render/figure_zoom.hpp"
-#include "gui/render/imgui_canvas.hpp"
 #include "gui/render/visible_figure.hpp"
+#include "notebooks_export/cairo_canvas.hpp"
 
 namespace kvscope::gui {
 
@@ -38,10 +37,10 @@ ScreenTheme screen_theme(const FigureStyle& style, const FontAtlas& fonts) {
 }
 
 struct FigureView::Impl {
-  Impl(FontAtlas& f, TextureStore& t) : fonts(f), images(t) {}
+  Impl(FontAtlas& f, TextureStore& t) : fonts(f), textures(t) {}
 
   FontAtlas& fonts;
-  DrawnImages images;
+  TextureStore& textures;
 
   // what is shown
   plot::Figure figure;
@@ -55,14 +54,14 @@ struct FigureView::Impl {
   FigureStyle style;
   ScreenTheme screen;
   ImVec2 size{0.0F, 0.0F};
-  std::uint64_t letters = 0;
   bool is_drawn = false;
   std::string layout_problem;
   std::optional<plot::Layout> layout;
   ImVec2 shift{0.0F, 0.0F};  // of the figure in the rectangle, pixels
-  DisplayList drawing;
-  Thinning thinning;     // of what is drawn
-  double density = 1.0;  // of its pictures
+  Texture picture;
+  std::vector<ScreenRect> pieces;  // of the picture, from its corner
+  Thinning thinning;               // of what is drawn
+  double density = 1.0;            // of its pictures
   double moved_at = 0.0;
   std::uint64_t n_recordings = 0;
 
@@ -100,7 +99,7 @@ struct FigureView::Impl {
 
   /// Fills the rectangle; panels with equal scales stay square, in its middle.
   plot::Layout lay_out(const plot::Figure& shown, plot::Size page) {
-    const auto& metrics = fonts.metrics();
+    const auto& metrics = figure_font_metrics();
     double width = page.w;
     plot::Layout made = plot::layout_figure(shown, width, page.h, screen.theme, metrics);
     for (int round = 0; round < 2; ++round) {
@@ -120,7 +119,6 @@ struct FigureView::Impl {
     is_drawn = true;
     thinning = {};
     density = 1.0;
-    letters = fonts.generation();
     layout_problem.clear();
     layout.reset();
     if (!figure_problem.empty()) return;
@@ -137,21 +135,65 @@ struct FigureView::Impl {
       shift = {
           static_cast<float>(std::floor(0.5 * scale * (page.w - layout->size.w))),
           static_cast<float>(std::floor(0.5 * scale * std::max(0.0, page.h - layout->size.h)))};
-      images.begin();
-      drawing.record(size, [&](ImDrawList& list) {
-        if (style.fill_ground) {
-          list.AddRectFilled({0.0F, 0.0F}, size, packed(screen.theme.ground));
-        }
-        ImGuiCanvas canvas(list, fonts, images, shift, scale, density);
-        plot::draw_figure(shown, *layout, screen.theme, canvas, plot::PageFill::leave);
-      });
-      images.end();
+      draw(shown);
       ++n_recordings;
     } catch (const ConfigError&) {
       layout.reset();
       layout_problem =
           "There is too little room for this figure here. Make its part of the "
           "window larger, or show fewer panels.";
+    }
+  }
+
+  void draw(const plot::Figure& shown) {
+    const auto width = static_cast<int>(size.x);
+    const auto height = static_cast<int>(size.y);
+    if (!picture || picture.width() != width || picture.height() != height)
+      picture = Texture(textures, width, height, Filter::nearest);
+    const auto canvas =
+        make_screen_canvas(width, height, {shift.x, shift.y}, screen.pixels_per_point, density);
+    plot::draw_figure(shown, *layout, screen.theme, *canvas, plot::PageFill::leave);
+    const std::string rgba = canvas->finish();
+    picture.update(0, 0, width, height,
+                   {reinterpret_cast<const std::uint8_t*>(rgba.data()), rgba.size()});
+    find_pieces(rgba);
+  }
+
+  /// The parts of the picture that are not empty: every layer of a large window costs milliseconds
+  /// without a GPU.
+  void find_pieces(const std::string& rgba) {
+    constexpr int kSide = 64;
+    pieces.clear();
+    const int width = picture.width();
+    const auto is_empty = [&](int x, int y) {
+      const int right = std::min(x + kSide, width);
+      for (int row = y; row < std::min(y + kSide, picture.height()); ++row) {
+        const auto begin = 4 * (static_cast<std::size_t>(row) * static_cast<std::size_t>(width));
+        for (int col = x; col < right; ++col) {
+          if (rgba[begin + 4 * static_cast<std::size_t>(col) + 3] != 0) return false;
+        }
+      }
+      return true;
+    };
+    for (int y = 0; y < picture.height(); y += kSide) {
+      for (int x = 0, from = -1; x < width; x += kSide) {
+        const bool empty = is_empty(x, y);
+        if (!empty && from < 0) from = x;
+        const bool ends = from >= 0 && (empty || x + kSide >= width);
+        if (!ends) continue;
+        const int right = empty ? x : width;
+        pieces.push_back({{static_cast<float>(from), static_cast<float>(y)},
+                          {static_cast<float>(right),
+                           static_cast<float>(std::min(y + kSide, picture.height()))}});
+        from = -1;
+      }
+    }
+  }
+
+  void show_picture(ImDrawList& list) const {
+    for (const auto& [low, high] : pieces) {
+      list.AddImage(picture.id(), {at.x + low.x, at.y + low.y}, {at.x + high.x, at.y + high.y},
+                    {low.x / size.x, low.y / size.y}, {high.x / size.x, high.y / size.y});
     }
   }
 
@@ -163,9 +205,6 @@ struct FigureView::Impl {
 
   /// The problem's words, centred, in lines that fit.
   void draw_problem(ImDrawList& list) const {
-    if (style.fill_ground) {
-      list.AddRectFilled(at, {at.x + size.x, at.y + size.y}, packed(screen.theme.ground));
-    }
     ImFont* font = fonts.body();
     const float wrap =
         std::max(40.0F, std::min(size.x - 2.0F * font->FontSize, 34.0F * font->FontSize));
@@ -309,11 +348,11 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   if (moves || is_late) view.is_drawn = false;
   if (!style.zoomable && ImGui::IsItemActivated()) view.dragged_far = false;
 
-  if (!view.is_drawn || view.letters != view.fonts.generation()) view.record(moves);
+  if (!view.is_drawn) view.record(moves);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   view.hit.reset();
   if (view.layout) {
-    view.drawing.replay(list, view.at);
+    view.show_picture(list);
     view.find_hit(hovered);
     view.draw_highlight(list);
   } else {

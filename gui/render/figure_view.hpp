@@ -6,8 +6,8 @@
 //     if (const auto& hit = view_.hit()) { tooltip of what is under the cursor; hit->clicked }
 //   }
 //
-// Laying out and drawing happen only when the figure (`version`), the size, the style, the zoom or
-// the letters change; in between a frame copies vertices.
+// Laying out and drawing (by Cairo, as for files) happen only when the figure (`version`), the
+// size, the style or the zoom change; in between a frame shows one texture.
 #pragma once
 
 #include <imgui.h>
@@ -32,9 +32,6 @@ struct FigureStyle {
   std::optional<plot::Colour> paper;  // instead of the theme's ground: the panel's own
   std::optional<double> text_em;      // pixels per em of axis labels [the body font's]
   bool zoomable = true;
-  /// True where the ground's colour is not there already, as it is in panels (Backend::set_ground):
-  /// without a GPU every layer of a large window costs milliseconds.
-  bool fill_ground = false;
   bool operator==(const FigureStyle&) const = default;
 };
 

@@ -59,28 +59,17 @@ std::vector<ImWchar> ranges_of(const std::set<char32_t>& codes) {
   return ranges;
 }
 
-/// Sizes of figure text in steps that the eye does not tell apart: few sizes serve many figures.
-double rounded_size(double em) {
-  const double step = em < 16.0 ? 0.5 : em < 32.0 ? 1.0 : 4.0;
-  return std::clamp(std::round(em / step) * step, 5.0, 96.0);
-}
-
 }  // namespace
 
-/// The font files, and widths over all of them.
-struct FontAtlas::Sources final : plot::TextMetrics {
+/// The font files.
+struct FontAtlas::Sources {
   Sources() : figure(plot::figure_font()) {}
 
-  /// Of the fallbacks that are open the one that has it; null: none.
-  const FontFile* fallback_with(char32_t code) const {
+  /// A fallback that has it, if need be after opening one; damaged ones count as missing. Null:
+  /// none.
+  const FontFile* find_fallback(char32_t code) {
     for (const auto& font : fallbacks)
       if (font->metrics.has(code)) return font.get();
-    return nullptr;
-  }
-
-  /// The same, if need be after opening one; damaged ones count as missing.
-  const FontFile* find_fallback(char32_t code) {
-    if (const FontFile* font = fallback_with(code)) return font;
     if (fallbacks.size() == kMostFallbacks) return nullptr;
     for (const SystemFont& font : system_fonts_with(code)) {
       try {
@@ -94,25 +83,6 @@ struct FontAtlas::Sources final : plot::TextMetrics {
     }
     return nullptr;
   }
-
-  double width(std::string_view text, double size) const override {
-    double total = 0.0;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t begin = at;
-      const char32_t code = plot::next_code_point(text, at);
-      const std::string_view letter = text.substr(begin, at - begin);
-      if (code < 0x80 || figure.metrics.has(code)) {
-        total += figure.metrics.width(letter, size);
-      } else if (const FontFile* other = fallback_with(code)) {
-        total += other->metrics.width(letter, size);
-      } else {
-        total += figure.metrics.width("\u25A1", size);
-      }
-    }
-    return total;
-  }
-  double ascent() const override { return figure.metrics.ascent(); }
-  double descent() const override { return figure.metrics.descent(); }
 
   FontFile figure;
   std::vector<std::unique_ptr<FontFile>> fallbacks;
@@ -149,29 +119,7 @@ void FontAtlas::set_scale(double scale) {
   body_.em = em(13.0);
   small_.em = em(11.0);
   title_.em = em(18.0);
-  figure_sizes_.clear();
   stale_ = true;
-}
-
-BakedFont FontAtlas::nearest(double em) {
-  const double wanted = rounded_size(em);
-  BakedFont best = body_;
-  bool wanted_is_known = false;
-  const auto offer = [&](const BakedFont& baked, double tolerance) {
-    wanted_is_known = wanted_is_known || std::abs(baked.em - em) <= tolerance * em;
-    if (baked.font == nullptr) return;
-    if (std::abs(std::log(baked.em / em)) < std::abs(std::log(best.em / em))) best = baked;
-  };
-  for (const BakedFont* baked : {&body_, &small_, &title_}) offer(*baked, 0.02);
-  for (const BakedFont& baked : figure_sizes_) {
-    offer(baked, 0.02);
-    wanted_is_known = wanted_is_known || baked.em == wanted;
-  }
-  if (!wanted_is_known && figure_sizes_.size() < kMostFigureSizes) {
-    figure_sizes_.push_back({nullptr, wanted});
-    stale_ = true;
-  }
-  return best;
 }
 
 bool FontAtlas::require(std::string_view utf8) {
@@ -205,11 +153,7 @@ bool FontAtlas::lacks(char32_t code) const {
   return request_->nowhere.contains(code);
 }
 
-const plot::TextMetrics& FontAtlas::metrics() const {
-  return *sources_;
-}
-
-void FontAtlas::add_font(BakedFont& baked, bool with_extras) {
+void FontAtlas::add_font(BakedFont& baked) {
   const auto add = [&](const FontFile& source, const ImWchar* ranges, bool merge) {
     ImFontConfig config;
     const std::string_view bytes = source.file.text();
@@ -227,7 +171,6 @@ void FontAtlas::add_font(BakedFont& baked, bool with_extras) {
     return font;
   };
   baked.font = add(sources_->figure, kAlways, /*merge=*/false);
-  if (!with_extras) return;
   if (!request_->of_figure_font.empty()) {
     add(sources_->figure, request_->figure_ranges.data(), /*merge=*/true);
   }
@@ -244,10 +187,7 @@ bool FontAtlas::prepare() {
   atlas_.Clear();
   atlas_.Flags |= ImFontAtlasFlags_NoPowerOfTwoHeight;
   // the first font of an atlas is ImGui's own choice
-  for (BakedFont* baked : {&body_, &small_, &title_}) add_font(*baked, /*with_extras=*/true);
-  // thousands of characters in every size of figures would fill the atlas: words in figures are
-  // few, and take them from the nearest of the sizes above
-  for (BakedFont& baked : figure_sizes_) add_font(baked, /*with_extras=*/false);
+  for (BakedFont* baked : {&body_, &small_, &title_}) add_font(*baked);
   atlas_.Build();
   for (ImFont* font : atlas_.Fonts) {
     font->FallbackChar = static_cast<ImWchar>(kReplacement);

@@ -1,8 +1,8 @@
-// The explorer's letters: the figures' font in every size that is used, and whatever other
-// characters the shown texts need.
+// The interface's letters: the figures' font in three sizes, and whatever other characters the
+// shown texts need.
 //
-// An atlas cannot change during a frame (Dear ImGui 1.86), so sizes and characters that are missing
-// are noted, shown as well as possible meanwhile, and added before the next frame: prepare().
+// An atlas cannot change during a frame (Dear ImGui 1.86), so characters that are missing are noted
+// and added before the next frame: prepare().
 #pragma once
 
 #include <imgui.h>
@@ -10,17 +10,8 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
-
-#include "analysis/plot/canvas.hpp"
 
 namespace kvscope::gui {
-
-/// A font as ImGui draws it. Pointers are valid until the end of the frame.
-struct BakedFont {
-  ImFont* font = nullptr;
-  double em = 0.0;  // pixels per em of the glyphs in the atlas
-};
 
 /// Sizes are pixels per em, as figures measure; ImGui's own measure, ascender minus descender, is
 /// 1.164 times as much (plot::FontMetrics::height_per_em).
@@ -45,10 +36,6 @@ class FontAtlas {
   void set_scale(double scale);
   double scale() const { return scale_; }
 
-  /// The font whose baked size is nearest to `em` pixels. A size that is not there yet is noted;
-  /// glyphs of another size must be drawn em / BakedFont::em times as large.
-  BakedFont nearest(double em);
-
   /// Notes the characters of `utf8` that are not in the atlas and that an installed font has; they
   /// are there from the next frame on. True if nothing was missing. Bounded: beyond
   /// kMostExtraCharacters, and for characters that no font has, the replacement box is shown.
@@ -56,9 +43,6 @@ class FontAtlas {
 
   /// True of a character that was required and that no font has.
   bool lacks(char32_t code) const;
-
-  /// Widths as drawn, whatever the size; figures are laid out with these.
-  const plot::TextMetrics& metrics() const;
 
   /// Between frames: builds what is missing. True if the atlas changed, and with it its texture and
   /// every ImFont.
@@ -72,19 +56,22 @@ class FontAtlas {
   ImFontAtlas& imgui() { return atlas_; }
 
   static constexpr std::size_t kMostExtraCharacters = 4000;
-  static constexpr std::size_t kMostFigureSizes = 16;
 
  private:
   struct Sources;
   struct Request;
-  void add_font(BakedFont& baked, bool with_extras);
+  /// A size of the interface's letters.
+  struct BakedFont {
+    ImFont* font = nullptr;
+    double em = 0.0;  // pixels per em of the glyphs in the atlas
+  };
+  void add_font(BakedFont& baked);
 
   std::unique_ptr<Sources> sources_;
   std::unique_ptr<Request> request_;
   ImFontAtlas atlas_;
   double scale_ = 1.0;
   BakedFont body_, small_, title_;
-  std::vector<BakedFont> figure_sizes_;
   bool stale_ = true;
   std::uint64_t generation_ = 0;
 };

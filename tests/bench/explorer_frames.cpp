@@ -116,7 +116,6 @@ void run(const std::string& name, const plot::Figure& figure, int n) {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0.0F, 0.0F});
     ImGui::Begin("bench", nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground);
     gui::FigureStyle style;
-    style.fill_ground = false;
     view.show(figure, 1, {kWidth, kHeight}, style);
     ImGui::End();
     ImGui::PopStyleVar();

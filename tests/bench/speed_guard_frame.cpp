@@ -68,7 +68,6 @@ struct Screen {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0.0F, 0.0F});
     ImGui::Begin("map", nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground);
     gui::FigureStyle style;
-    style.fill_ground = false;
     view.show(figure, 1, {kWidth, kHeight}, style);
     ImGui::End();
     ImGui::PopStyleVar();

@@ -31,14 +31,16 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
   Offscreen screen({1000, 500});
   FigureView view(screen.fonts(), screen.texture_store());
   const plot::Ground ground = GENERATE(plot::Ground::light, plot::Ground::dark);
-  FigureStyle style{.ground = ground, .fill_ground = true};
+  FigureStyle style{.ground = ground};
+  screen.set_ground(plot::make_theme(plot::Venue::icml, ground).ground);
   for (int i = 0; i < 3; ++i) {
     screen.frame([&] {
       ImGui::SetNextWindowPos({0.0F, 0.0F});
       ImGui::SetNextWindowSize({1000.0F, 500.0F});
       ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0.0F, 0.0F});
       ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0.0F);
-      ImGui::Begin("figure", nullptr, ImGuiWindowFlags_NoDecoration);
+      ImGui::Begin("figure", nullptr,
+                   ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground);
       view.show(figure, 1, {1000.0F, 500.0F}, style);
       ImGui::End();
       ImGui::PopStyleVar(2);

@@ -289,16 +289,25 @@ plot::Figure flat_figure(const GeometryScene& scene, bool with_points) {
   return figure_of(scene, std::move(panel));
 }
 
-plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit) {
+Camera orbit_camera(const GeometryScene& scene, const Orbit& orbit) {
   // A view of 2 x 2 around the middle: at zoom 1 everything is inside.
-  const Camera camera = orbit.camera(scene.box, 2.0, 2.0);  // whole at zoom 1
-  plot::Panel panel = panel_of(scene, /*with_points=*/true, [&](const CloudPoint& p) {
+  Camera camera = orbit.camera(scene.box, 2.0, 2.0);
+  camera.offset[0] -= 1.0;
+  camera.offset[1] = 1.0 - camera.offset[1];
+  for (double& step : camera.down) step = -step;
+  return camera;
+}
+
+plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, bool with_points) {
+  const Camera camera = orbit_camera(scene, orbit);
+  plot::Panel panel = panel_of(scene, with_points, [&](const CloudPoint& p) {
     const auto at = camera.project(p);
-    return std::pair(static_cast<double>(at[0]) - 1.0, 1.0 - static_cast<double>(at[1]));
+    return std::pair(static_cast<double>(at[0]), static_cast<double>(at[1]));
   });
   panel.equal_scales = true;
   panel.x.range = panel.y.range = plot::Range{-1.05, 1.05};
-  panel.x.label = "to the right";
+  const auto& names = scene.short_labels;
+  panel.x.label = fmt::format("to the right, of {}, {}, {}", names[0], names[1], names[2]);
   panel.y.label = "upwards";
   plot::Figure figure = figure_of(scene, std::move(panel));
   figure.caption.push_back(

@@ -93,6 +93,8 @@ Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme);
 /// puts its own picture of the points there.
 plot::Figure flat_figure(const GeometryScene& scene, bool with_points);
 /// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
-plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit);
+plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, bool with_points);
+/// The orbit's camera in units of that figure's axes, y upwards.
+Camera orbit_camera(const GeometryScene& scene, const Orbit& orbit);
 
 }  // namespace kvscope::gui
