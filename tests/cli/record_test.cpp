@@ -41,8 +41,8 @@ TEST_CASE("a recording says everything on standard error, and its trace verifies
   CHECK(verify.json().at("n_rows_checked") > 0);
 }
 
-TEST_CASE("a recording is as large as README's formula says") {
-  CHECK_HAS(read_file(testing::source_dir() / "README.md"),
+TEST_CASE("a recording is as large as the first hour's formula says") {
+  CHECK_HAS(read_file(testing::source_dir() / "FIRST_HOUR.md"),
             "layers x ((query heads + 2 x KV heads) x channels x bytes of a "
             "number + 4 x query\nheads) bytes");
   const TempDir dir;

@@ -97,14 +97,6 @@ TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
     CHECK_HAS(demo, part);
 }
 
-TEST_CASE("the README names every command") {
-  const std::string readme = read_file(testing::source_dir() / "README.md");
-  for (const auto& command : listed_commands()) {
-    INFO(joined(command));
-    CHECK(readme.find("kvscope " + joined(command)) != std::string::npos);
-  }
-}
-
 TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion") {
   struct Case {
     std::vector<std::string> args;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the section "First hour" of README.md, command by command, as a reader would.
+"""Runs FIRST_HOUR.md, command by command, as a reader would.
 
     python3 tests/readme/first_hour.py build/release/bin/kvscope              # in a folder that is deleted
     python3 tests/readme/first_hour.py PROGRAM --keep DIR                     # in DIR, which stays
@@ -27,7 +27,6 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECTION = "First hour"
 WINDOW_PROGRAM = "kvscope-explorer"
 WINDOW_REMARK = "# opens a window"
 SECONDS = 280  # per command
@@ -37,18 +36,10 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 TOLERANCE = 0.005
 
 
-def section_of(text, title):
-    """The lines below the heading "## title", up to the next heading of that level."""
-    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    if not match:
-        sys.exit(f"README.md: expected a section \"{title}\", found none")
-    return match[1]
-
-
-def split_fences(section):
+def split_fences(page):
     """([(language, text)], prose): the fenced blocks in order, and what is outside them."""
     pattern = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
-    return [(m[1], m[2]) for m in pattern.finditer(section)], pattern.sub("\n", section)
+    return [(m[1], m[2]) for m in pattern.finditer(page)], pattern.sub("\n", page)
 
 
 def command_lines(blocks):
@@ -105,7 +96,7 @@ class Hour:
         if words[0] != WINDOW_PROGRAM or "--screenshot" in words:
             return line
         if WINDOW_REMARK not in line:
-            self.failures.append(f"{line}\n  opens a window, and README.md does not say so ({WINDOW_REMARK})")
+            self.failures.append(f"{line}\n  opens a window, and FIRST_HOUR.md does not say so ({WINDOW_REMARK})")
         self.n_windows += 1
         return f"{line.split('#')[0].rstrip()} --screenshot .window{self.n_windows}.png"
 
@@ -142,7 +133,7 @@ class Hour:
                 continue
             places = [self.folder / name, ROOT / "traces/samples/verifier" / name]
             if not any(place.is_file() and place.stat().st_size > 0 for place in places):
-                self.failures.append(f"README.md names {name}; no command has written it")
+                self.failures.append(f"FIRST_HOUR.md names {name}; no command has written it")
 
     def check_tables(self, prose):
         printed = table_rows(self.outputs)
@@ -150,19 +141,19 @@ class Hour:
             found = printed.get(name)
             if found is None or len(found) != len(numbers) or any(
                     abs(a - b) > TOLERANCE for a, b in zip(numbers, found)):
-                self.failures.append(f"README.md's table says {name}: {numbers}; printed was {found}")
+                self.failures.append(f"FIRST_HOUR.md's table says {name}: {numbers}; printed was {found}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="path of kvscope; kvscope-explorer is looked for beside it")
-    parser.add_argument("--readme", type=pathlib.Path, default=ROOT / "README.md")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "FIRST_HOUR.md")
     parser.add_argument("--keep", type=pathlib.Path, help="an empty or new folder to run in")
     options = parser.parse_args()
-    blocks, prose = split_fences(section_of(options.readme.read_text(encoding="utf-8"), SECTION))
+    blocks, prose = split_fences(options.page.read_text(encoding="utf-8"))
     lines, names = command_lines(blocks), promised_files(blocks, prose)
     if len(lines) < 5 or len(names) < 5:
-        sys.exit(f"README.md, \"{SECTION}\": expected at least 5 commands and 5 files, found {len(lines)} and {len(names)}")
+        sys.exit(f"{options.page}: expected at least 5 commands and 5 files, found {len(lines)} and {len(names)}")
     with tempfile.TemporaryDirectory(prefix="kvscope_first_hour_") as temporary:
         folder = options.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

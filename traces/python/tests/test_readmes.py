@@ -51,7 +51,12 @@ def run_page(name: str, page: Path, names: dict[str, object], environment: dict[
 
 
 def test_no_page_is_forgotten():
-    assert pages() == ["traces/README.md", "traces/python/README.md"]
+    assert pages() == ["README.md", "traces/README.md", "traces/python/README.md"]
+
+
+def test_the_first_page(folder):
+    run_page("README.md", ROOT / "README.md", {"__name__": "readme"})
+    assert (folder / "budget.pdf").exists()
 
 
 def test_the_page_of_the_formats(folder):
