@@ -24,7 +24,7 @@ LIMIT = 30 * 2**20
 #: What the side bar holds. README.md is the first page; names with a * are made here, all others are the tree's.
 PAGES = {
     "Guides": ["FIRST_HOUR.md", "analysis/cli/COMMANDS.md", "gui/README.md", "traces/python/README.md", "traces/python/kvpress.md", "analysis/simulate/README.md", "analysis/study.md",
-               "analysis/engines.md", "analysis/cost/README.md", "analysis/cost/predictions.md", "analysis/equal_cost.md",
+               "analysis/engines.md", "analysis/cost/README.md", "analysis/equal_cost.md",
                "analysis/serving_ladder.md", "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "core/cuda/README.md"],
     "Reference": ["*commands.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
                   "core/selectors/CONFORMANCE.md"],
