@@ -11,6 +11,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/result.hpp"
@@ -26,8 +27,8 @@ constexpr std::size_t kShown = 8;  // rows of a table
 class AnswerReport {
  public:
   AnswerReport(const AskedPrompt& asked, const AnswerBlame& blame, const Tokenizer& tokenizer,
-               bool every_call)
-      : asked_(asked), blame_(blame), tokenizer_(tokenizer), every_call_(every_call) {}
+               const ExplainAnswerOptions& options)
+      : asked_(asked), blame_(blame), tokenizer_(tokenizer), options_(options) {}
 
   Json json() const {
     Json out = {{"prompt", asked_.name}};
@@ -42,9 +43,10 @@ class AnswerReport {
                               {"sparse_surprise", step.sparse_surprise},
                               {"kl", step.kl}});
     }
-    if (blame_.n_runs == 0) return out;
+    if (!blame_.is_explained) return out;
     out["token"] = blame_.step + 1;
     out["position"] = blame_.position;
+    if (blame_.n_runs == 0) return out;
     out["everything"] = json_of(blame_.everything);
     for (const auto& [key, list] :
          {std::pair{"layers", &blame_.layers}, std::pair{"heads", &blame_.heads},
@@ -71,9 +73,32 @@ class AnswerReport {
                      number_text(step.sparse_surprise, 3), number_text(step.kl, 3)});
     }
     out += steps.text();
-    if (blame_.n_runs == 0) return out + "No token changes.\n\n";
-    out += "\n" + sentence() + "\n" + tables() + "\n";
-    return out;
+    if (!blame_.is_explained) return out + "No token changes.\n\n";
+    out += looks_text();
+    if (blame_.n_runs > 0) out += "\n" + sentence() + "\n" + tables();
+    return out + "\n";
+  }
+
+  /// The heads that look at the fact, as rows of a table.
+  void add_rows(Json& rows) const {
+    for (const HeadLook& look : blame_.looks) {
+      if (!(look.dense_weight >= options_.least)) continue;
+      const bool is_ranked = look.rank > 0;
+      Json row = asked_.about;
+      row.erase("expected");
+      row.update({{"step", blame_.step},
+                  {"layer", look.layer},
+                  {"q_head", look.q_head},
+                  {"dense_weight", look.dense_weight},
+                  {"weight", look.weight},
+                  {"kept", look.kept},
+                  {"fact_tokens", asked_.fact.size()},
+                  {"rank", is_ranked ? Json(look.rank) : Json(nullptr)},
+                  {"scored", look.scored},
+                  {"budget", look.budget},
+                  {"margin", json_number(is_ranked ? look.score - look.cut : kNan)}});
+      rows.push_back(std::move(row));
+    }
   }
 
   std::string sentence() const {
@@ -86,7 +111,8 @@ class AnswerReport {
     out += fmt::format(
         "under the method {:.3f} nats are lost; all keys put back in {} bring {} of "
         "them back",
-        lost, every_call_ ? "every call" : "its call", recovered_text(blame_.everything.recovered));
+        lost, options_.every_call ? "every call" : "its call",
+        recovered_text(blame_.everything.recovered));
     const auto heads = blame_.ranked_heads();
     if (!heads.empty())
       out += fmt::format("; head {} of layer {} alone {}{}", heads[0]->what.q_head,
@@ -99,12 +125,36 @@ class AnswerReport {
                          recovered_text(key.recovered), verdict(key));
     }
     out += fmt::format(". {} runs.", blame_.n_runs);
-    if (!every_call_ && blame_.everything.recovered < 0.5)
+    if (!options_.every_call && blame_.everything.recovered < 0.5)
       out += " The rest was lost in earlier calls: --every-call.";
     return out;
   }
 
  private:
+  std::string looks_text() const {
+    if (asked_.fact.empty()) return "";
+    TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
+                     "of", "budget", "margin"});
+    for (const HeadLook& look : blame_.looks) {
+      if (!(look.dense_weight >= options_.least)) continue;
+      const auto if_answered = [&](Index n) { return look.answered ? fmt::format("{}", n) : "-"; };
+      const bool is_ranked = look.rank > 0;
+      table.add_row(
+          {fmt::format("{}", look.layer), fmt::format("{}", look.q_head),
+           number_text(look.dense_weight, 3), number_text(look.weight, 3),
+           look.answered ? fmt::format("{} of {}", look.kept, asked_.fact.size()) : "dense",
+           is_ranked ? fmt::format("{}", look.rank) : "-",
+           is_ranked ? fmt::format("{}", look.scored) : "-", if_answered(look.budget),
+           is_ranked ? number_text(look.score - look.cut, 3) : "-"});
+    }
+    if (table.empty())
+      return fmt::format(
+          "\nDensely no head puts {} or more of its attention on the fact (--least).\n",
+          percent_text(options_.least));
+    return fmt::format("\nheads that look at the fact, when token {} is due\n{}", blame_.step + 1,
+                       table.text());
+  }
+
   std::string verdict(const Restored& one) const {
     const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
     if (step.dense == step.sparse || one.says != step.dense) return "";
@@ -170,46 +220,38 @@ class AnswerReport {
   const AskedPrompt& asked_;
   const AnswerBlame& blame_;
   const Tokenizer& tokenizer_;
-  bool every_call_;
+  const ExplainAnswerOptions& options_;
 };
 
 }  // namespace
 
 void ExplainAnswerOptions::declare(OptionSet& options) {
-  options.flag("answer", "put dropped keys back and say which layer, head and key cost the answer",
-               wanted);
   options.add("prompt", "WORDS",
-              "with --answer: explain what the model says after these words (@FILE: a file's) "
-              "instead of needles",
+              "explain what the model says after these words (@FILE: a file's) instead of needles",
               words);
   options.add("n-new", "N", "with --prompt: tokens of the answer", n_new, in(1, 4096));
   options.add("token", "N",
-              "with --answer: the token that is explained, from 1 [the first that changes, else "
-              "the one of largest KL]",
+              "the token that is explained, from 1 [the first that changes, else the one of "
+              "largest KL]",
               token, at_least(1));
-  options.flag("dense-prompt",
-               "with --answer: the method answers in the steps after the prompt alone",
+  options.flag("dense-prompt", "the method answers in the steps after the prompt alone",
                dense_prompt);
   options.flag("every-call",
-               "with --answer: put back in every call, not in the token's own alone; each run "
-               "takes the whole prompt",
+               "put back in every call, not in the token's own alone; each run takes the whole "
+               "prompt",
                every_call);
   options.add("runs", "N",
-              "with --answer: most runs of a prompt; beyond, heads of the layers that matter least "
-              "are left out",
-              most_runs, at_least(1));
-  options.add("out", "FILE", "with --answer: write an HDF5 file for the figure answer", out)
-      .short_name = 'o';
+              "most runs of a prompt; beyond, heads of the layers that matter least are left out; "
+              "0: nothing is put back",
+              most_runs, in(0, 10'000'000));
+  options.add("out", "FILE", "write an HDF5 file for the figure answer", out).short_name = 'o';
   options.flag("overwrite", "replace an existing file", overwrite);
   options.add("put-back", "WHAT",
-              "with --answer: put keys back and say how the answer goes on, instead of looking for "
-              "what matters: LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all; repeatable",
+              "put keys back and say how the answer goes on, instead of looking for what matters: "
+              "LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all; repeatable",
               put_back);
   options.add("which", "N", "with --put-back: of several prompts only this one, from 1", which,
               at_least(1));
-  options.need({"prompt", "n-new", "token", "dense-prompt", "every-call", "runs", "out",
-                "overwrite", "put-back", "which"},
-               {"answer"});
   options.need({"which"}, {"put-back"});
   options.exclude({"put-back", "out"}, ": the file is of what is looked for");
   options.exclude_each({"lengths", "facts", "depths", "trials", "seed", "text"}, {"prompt"},
@@ -224,7 +266,7 @@ void ExplainAnswerOptions::check() const {
 
 int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                               const Tokenizer& tokenizer, const AnswerSource& source, Json config,
-                              bool all, bool json, const std::string& command_line,
+                              bool json, const std::string& command_line,
                               const WorkOptions& work) const {
   question.prefill = dense_prompt ? PrefillMode::dense : PrefillMode::sparse;
   if (token) question.token = *token - 1;
@@ -241,19 +283,22 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                       work);
   Working run(work);
   Json prompts = Json::array();
+  Json rows = Json::array();
   std::string text;
   std::vector<AnswerBlame> blames;
   std::size_t n_changed = 0;
   for (std::size_t i = 0; i < source.n_prompts; ++i) {
     const AskedPrompt asked = source.prompt(i);
     question.n_new = asked.n_new;
+    question.watched = asked.fact;
     AnswerBlame blame =
         blame_answer(model, asked.tokens, question, run.pool, run.progress, run.stop);
-    const AnswerReport told(asked, blame, tokenizer, every_call);
+    const AnswerReport told(asked, blame, tokenizer, *this);
     prompts.push_back(told.json());
+    told.add_rows(rows);
     text += told.text();
     n_changed += blame.changes() ? 1 : 0;
-    if (blame.n_runs > 0) blames.push_back(std::move(blame));
+    if (blame.is_explained) blames.push_back(std::move(blame));
   }
   const Json totals = {
       {"prompts", source.n_prompts}, {"changed", n_changed}, {"explained", blames.size()}};
@@ -279,11 +324,11 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                 {"config", config},
                 {"inputs", inputs_of({.config = config})},
                 {"prompts", prompts},
+                {"rows", rows},
                 {"totals", totals}});
     return kOk;
   }
-  print("{}explain --answer: the answer changes in {} of {} prompts\n", text, n_changed,
-        source.n_prompts);
+  print("{}explain: the answer changes in {} of {} prompts\n", text, n_changed, source.n_prompts);
   return kOk;
 }
 

@@ -1,4 +1,4 @@
-// kvscope explain --answer: which dropped keys cost the answer, found by putting them back.
+// kvscope explain of prompts: which dropped keys cost the answer, found by putting them back.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +20,7 @@ struct AskedPrompt {
   nlohmann::ordered_json about;
   std::vector<TokenId> tokens;
   Index n_new = 1;
+  std::vector<Index> fact;  // positions of what has to be found; empty: not known
 };
 
 /// Where the prompts come from: the grid of needles, or words.
@@ -31,9 +32,10 @@ struct AnswerSource {
 /// "5", "5:6", "5:6:150" or "all". Throws UsageError.
 PutBack parse_put_back(const std::string& text);
 
-/// The options that `--answer` brings.
+/// The options of prompts.
 struct ExplainAnswerOptions {
-  bool wanted = false;
+  double least = 0.2;
+  bool all = false;
   std::optional<std::string> words;
   Index n_new = 8;
   std::optional<Index> token;
@@ -49,10 +51,9 @@ struct ExplainAnswerOptions {
   /// Throws UsageError; an existing output is refused before anything runs.
   void check() const;
 
-  /// Prints the answer. `config`: what decided the numbers, model and method included. `all`:
-  /// explain prompts whose tokens do not change, too.
+  /// Prints the answer. `config`: what decided the numbers, model and method included.
   int run(AnswerQuestion question, const Transformer& model, const Tokenizer& tokenizer,
-          const AnswerSource& source, nlohmann::ordered_json config, bool all, bool json,
+          const AnswerSource& source, nlohmann::ordered_json config, bool json,
           const std::string& command_line, const WorkOptions& work) const;
 
  private:

@@ -84,7 +84,7 @@ std::string more_words(const QueryLook& look, const KeyFate& fate,
 
 void ExplainKeyOptions::declare(OptionSet& options) {
   options
-      .positional("trace", "a recording: explain one query and key of it instead of needles", trace,
+      .positional("trace", "a recording: explain one query and key of it instead of prompts", trace,
                   /*required=*/false)
       .kind = ValueKind::file;
   options.add("layers", "N", "with a trace: the layer", layer);
@@ -100,9 +100,10 @@ void ExplainKeyOptions::declare(OptionSet& options) {
       .kind = ValueKind::file;
   options.need({"layers", "heads", "query", "key", "top", "as-step", "draft", "calibration"},
                {"trace"});
-  options.exclude_each({"model", "text", "lengths", "facts", "depths", "trials", "least", "all",
-                        "chat", "seed", "answer"},
-                       {"trace"}, ": the first is of prompts");
+  options.exclude_each(
+      {"model", "text", "lengths", "facts", "depths", "trials", "least", "all", "chat", "seed",
+       "prompt", "token", "dense-prompt", "every-call", "runs", "out", "put-back"},
+      {"trace"}, ": the first is of prompts");
 }
 
 int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& command_line,

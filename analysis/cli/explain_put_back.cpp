@@ -113,7 +113,7 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
   }
   std::vector<std::string> names;
   for (const PutBack& what : back) names.push_back(put_back_words(what));
-  print("{}explain --answer: put back {}, in {}\n", text, fmt::join(names, "; "),
+  print("{}explain: put back {}, in {}\n", text, fmt::join(names, "; "),
         every_call ? "every call" : "the call of the explained token and those after it");
   return kOk;
 }

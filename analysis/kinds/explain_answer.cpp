@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -38,6 +39,52 @@ AnswerStep compare(std::span<const double> dense, std::span<const double> sparse
   for (std::size_t i = 0; i < dense.size(); ++i)
     step.kl += std::exp(dense[i]) * (dense[i] - sparse[i]);
   return step;
+}
+
+/// Adds the best watched key's rank among the method's scores, where it has some.
+void add_rank(const ListView& list, const SelectionTrace& seen, Index owner, Index page_size,
+              std::span<const Index> watched, HeadLook& found) {
+  if (owner >= n_of(seen.scores)) return;
+  const std::vector<double>& scores = seen.scores[static_cast<std::size_t>(owner)];
+  const Index page = std::max<Index>(1, page_size);
+  const auto score_of = [&](Index pos) {
+    const Index at = pos / page - seen.scored.begin;
+    return at >= 0 && at < n_of(scores) ? scores[static_cast<std::size_t>(at)]
+                                        : -std::numeric_limits<double>::infinity();
+  };
+  found.score = -std::numeric_limits<double>::infinity();
+  for (const Index pos : watched) found.score = std::max(found.score, score_of(pos));
+  if (!std::isfinite(found.score)) return;
+  found.cut = std::numeric_limits<double>::infinity();
+  for (const KeyPos pos : list.scored()) found.cut = std::min(found.cut, score_of(pos));
+  found.scored = n_of(scores);
+  found.rank = 1 + std::ranges::count_if(scores, [&](double s) { return s > found.score; });
+}
+
+double weight_on(const SelectCall& call, Index head, std::span<const Index> watched) {
+  const std::vector<double> weights = last_row_weights(call, head);
+  double sum = 0.0;
+  for (const Index pos : watched) sum += weights[static_cast<std::size_t>(pos)];
+  return sum;
+}
+
+HeadLook look_of_head(const SelectCall& call, const Selection& selection,
+                      const SelectionTrace& seen, Index page_size, Index head,
+                      std::span<const Index> watched) {
+  HeadLook found{.layer = call.layer, .q_head = head, .weight = weight_on(call, head, watched)};
+  found.answered = !selection.is_dense;
+  if (selection.is_dense) {
+    found.kept = n_of(watched);
+    return found;
+  }
+  const Index owner = owner_of(selection.owner, head, call.q.dim(0) / call.k.dim(0));
+  const ListView list = selection.list(owner, call.n_tok - 1);
+  for (const Index pos : watched) {
+    if (std::ranges::binary_search(list.keys, static_cast<KeyPos>(pos))) ++found.kept;
+  }
+  found.budget = n_of(list.scored());
+  add_rank(list, seen, owner, page_size, watched, found);
+  return found;
 }
 
 /// A key that a head's list lost.
@@ -101,12 +148,31 @@ std::vector<std::vector<double>> answer_of(LiveSequence& live, AnswerCalls& call
   return out;
 }
 
+/// The weights of the dense run on watched keys: [step, layer, q_head].
+using DenseLooks = std::vector<double>;
+
 /// The dense answer, which becomes calls.answer.
 std::vector<std::vector<double>> dense_answer(const Transformer& model, AnswerCalls& calls,
                                               Index n_steps, Index capacity, ThreadPool& pool,
-                                              const std::stop_token& stop) {
-  LiveSequence live(model, {}, capacity, pool);
-  return answer_of(live, calls, n_steps, stop, [](Index) {});
+                                              const std::stop_token& stop,
+                                              std::span<const Index> watched = {},
+                                              DenseLooks* looks = nullptr) {
+  const ModelConfig& config = model.config();
+  Index step = -1;  // of the answer, in the running call
+  const WatchedMethod full("full", [&](Selector& method, const SelectCall& call) {
+    const Index row = (step * config.n_layers + call.layer) * config.n_q;
+    for (Index head = 0; step >= 0 && head < config.n_q; ++head)
+      looks->at(static_cast<std::size_t>(row + head)) = weight_on(call, head, watched);
+    return method.select(call);
+  });
+  LiveOptions options;
+  if (!watched.empty()) {
+    options.selector = full.spec();
+    looks->assign(static_cast<std::size_t>(n_steps * config.n_layers * config.n_q), kNan);
+  }
+  LiveSequence live(model, options, capacity, pool);
+  return answer_of(live, calls, n_steps, stop,
+                   [&](Index call) { step = watched.empty() ? -1 : call - calls.call_of(0); });
 }
 
 /// The sequence under the method, run again and again with something put back.
@@ -186,6 +252,8 @@ class AnswerRuns {
   /// Layers that the method left without all keys in the explained call.
   const std::vector<Index>& sparse_layers() const { return sparse_layers_; }
   bool has_heads() const { return has_heads_; }
+  /// Of the explained call.
+  const std::vector<HeadLook>& looks() const { return looks_; }
   /// What the head that was put back had lost in the explained call, the heaviest first.
   const std::vector<LostKey>& lost() const { return lost_; }
 
@@ -206,7 +274,7 @@ class AnswerRuns {
   }
 
   Selection answer(Selector& method, const SelectCall& call) {
-    Selection selection = method.select(call);
+    Selection selection = looked_at(method, call);
     if (notes_layers_ && is_last_ && !selection.is_dense) {
       sparse_layers_.push_back(call.layer);
       has_heads_ = has_heads_ && has_lists_of_heads(selection);
@@ -218,6 +286,19 @@ class AnswerRuns {
             "explain: the method answers with summaries: no head alone can be put back");
       if (is_last_ && what.q_head >= 0 && what.key < 0) note_lost(call, selection, what.q_head);
       selection = with_put_back(std::move(selection), call, what);
+    }
+    return selection;
+  }
+
+  Selection looked_at(Selector& method, const SelectCall& call) {
+    if (!notes_layers_ || !is_last_ || question_.watched.empty()) return method.select(call);
+    SelectionTrace seen;
+    SelectCall watched = call;
+    watched.trace = &seen;
+    Selection selection = method.select(watched);
+    for (Index head = 0; head < call.q.dim(0); ++head) {
+      looks_.push_back(
+          look_of_head(call, selection, seen, method.caps().page_size, head, question_.watched));
     }
     return selection;
   }
@@ -253,6 +334,7 @@ class AnswerRuns {
   bool is_mended_ = false, is_last_ = false, notes_layers_ = false;  // the running call
   bool has_heads_ = true;
   std::vector<Index> sparse_layers_;
+  std::vector<HeadLook> looks_;
   std::vector<LostKey> lost_;
 };
 
@@ -268,8 +350,8 @@ Index explained_step(const std::vector<AnswerStep>& steps, const std::optional<I
 void check_question(std::span<const TokenId> prompt, const AnswerQuestion& question) {
   const SelectorCaps& caps = question.selector.caps();
   if (prompt.empty()) throw ConfigError("explain: the prompt has no tokens");
-  if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 1 || question.n_keys < 0)
-    throw ConfigError("explain: expected at least 1 token, 1 run and a chunk of 1");
+  if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 0 || question.n_keys < 0)
+    throw ConfigError("explain: expected at least 1 token and a chunk of 1");
   if (question.token && (*question.token < 0 || *question.token >= question.n_new)) {
     throw ConfigError("explain: token {} of an answer of {}: expected 1 to {}", *question.token + 1,
                       question.n_new, question.n_new);
@@ -385,7 +467,9 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
   const Index capacity = n_of(prompt) + question.n_new;
   AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
 
-  const auto dense = dense_answer(model, calls, question.n_new, capacity, pool, stop);
+  DenseLooks dense_looks;
+  const auto dense = dense_answer(model, calls, question.n_new, capacity, pool, stop,
+                                  question.watched, &dense_looks);
   AnswerRuns runs(model, question, capacity, pool, stop);
   AnswerBlame blame;
   const auto sparse = runs.all_steps(calls, question.n_new);
@@ -396,6 +480,15 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
   if (question.only_changes && !blame.changes()) return blame;
 
   runs.go_to(calls, blame.step);
+  blame.is_explained = true;
+  blame.looks = runs.looks();
+  for (HeadLook& look : blame.looks) {
+    const ModelConfig& config = model.config();
+    const Index row = (blame.step * config.n_layers + look.layer) * config.n_q;
+    look.dense_weight = dense_looks[static_cast<std::size_t>(row + look.q_head)];
+  }
+  std::ranges::stable_sort(blame.looks, std::ranges::greater{}, &HeadLook::dense_weight);
+  if (question.most_runs == 0) return blame;
   Blaming blaming(runs, question, progress, blame);
   blaming.all();
   blaming.heads(model.config().n_q);

@@ -31,8 +31,10 @@ struct AnswerQuestion {
                                               // that changes, else the one of largest KL
   bool every_call = false;                    // put back in every call, not in the token's alone
   bool only_changes = false;                  // nothing is put back where no token changes
-  Index most_runs = 2000;  // beyond, heads of the layers that matter least are left
+  Index most_runs = 2000;  // beyond, heads of the layers that matter least are left; 0: nothing is
+                           // put back
   Index n_keys = 8;        // keys tried of each of the first kHeadsOfKeys heads
+  std::vector<Index> watched;  // positions of a fact, whose place in every head's list is told
 };
 inline constexpr std::size_t kHeadsOfKeys = 3;
 
@@ -54,10 +56,29 @@ struct Restored {
   TokenId says = 0;        // the likeliest token now
 };
 
+/// What one query head did with the watched keys in the call that predicts the explained token, of
+/// the layers that the method was asked about.
+struct HeadLook {
+  Index layer = 0;
+  Index q_head = 0;
+  double dense_weight = 0.0;  // share of the exact attention of the call's last query, densely
+  double weight = 0.0;        // the same of the query that the method's run has there
+  bool answered = true;       // false: the method left the call dense
+  Index kept = 0;             // of the watched keys, in the head's list
+  /// Of the best watched key among all scored ones, from 1; 0: the method gave no scores.
+  Index rank = 0;
+  Index scored = 0;    // how many got scores
+  Index budget = 0;    // keys of the list that a score earned
+  double score = 0.0;  // of the best watched key (rank > 0)
+  double cut = 0.0;    // the smallest score in the list (rank > 0)
+};
+
 struct AnswerBlame {
   std::vector<AnswerStep> steps;
+  bool is_explained = false;     // else what follows is empty
   Index step = 0;                // the explained one
   Index position = 0;            // of the query that predicts it
+  std::vector<HeadLook> looks;   // at watched keys, the largest dense weight first
   Restored everything;           // all layers in the calls that are mended
   std::vector<Restored> layers;  // [layers that the method was asked about], ascending
   std::vector<Restored> heads;   // by layer and head: those that were tried

@@ -37,7 +37,7 @@ class AnswerPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {"answer", "Put back",
-            "What dropped keys cost an answer (kvscope explain --answer): a click on a blamed "
+            "What dropped keys cost an answer (kvscope explain): a click on a blamed "
             "layer, head or key puts it back, and the next tokens change.",
             Extent::trace};
   }
@@ -48,8 +48,7 @@ class AnswerPanel final : public AskingPanel {
     choose_result(context.session);
     if (!result_) {
       empty_place(context, "No explanation of an answer is open",
-                  "kvscope explain --answer --out FILE.h5 makes one (Run: explain, with answer "
-                  "ticked); it opens here.");
+                  "kvscope explain --out FILE.h5 makes one (Run: explain); it opens here.");
       return;
     }
     if (!problem_.empty() || prompts_.empty()) {

@@ -182,7 +182,7 @@ TEST_CASE("explain asks in chat") {
   const ChatModel model(kTalk);
   const auto run = ran({"explain", "--model", model.path, "--chat", "--selector", "streamingllm",
                         "--budget", "64", "--lengths", "512", "--depths", "1", "--json"});
-  CHECK(run.json().at("chat") == "template of model");
+  CHECK(run.json().at("config").at("chat") == "template of model");
 }
 
 }  // namespace kvscope::test::chat_test

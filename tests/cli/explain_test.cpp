@@ -6,23 +6,12 @@
 
 namespace kvscope::test::explain_test {
 
-TEST_CASE("explain names the heads that look at a needle which a window lost") {
-  const auto run = ran({"explain", "--facts", "8", "--selector", "streamingllm", "--budget",
-                        "ratio=0.25", "--lengths", "512", "--depths", "1", "--json"});
-  const auto json = run.json();
-  CHECK(json.at("missed") == 1);
-  REQUIRE(!json.at("rows").empty());
-  for (const auto& row : json.at("rows")) {
-    CHECK(row.at("dense_weight").get<double>() >= 0.2);
-    CHECK(row.at("kept") == 0);  // the fact stands in the middle, outside the window
-  }
-}
-
-TEST_CASE("explain --answer names the head whose dropped keys changed a needle's answer") {
+TEST_CASE("explain names the head whose dropped keys changed a needle's answer") {
   const testing::TempDir folder;
   const auto file = (folder.path() / "answer.h5").string();
-  const Words asked = {"explain",  "--answer", "--facts",   "6",   "--selector", "streamingllm",
-                       "--budget", "48",       "--lengths", "600", "--depths",   "1"};
+  const Words asked = {"explain",      "--facts",  "6",  "--selector",
+                       "streamingllm", "--budget", "48", "--lengths",
+                       "600",          "--depths", "1"};
   const auto run = ran(with(asked, {"--out", file, "--json"}));
   const auto json = run.json();
   CHECK(json.at("totals").at("changed") == 1);
@@ -32,10 +21,14 @@ TEST_CASE("explain --answer names the head whose dropped keys changed a needle's
   const auto best = *std::ranges::max_element(prompt.at("heads"), {}, [](const auto& head) {
     return head.at("recovered").template get<double>();
   });
-  // The head that puts most of its attention on the fact, as explain without --answer says.
-  const auto looks = ran({"explain", "--facts", "6", "--selector", "streamingllm", "--budget", "48",
-                          "--lengths", "600", "--depths", "1", "--json"});
-  const auto rows = looks.json().at("rows");
+  // It is one of those that put most of their attention on the fact densely.
+  const auto rows = json.at("rows");
+  REQUIRE(!rows.empty());
+  for (const auto& row : rows) {
+    CHECK(row.at("dense_weight").get<double>() >= 0.2);
+    CHECK(row.at("kept") == 0);  // the fact stands in the middle, outside the window
+    CHECK(row.at("step") == prompt.at("token").get<int>() - 1);
+  }
   CHECK(std::ranges::any_of(rows, [&](const auto& row) {
     return row.at("layer") == best.at("layer") && row.at("q_head") == best.at("q_head");
   }));
@@ -49,25 +42,24 @@ TEST_CASE("explain --answer names the head whose dropped keys changed a needle's
         0);
 }
 
-TEST_CASE("explain --answer takes words, and says what does not go together") {
+TEST_CASE("explain takes words, and says what does not go together") {
   const auto run =
-      ran({"explain", "--answer", "--selector", "quoka", "--budget", "2", "--prompt",
+      ran({"explain", "--selector", "quoka", "--budget", "2", "--prompt",
            "One two three four five six seven eight", "--n-new", "2", "--token", "2", "--json"});
   CHECK(run.json().at("prompts").at(0).at("token") == 2);
   const Words method = {"--selector", "quoka", "--budget", "16"};
-  for (const Words& wrong : {Words{"--prompt", "a"},
-                             {"--answer", "--prompt", "a", "--depths", "2"},
-                             {"--answer", "--n-new", "2"},
-                             {"--answer", "--prompt", "a", "--token", "0"},
-                             {"--answer", "--runs", "0"},
-                             {"--every-call"}}) {
+  for (const Words& wrong : {Words{"--prompt", "a", "--depths", "2"},
+                             {"--n-new", "2"},
+                             {"--prompt", "a", "--token", "0"},
+                             {"--runs", "-1"},
+                             {"a.h5", "--every-call"}}) {
     const auto refused = kvscope_run(with(with({"explain"}, method), wrong));
     INFO(refused.err);
     CHECK(refused.code == 2);
   }
 }
 
-TEST_CASE("explain --answer says losses in nats, and no share beyond all of one") {
+TEST_CASE("explain says losses in nats, and no share beyond all of one") {
   const std::string words =
       "It was the best of times for the old clock maker, who had lived by the river for sixty "
       "years and knew every boat that passed. One morning a stranger knocked at his door and asked "
@@ -80,8 +72,8 @@ TEST_CASE("explain --answer says losses in nats, and no share beyond all of one"
   // without it likelier under the method
   for (const auto& [prompt, says] :
        {std::pair{words + "\n", "more than all of them back"}, {words, "nothing is lost (-"}}) {
-    const auto told = ran({"explain", "--answer", "--selector", "streamingllm", "--budget", "16",
-                           "--n-new", "1", "--all", "--prompt", prompt, "--json"})
+    const auto told = ran({"explain", "--selector", "streamingllm", "--budget", "16", "--n-new",
+                           "1", "--all", "--prompt", prompt, "--json"})
                           .json()
                           .at("prompts")
                           .at(0);
@@ -93,9 +85,9 @@ TEST_CASE("explain --answer says losses in nats, and no share beyond all of one"
 }
 
 TEST_CASE("explain --put-back says how an answer changes with a blamed head's keys") {
-  const Words asked = {"explain",      "--answer", "--facts", "6",         "--selector",
-                       "streamingllm", "--budget", "48",      "--lengths", "600",
-                       "--depths",     "1",        "--json"};
+  const Words asked = {"explain",      "--facts",  "6",  "--selector",
+                       "streamingllm", "--budget", "48", "--lengths",
+                       "600",          "--depths", "1",  "--json"};
   const auto blamed = kvscope_run(asked).json().at("prompts").at(0);
   const auto& key = blamed.at("keys").at(0);
   const auto run =
@@ -146,25 +138,20 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   CHECK(kvscope_run({"explain", file, "--selector", "quoka", "--budget", "32"}).code == 2);
 }
 
-TEST_CASE("explain says what there is to see where the answer is the same, or no head looks") {
-  const auto with = [](const std::string& least) {
-    return kvscope_run({"explain", "--selector", "full", "--all", "--lengths", "256", "--depths",
-                        "1", "--least", least});
+TEST_CASE("explain of ranks alone: which heads look at the fact, and that none does") {
+  const auto with_least = [](const std::string& least) {
+    return kvscope_run({"explain", "--selector", "quoka", "--budget", "16", "--all", "--runs", "0",
+                        "--lengths", "256", "--depths", "1", "--least", least});
   };
-  const auto same = with("0.01");
-  INFO(same.err);
-  REQUIRE(same.code == 0);
-  CHECK(same.out.find(", densely the same\nToken 1 of the answer:\n") != std::string::npos);
-  const auto nobody = with("1");
+  const auto some = with_least("0.01");
+  INFO(some.err);
+  REQUIRE(some.code == 0);
+  CHECK_HAS(some.out, "heads that look at the fact, when token", "explain: the answer");
+  CHECK(some.out.find("put back") == std::string::npos);
+  const auto nobody = with_least("1");
   REQUIRE(nobody.code == 0);
-  CHECK(nobody.out.find("densely no head puts 100.0 % or more") != std::string::npos);
+  CHECK_HAS(nobody.out, "Densely no head puts 100.0 % or more");
   CHECK(nobody.out.find("q_head") == std::string::npos);  // no heading without rows
-}
-
-TEST_CASE("explain counts the prompts that full attention misses too") {
-  const auto run = ran({"explain", "--facts", "8", "--selector", "full", "--lengths", "512",
-                        "--depths", "2", "--json"});
-  CHECK(run.json().at("missed_densely") == run.json().at("missed"));
 }
 
 TEST_CASE("explain refuses what it cannot run") {

@@ -18,8 +18,8 @@ using Catch::Matchers::ContainsSubstring;
 std::filesystem::path explained(const std::string& program, const std::filesystem::path& folder) {
   const auto file = folder / "the answer.h5";
   const ProgramEnd end =
-      run_program({program, "explain", "--answer", "--facts", "6", "--selector", "streamingllm",
-                   "--budget", "48", "--lengths", "600", "--depths", "1", "--out", file.string()},
+      run_program({program, "explain", "--facts", "6", "--selector", "streamingllm", "--budget",
+                   "48", "--lengths", "600", "--depths", "1", "--out", file.string()},
                   [](const std::string&) {}, {});
   REQUIRE(end.code == 0);
   return file;
@@ -87,8 +87,8 @@ TEST_CASE("a command line is read as it is written, and asks again without its f
   result.finish({{"prompts", nlohmann::ordered_json::array()}});
   const MemoryResultView view(result, "x.h5");
   CHECK(put_back_words(view, 2, {{5, 6, -1}, {}}) ==
-        std::vector<std::string>{"explain", "--answer", "--budget", "2", "--put-back", "5:6",
-                                 "--put-back", "all", "--which", "3", "--json"});
+        std::vector<std::string>{"explain", "--budget", "2", "--put-back", "5:6", "--put-back",
+                                 "all", "--which", "3", "--json"});
   CHECK(explained_prompts(view).empty());
   CHECK_THROWS_AS(put_back_answer("{}"), FormatError);
   MemoryResult other;
@@ -104,21 +104,20 @@ TEST_CASE("putting back can be stopped") {
   std::stop_source stop;
   stop.request_stop();
   JobContext job{pool, stop.get_token(), {}};
-  CHECK_THROWS_AS(
-      run_put_back(rig.app().runs().program(),
-                   {"explain", "--answer", "--facts", "6", "--selector", "quoka", "--budget", "64",
-                    "--lengths", "4000", "--depths", "5", "--put-back", "all"},
-                   job),
-      Interrupted);
+  CHECK_THROWS_AS(run_put_back(rig.app().runs().program(),
+                               {"explain", "--facts", "6", "--selector", "quoka", "--budget", "64",
+                                "--lengths", "4000", "--depths", "5", "--put-back", "all"},
+                               job),
+                  Interrupted);
 }
 
 TEST_CASE("a command that fails says why in the panel") {
   ThreadPool pool(1);
   JobContext job{pool, {}, {}};
   Rig rig;
-  CHECK_THROWS_WITH(run_put_back(rig.app().runs().program(),
-                                 {"explain", "--answer", "--selector", "nothing"}, job),
-                    ContainsSubstring("nothing"));
+  CHECK_THROWS_WITH(
+      run_put_back(rig.app().runs().program(), {"explain", "--selector", "nothing"}, job),
+      ContainsSubstring("nothing"));
 }
 
 }  // namespace kvscope::gui::test::answer_panel_test

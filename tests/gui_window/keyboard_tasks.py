@@ -185,7 +185,7 @@ def make_files(kvscope, folder):
     for model in ("verifier", "draft"):
         run(kvscope, "record", "--model", model, "--max-tokens", 2048, "--decode", 32, "-o", f"{model}.h5", cwd=folder)
     run(kvscope, "sweep", "verifier.h5", "--selector", "quoka,quest", "--budget", "64,256,1024", "--out", "sweep.h5", cwd=folder)
-    run(kvscope, "explain", "--answer", "--facts", 6, "--selector", "streamingllm", "--budget", 48, "--lengths", 600,
+    run(kvscope, "explain", "--facts", 6, "--selector", "streamingllm", "--budget", 48, "--lengths", 600,
         "--depths", 1, "--out", "answer.h5", cwd=folder)
     (folder / "wrong.h5").write_bytes((folder / "draft.h5").read_bytes()[:5000])
     (folder / "study.toml").write_text('models = ["draft"]\ntexts = ["book"]\nmethods = ["quest", "streamingllm"]\n'

@@ -94,8 +94,8 @@ FigureKind figure_answer() {
       .shows = "what dropped keys cost the answer, token by token, and which heads' keys mend it",
       .needs = "an explanation of answers",
       .command =
-          "kvscope explain --answer --selector quest:dense-layers=0 --budget 48 --facts 6 "
-          "--lengths 600 --depths 1 --out answer.h5",
+          "kvscope explain --selector quest:dense-layers=0 --budget 48 --facts 6 --lengths 600 "
+          "--depths 1 --out answer.h5",
       .kinds = {"explain-answer"},
       .options = {},
       .make = make_answer,

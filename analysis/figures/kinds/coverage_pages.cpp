@@ -155,15 +155,15 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
         throw ConfigError("selector and against are both {}: choose another method or budget",
                           names[first]);
       }
-      plot::Figure figure =
+      plot::Figure difference =
           make_difference(of_pair(first), of_pair(other), blocks, pages,
                           fmt::format("{} less {}", figures::method_label(names[first]),
                                       figures::method_label(names[other])),
                           shown_part, result);
-      figure.caption.insert(
-          figure.caption.begin(),
+      difference.caption.insert(
+          difference.caption.begin(),
           fmt::format("Layer {}: mean over measured rows and heads, by page of keys.", layer));
-      return figure;
+      return difference;
     }
     const figures::Wanted wanted(input.options.selector);
     const bool are_chosen = !input.options.selector.empty();

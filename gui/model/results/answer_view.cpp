@@ -123,7 +123,8 @@ std::vector<std::string> put_back_words(const ResultView& result, std::size_t pr
   for (std::size_t i = 1; i < all.size(); ++i) {
     const bool has_value = all[i] == "--out" || all[i] == "-o" || all[i] == "--progress";
     if (has_value) ++i;
-    if (has_value || all[i] == "--json" || all[i] == "--overwrite" ||
+    // --answer: of explanations made before every one was of an answer
+    if (has_value || all[i] == "--json" || all[i] == "--overwrite" || all[i] == "--answer" ||
         all[i].starts_with("--out=") || all[i].starts_with("--progress="))
       continue;
     words.push_back(all[i]);

@@ -1,4 +1,4 @@
-// An explanation of answers (kvscope explain --answer) as the window shows it, and the command that
+// An explanation of answers (kvscope explain) as the window shows it, and the command that
 // puts keys back.
 #pragma once
 
