@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
@@ -68,21 +67,19 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       return;
     }
     const GeometryHit hit = picture_.show(context, shown_in(context.session.selection()));
-    if (hit.mark) explain_mean(*hit.mark);
-    if (!hit.point) return;
-    const auto place = scene_.place_of(*hit.point);
-    if (place.set == nullptr) return;
-    const Hovered hovered{place.set->are_queries, place.set->slot[place.index],
-                          place.set->at[place.index]};
+    if (hit.mean) explain_mean(*hit.mean);
+    if (hit.set == nullptr) return;
+    const bool is_query = hit.set->are_queries;
+    const Hovered hovered{is_query, hit.slot,
+                          is_query ? head_.queries[hit.slot] : head_.keys[hit.slot]};
     explain(context, hovered);
     if (hit.clicked) choose_point(context, hovered);
   }
 
   std::optional<plot::Figure> figure() const override {
     if (!value_ || scene_.sets.empty()) return std::nullopt;
-    plot::Figure figure = switches_.is_3d
-                              ? orbit_figure(scene_, picture_.orbit(), /*with_points=*/true)
-                              : flat_figure(scene_, /*with_points=*/true);
+    plot::Figure figure =
+        switches_.is_3d ? orbit_figure(scene_, picture_.orbit()) : flat_figure(scene_);
     if (const auto zoom = picture_.zoom(); zoom && !switches_.is_3d) {
       figure.panels[0].x.range = zoom->first;
       figure.panels[0].y.range = zoom->second;
@@ -205,7 +202,6 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const KeptRow* row = nullptr;  // of `kept`: for the selected query
     Index q_head = 0;
     std::string switches;
-    plot::Ground ground = plot::Ground::light;
     bool operator==(const SceneInputs&) const = default;
   };
 
@@ -224,29 +220,23 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
                        row != nullptr ? selected.selector.text() : std::string(),
                        row,
                        q_head,
-                       fields_to_json(switches_).dump(),
-                       context.look.ground};
+                       fields_to_json(switches_).dump()};
     if (inputs == scene_inputs_) return;
     scene_inputs_ = std::move(inputs);
     std::optional<KeptKeysOfQuery> kept;
     if (row != nullptr) kept = KeptKeysOfQuery{scene_inputs_.method, *row};
-    ground_ = context.look.ground;
     value_ = value;
     head_ = head_of(*value, q_head);
     const bool has_weights = weights && weights->q_head == q_head;
     scene_ = geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, kept);
-    cloud_ = cloud_of(scene_, theme());
-    frame_figure_ = flat_figure(scene_, /*with_points=*/false);
     trace_words_ = fmt::format("Trace {}.", document_->name());
     ++version_;
   }
 
-  plot::Theme theme() const { return plot::make_theme(plot::Venue::icml, ground_); }
-
   // ---- points ----
 
   GeometryShown shown_in(const Selection& selected) const {
-    GeometryShown shown{scene_, cloud_, frame_figure_, version_, switches_.is_3d, {}, {}};
+    GeometryShown shown{scene_, version_, switches_.is_3d, {}, {}};
     const auto query = slot_of(selected.query);
     if (query && scene_.shows_queries) shown.query = head_.queries[*query];
     const auto key = selected.key ? slot_of(*selected.key) : std::nullopt;
@@ -272,9 +262,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     });
   }
 
-  void explain_mean(std::size_t mark) const {
-    const auto& scatter = std::get<plot::Scatter>(frame_figure_.panels[0].marks[mark]);
-    const bool is_query = scatter.tone.role == plot::Role::highlight;
+  void explain_mean(bool is_query) const {
     const CloudPoint& at = is_query ? head_.mean_query : head_.mean_key;
     detail_tooltip({{is_query ? "mean query" : "mean key", "of the positions shown in the prompt"},
                     {"PC1, PC2, PC3", fmt::format("{:.3f}, {:.3f}, {:.3f}", at[0], at[1], at[2])},
@@ -319,9 +307,6 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   GeometryScene scene_;
   SceneInputs scene_inputs_;
   std::string trace_words_;
-  Cloud cloud_;
-  plot::Figure frame_figure_;
-  plot::Ground ground_ = plot::Ground::light;
   std::uint64_t version_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <string>
@@ -15,11 +16,14 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr float kReach = 7.0f;  // points of the interface from the mouse to what it means
-constexpr float kDrag = 4.0f;   // pixels that make a click a drag
+constexpr float kDrag = 4.0f;        // pixels that make a click a drag
+constexpr double kStillness = 0.12;  // seconds without motion until all points are drawn
 
-PointStyle point_style(const Look& look, const Cloud& cloud) {
-  return {look.surface, point_radius(cloud.at.size(), look.scale)};
+/// Not all points have time while they turn.
+std::size_t stride_in_motion(const GeometryScene& scene) {
+  std::size_t n = 0;
+  for (const SceneSet& set : scene.sets) n += set.at.size();
+  return std::bit_ceil(std::max<std::size_t>(1, n / FigureView::kMostInMotion));
 }
 
 void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const char* name) {
@@ -37,102 +41,82 @@ void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const cha
 }  // namespace
 
 GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& shown) {
-  if (!points_) points_.emplace(context.textures);
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.ChannelsSplit(2);
-  list.ChannelsSetCurrent(1);
-  show_axes(context, shown);
-  list.ChannelsSetCurrent(0);
+  show_figure(context, shown);
   GeometryHit out;
-  const auto frame = axes_->frame(0);
-  if (!frame) {
-    list.ChannelsMerge();
-    return out;
-  }
-  const ImVec2 low{std::ceil(frame->low.x), std::ceil(frame->low.y)};
-  const ImVec2 high{std::floor(frame->high.x), std::floor(frame->high.y)};
-  points_->show(list, low, high, shown.cloud, shown.version, camera(shown, low),
-                point_style(context.look, shown.cloud));
-  list.ChannelsMerge();
+  const auto frame = view_->frame(0);
+  if (!frame) return out;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
-  if (shown.key) draw_selected(context, list, points_->place(*shown.key), "key");
-  if (shown.query) draw_selected(context, list, points_->place(*shown.query), "query");
-  if (shown.is_3d) draw_turned_axes(context, low, high, list);
-  const auto& hit = axes_->hit();
-  const bool turns = shown.is_3d && turn(low, high);
-  if (hit && !turns) {
-    out.mark = hit->mark;
-    if (!out.mark) out.point = point_under_mouse(context, shown, list);
-    out.clicked = hit->clicked && !(shown.is_3d && dragged_);
-  }
+  const auto mark_selected = [&](const std::optional<CloudPoint>& point, const char* name) {
+    const auto at = point ? place(*point) : std::nullopt;
+    if (at) draw_selected(context, list, *at, name);
+  };
+  mark_selected(shown.key, "key");
+  mark_selected(shown.query, "query");
+  if (shown.is_3d) draw_turned_axes(context, frame->low, frame->high, list);
   list.PopClipRect();
-  if (points_->is_rough() || turns) context.requests.redraw = true;
+  const auto& hit = view_->hit();
+  const bool turns = shown.is_3d && turn(frame->low, frame->high);
+  if (turns) turned_at_ = ImGui::GetTime();
+  if (turns || is_rough()) context.requests.redraw = true;
+  if (turns || !hit || !hit->mark) return out;
+  const std::size_t n_sets = shown.scene.sets.size();
+  if (*hit->mark < n_sets && hit->of) {
+    out.set = &shown.scene.sets[*hit->mark];
+    out.slot = *hit->of;
+  } else if (*hit->mark >= n_sets) {
+    out.mean = !shown.scene.shows_keys || *hit->mark > n_sets;
+  }
+  out.clicked = hit->clicked && !(shown.is_3d && dragged_);
   return out;
 }
 
-void GeometryPicture::show_axes(PanelContext& context, const GeometryShown& shown) {
-  if (!axes_) axes_.emplace(context.fonts, context.textures);
+void GeometryPicture::show_figure(PanelContext& context, const GeometryShown& shown) {
+  if (!view_) view_.emplace(context.fonts, context.textures);
   const ImVec2 size = ImGui::GetContentRegionAvail();
   const bool is_little =
       size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
-  const AxesOf now{shown.version, shown.is_3d, is_little, shown.is_3d ? orbit_ : Orbit()};
-  if (axes_version_ == 0 || now != axes_of_) {
-    axes_of_ = now;
-    ++axes_version_;
-    axes_figure_ =
-        shown.is_3d ? orbit_figure(shown.scene, orbit_, /*with_points=*/false) : shown.frame;
+  MadeOf now{.version = shown.version, .is_3d = shown.is_3d, .is_little = is_little};
+  if (shown.is_3d) {
+    now.orbit = orbit_;
+    if (ImGui::GetTime() - turned_at_ < kStillness) now.stride = stride_in_motion(shown.scene);
+  }
+  if (version_ == 0 || now != of_) {
+    of_ = now;
+    ++version_;
+    camera_.reset();
+    if (shown.is_3d) camera_ = orbit_camera(shown.scene, orbit_);
+    figure_ =
+        shown.is_3d ? orbit_figure(shown.scene, orbit_, now.stride) : flat_figure(shown.scene);
+    const auto& labels = shown.scene.short_labels;
     if (is_little) {
-      const auto& labels = shown.scene.short_labels;
-      axes_figure_ = compact_figure(axes_figure_, shown.is_3d ? "to the right" : labels[0],
-                                    shown.is_3d ? "upwards" : labels[1]);
+      figure_ = compact_figure(figure_, shown.is_3d ? "to the right" : labels[0],
+                               shown.is_3d ? "upwards" : labels[1]);
     }
   }
   FigureStyle style{.ground = context.look.ground,
                     .paper = plot::with_alpha(context.look.surface, 0.0),
                     .zoomable = !shown.is_3d};
   if (is_little) style.text_em = context.fonts.small_em();
-  axes_->show(axes_figure_, axes_version_, size, style);
-}
-
-/// From the figure's own places on screen, which are linear.
-Camera GeometryPicture::camera(const GeometryShown& shown, ImVec2 low) const {
-  Camera camera;
-  const auto from = axes_->place(0, 0.0, 0.0);
-  const auto right = axes_->place(0, 1.0, 0.0);
-  const auto up = axes_->place(0, 0.0, 1.0);
-  if (!from || !right || !up) return camera;
-  const auto difference = [](float a, float b) {
-    return static_cast<double>(a) - static_cast<double>(b);
-  };
-  Camera in_axes{.right = {1.0, 0.0, 0.0}, .down = {0.0, 1.0, 0.0}, .toward = {}, .offset = {}};
-  if (shown.is_3d) in_axes = orbit_camera(shown.scene, axes_of_.orbit);
-  const double x_step = difference(right->x, from->x);
-  const double y_step = difference(up->y, from->y);
-  camera.toward = in_axes.toward;
-  camera.offset = {difference(from->x, low.x) + x_step * in_axes.offset[0],
-                   difference(from->y, low.y) + y_step * in_axes.offset[1], in_axes.offset[2]};
-  for (std::size_t c = 0; c < 3; ++c) {
-    camera.right[c] = x_step * in_axes.right[c];
-    camera.down[c] = y_step * in_axes.down[c];
-  }
-  return camera;
+  view_->show(figure_, version_, size, style);
 }
 
 std::optional<std::pair<plot::Range, plot::Range>> GeometryPicture::zoom() const {
-  if (!axes_ || !axes_->is_zoomed()) return std::nullopt;
-  const plot::Panel panel = axes_->current_figure().panels.at(0);
+  if (!view_ || !view_->is_zoomed()) return std::nullopt;
+  const plot::Panel panel = view_->current_figure().panels.at(0);
   if (!panel.x.range || !panel.y.range) return std::nullopt;
   return std::pair(*panel.x.range, *panel.y.range);
 }
 
 void GeometryPicture::reset() {
   orbit_.reset();
-  if (axes_) axes_->reset_zoom();
+  if (view_) view_->reset_zoom();
 }
 
 std::optional<ImVec2> GeometryPicture::place(const CloudPoint& point) const {
-  if (!points_) return std::nullopt;
-  return points_->place(point);
+  if (!view_) return std::nullopt;
+  const auto at = camera_ ? camera_->project(point) : point;
+  return view_->place(0, static_cast<double>(at[0]), static_cast<double>(at[1]));
 }
 
 /// Mouse on the orbit, whose item was the last one; true if it moved.
@@ -173,7 +157,7 @@ void GeometryPicture::draw_turned_axes(const PanelContext& context, ImVec2 low, 
   const ImVec2 from{low.x + length + look.px(10), high.y - length - look.px(10)};
   if (high.y - low.y < 6.0f * length) return;  // they would hide the points
   ImFont* font = context.fonts.small();
-  const auto [right, up, toward] = axes_of_.orbit.axes();
+  const auto [right, up, toward] = of_.orbit.axes();
   for (std::size_t c = 0; c < 3; ++c) {
     const auto dx = static_cast<float>(right[c]);
     const auto dy = -static_cast<float>(up[c]);
@@ -186,17 +170,6 @@ void GeometryPicture::draw_turned_axes(const PanelContext& context, ImVec2 low, 
                   from.y + (length + look.px(9)) * dy - 0.5f * extent.y},
                  ink, name.c_str());
   }
-}
-
-std::optional<std::size_t> GeometryPicture::point_under_mouse(PanelContext& context,
-                                                              const GeometryShown& shown,
-                                                              ImDrawList& list) {
-  const auto found =
-      points_->nearest(shown.cloud, ImGui::GetIO().MousePos, context.look.px(kReach));
-  if (!found) return std::nullopt;
-  list.AddCircle(points_->place(shown.cloud.at[*found]), context.look.px(4),
-                 packed(context.look.ink), 0, context.look.px(1.5f));
-  return found;
 }
 
 }  // namespace kvscope::gui

@@ -1,5 +1,5 @@
-// The geometry panel's picture: axes, legend and colour bar are a figure's; the points lie below
-// its marks, as a texture, flat or from any side.
+// The geometry panel's picture: a figure of queries and keys, flat or from any side, and what the
+// mouse does to it.
 #pragma once
 
 #include <imgui.h>
@@ -10,15 +10,12 @@
 #include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/figure_view.hpp"
-#include "gui/render/point_cloud.hpp"
 
 namespace kvscope::gui {
 
 /// What is shown; `version` names it.
 struct GeometryShown {
   const GeometryScene& scene;
-  const Cloud& cloud;
-  const plot::Figure& frame;  // flat_figure(scene, /*with_points=*/false)
   std::uint64_t version = 0;
   bool is_3d = false;
   std::optional<CloudPoint> query;  // the selected ones
@@ -27,8 +24,9 @@ struct GeometryShown {
 
 /// What the mouse does.
 struct GeometryHit {
-  std::optional<std::size_t> point;  // of the cloud
-  std::optional<std::size_t> mark;   // of the frame's panel: a mean
+  const SceneSet* set = nullptr;  // under the mouse, and there:
+  std::size_t slot = 0;           // SceneSet::slot
+  std::optional<bool> mean;       // that of the queries, or of the keys
   bool clicked = false;
 };
 
@@ -46,35 +44,32 @@ class GeometryPicture {
   void reset();
 
   /// In motion: another frame shows more.
-  bool is_rough() const { return points_ && points_->is_rough(); }
-  /// How often points were painted, for tests and measurements.
-  std::uint64_t n_paintings() const { return points_ ? points_->n_paintings() : 0; }
+  bool is_rough() const { return of_.stride > 1 || (view_ && view_->is_rough()); }
   /// Where a point was shown last, on screen.
   std::optional<ImVec2> place(const CloudPoint& point) const;
 
  private:
-  /// What the axes were made of.
-  struct AxesOf {
+  /// What the figure was made of.
+  struct MadeOf {
     std::uint64_t version = 0;
     bool is_3d = false;
     bool is_little = false;
+    std::size_t stride = 1;
     Orbit orbit;
-    bool operator==(const AxesOf&) const = default;
+    bool operator==(const MadeOf&) const = default;
   };
-  void show_axes(PanelContext& context, const GeometryShown& shown);
-  Camera camera(const GeometryShown& shown, ImVec2 low) const;
+  void show_figure(PanelContext& context, const GeometryShown& shown);
   bool turn(ImVec2 low, ImVec2 high);
   void draw_turned_axes(const PanelContext& context, ImVec2 low, ImVec2 high,
                         ImDrawList& list) const;
-  std::optional<std::size_t> point_under_mouse(PanelContext& context, const GeometryShown& shown,
-                                               ImDrawList& list);
 
   Orbit orbit_;
-  std::optional<FigureView> axes_;
-  AxesOf axes_of_;
-  plot::Figure axes_figure_;
-  std::uint64_t axes_version_ = 0;
-  std::optional<PointCloud> points_;
+  std::optional<FigureView> view_;
+  MadeOf of_;
+  std::optional<Camera> camera_;  // of the figure's axes; empty: flat
+  plot::Figure figure_;
+  std::uint64_t version_ = 0;
+  double turned_at_ = -1.0;  // seconds
   bool dragged_ = false;
 };
 

@@ -174,21 +174,15 @@ plot::Scatter scatter_of(const SceneSet& set) {
 
 /// Panel with points and means where `place` puts them.
 template <class PlacePoint>
-plot::Panel panel_of(const GeometryScene& scene, bool with_points, const PlacePoint& place) {
-  plot::Panel panel{.colour = scene.colour,
-                    .aspect = 0.85,
-                    .grid = with_points,
-                    .legend = plot::LegendPlace::above};
+plot::Panel panel_of(const GeometryScene& scene, std::size_t stride, const PlacePoint& place) {
+  plot::Panel panel{
+      .colour = scene.colour, .aspect = 0.85, .grid = true, .legend = plot::LegendPlace::above};
   for (const SceneSet& set : scene.sets) {
     plot::Scatter scatter = scatter_of(set);
-    if (with_points) {
-      for (const CloudPoint& p : set.at) {
-        const auto [x, y] = place(p);
-        scatter.add(x, y);
-      }
-      scatter.value.assign(set.value.begin(), set.value.end());
-    } else if (scatter.label.empty()) {
-      continue;
+    for (std::size_t i = 0; i < set.at.size(); i += stride) {
+      const auto [x, y] = place(set.at[i]);
+      scatter.add(x, y, set.slot[i]);
+      if (!set.value.empty()) scatter.value.push_back(static_cast<double>(set.value[i]));
     }
     panel.marks.emplace_back(std::move(scatter));
   }
@@ -219,14 +213,6 @@ plot::Range padded_axis(const CloudBox& box, std::size_t c) {
 }
 
 }  // namespace
-
-GeometryScene::Place GeometryScene::place_of(std::size_t i) const {
-  for (const SceneSet& set : sets) {
-    if (i < set.at.size()) return {&set, i};
-    i -= set.at.size();
-  }
-  return {};
-}
 
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
                              const LargestWeights* weights,
@@ -262,24 +248,8 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
   return scene;
 }
 
-Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme) {
-  Cloud cloud;
-  for (const SceneSet& set : scene.sets) {
-    std::vector<plot::Colour> colours(set.at.size(), theme.style_of(set.tone).colour);
-    if (scene.colour && scene.colour->axis.range && !set.value.empty()) {
-      const plot::Scale scale(scene.colour->axis.scale, *scene.colour->axis.range);
-      for (std::size_t i = 0; i < colours.size(); ++i) {
-        const double unit = scale.to_unit(static_cast<double>(set.value[i]));
-        colours[i] = std::isnan(unit) ? theme.masked : theme.point_colour(scene.colour->map, unit);
-      }
-    }
-    cloud.add(set.at, colours, static_cast<float>(set.size), static_cast<float>(set.opacity));
-  }
-  return cloud;
-}
-
-plot::Figure flat_figure(const GeometryScene& scene, bool with_points) {
-  plot::Panel panel = panel_of(scene, with_points, [](const CloudPoint& p) {
+plot::Figure flat_figure(const GeometryScene& scene) {
+  plot::Panel panel = panel_of(scene, 1, [](const CloudPoint& p) {
     return std::pair(static_cast<double>(p[0]), static_cast<double>(p[1]));
   });
   panel.x.label = scene.axis_labels[0];
@@ -298,9 +268,9 @@ Camera orbit_camera(const GeometryScene& scene, const Orbit& orbit) {
   return camera;
 }
 
-plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, bool with_points) {
+plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, std::size_t stride) {
   const Camera camera = orbit_camera(scene, orbit);
-  plot::Panel panel = panel_of(scene, with_points, [&](const CloudPoint& p) {
+  plot::Panel panel = panel_of(scene, stride, [&](const CloudPoint& p) {
     const auto at = camera.project(p);
     return std::pair(static_cast<double>(at[0]), static_cast<double>(at[1]));
   });

@@ -71,13 +71,6 @@ struct GeometryScene {
   bool shows_keys = true;
   CloudBox box;                      // around all points
   std::vector<std::string> caption;  // of the points; the trace is named by who knows it
-
-  /// What point i of the cloud is: the set, and its index in there.
-  struct Place {
-    const SceneSet* set = nullptr;
-    std::size_t index = 0;
-  };
-  Place place_of(std::size_t i) const;
 };
 
 /// `weights`: for GeometryColour::max_weight; null: no query has a colour yet. `kept`: for
@@ -86,14 +79,12 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
                              const LargestWeights* weights,
                              const std::optional<KeptKeysOfQuery>& kept);
 
-/// Its points in the theme's colours.
-Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme);
-
-/// The first two axes. With `with_points` false: frame, means and legend alone, for a view that
-/// puts its own picture of the points there.
-plot::Figure flat_figure(const GeometryScene& scene, bool with_points);
+/// The first two axes. Marks: a scatter for each set, whose points are `of` SceneSet::slot, then the
+/// means of keys and of queries, as far as they are shown.
+plot::Figure flat_figure(const GeometryScene& scene);
 /// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
-plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, bool with_points);
+/// `stride`: so many points are passed over for each that is drawn, and it, where not all have time.
+plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, std::size_t stride = 1);
 /// The orbit's camera in units of that figure's axes, y upwards.
 Camera orbit_camera(const GeometryScene& scene, const Orbit& orbit);
 
