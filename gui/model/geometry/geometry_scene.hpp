@@ -79,11 +79,11 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
                              const LargestWeights* weights,
                              const std::optional<KeptKeysOfQuery>& kept);
 
-/// The first two axes. Marks: a scatter for each set, whose points are `of` SceneSet::slot, then the
-/// means of keys and of queries, as far as they are shown.
+/// The first two axes. Marks: a scatter for each set, whose points are `of` SceneSet::slot, then
+/// the means of keys and of queries, as far as they are shown.
 plot::Figure flat_figure(const GeometryScene& scene);
 /// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
-/// `stride`: so many points are passed over for each that is drawn, and it, where not all have time.
+/// `stride`: 1 draws all points, n every n-th.
 plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit, std::size_t stride = 1);
 /// The orbit's camera in units of that figure's axes, y upwards.
 Camera orbit_camera(const GeometryScene& scene, const Orbit& orbit);
