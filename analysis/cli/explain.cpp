@@ -46,7 +46,7 @@ class ExplainCommand final : public Command {
   CommandCard card() const override {
     return {
         "explain",
-        "why a key was dropped, what it cost the answer, and what putting it back mends",
+        "why a key was dropped, what that cost the answer, what mends it",
         "Of prompts: the dense model answers, and the model under the method is fed the same "
         "tokens. For the first token that changes, dropped keys are put back and the model runs "
         "again each time: all of them, a layer's, a query head's, and single keys of the heads "
