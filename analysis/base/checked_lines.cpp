@@ -10,7 +10,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
-#include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/whole_file.hpp"
@@ -161,16 +160,6 @@ CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_vie
   return end;
 }
 
-std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
-                                  const std::function<void(const Json&, bool is_first)>& visit) {
-  std::size_t number = 0;
-  const auto parse = [&](const CheckedText& line) {
-    const std::string where = fmt::format("{}, line {}", file.string(), ++number);
-    visit(parse_ordered_json(line.data, where), line.is_first);
-  };
-  return read_checked_texts(file, what, parse).bytes;
-}
-
 CheckedLinesAt::CheckedLinesAt(const std::filesystem::path& file)
     : file_(file), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (fd_ < 0) throw IoError("cannot read {}: {}", file.string(), std::strerror(errno));
@@ -197,12 +186,6 @@ std::string CheckedLinesAt::data(std::uintmax_t begin, std::size_t n_bytes) cons
     throw FormatError("{}: changed while it was read: expected the line at byte {} as before",
                       file_.string(), begin);
   return std::string(*data);
-}
-
-bool has_checked_lines(const std::filesystem::path& file) {
-  std::error_code error;
-  const std::uintmax_t n_bytes = std::filesystem::file_size(file, error);
-  return error ? std::filesystem::exists(file, error) : n_bytes > 0;
 }
 
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(file) {

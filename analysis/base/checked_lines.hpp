@@ -26,13 +26,6 @@ std::string first_difference(const nlohmann::ordered_json& now, const nlohmann::
 /// A line of a journal with its line break.
 std::string checked_line(const nlohmann::ordered_json& data);
 
-/// Calls visit(data, is_first) for every whole line; a ConfigError or JSON exception from it
-/// becomes a FormatError that names file and line. `what`: "sweep", for messages. Returns the bytes
-/// of the lines that count, where a writer goes on. Throws IoError or FormatError.
-std::uintmax_t read_checked_lines(
-    const std::filesystem::path& file, std::string_view what,
-    const std::function<void(const nlohmann::ordered_json&, bool is_first)>& visit);
-
 /// A line's data as text, and where the line stands in its file.
 struct CheckedText {
   std::string_view data;
@@ -47,8 +40,10 @@ struct CheckedEnd {
   std::size_t lines = 0;
 };
 
-/// read_checked_lines() for who needs little of each line: visit parses it. Goes on where an
-/// earlier reading ended.
+/// Calls `visit` for every whole line after `from`, where an earlier reading ended; a ConfigError
+/// or JSON exception from it becomes a FormatError that names file and line. `what`: "sweep", for
+/// messages. Returns the end of the lines that count, where a writer goes on. Throws IoError or
+/// FormatError.
 CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_view what,
                               const std::function<void(const CheckedText&)>& visit,
                               CheckedEnd from = {});
@@ -68,10 +63,6 @@ class CheckedLinesAt {
   std::filesystem::path file_;
   int fd_;
 };
-
-/// True if there is a journal to go on with: an empty file is none (a disk that was full when
-/// it was made).
-bool has_checked_lines(const std::filesystem::path& file);
 
 /// Appends lines; each is with the system, all of it, when write() returns.
 class CheckedLineWriter {

@@ -20,8 +20,6 @@ class TextMetrics {
   virtual ~TextMetrics() = default;
   /// Advance width of UTF-8 text in points, at `size` points per em; no kerning.
   virtual double width(std::string_view text, double size) const = 0;
-  /// Height of the tallest usual letter above the baseline, in em.
-  virtual double ascent() const = 0;
   /// Depth of letters below the baseline, in em (positive).
   virtual double descent() const = 0;
 };

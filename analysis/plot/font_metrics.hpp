@@ -21,7 +21,6 @@ class FontMetrics final : public TextMetrics {
   /// of a collection's face of that number. Throws FormatError for anything else.
   FontMetrics(std::string_view font, const std::string& where, std::optional<int> face = {});
   double width(std::string_view text, double size) const override;
-  double ascent() const override { return ascent_; }
   double descent() const override { return descent_; }
   /// (ascender - descender) / units per em: a library that sizes fonts by their height (ImGui)
   /// needs its size multiplied by this to show the same letters as one that sizes them by the em.
@@ -33,7 +32,6 @@ class FontMetrics final : public TextMetrics {
   std::vector<std::uint16_t> glyph_of_;    // [65536] basic multilingual plane
   std::vector<std::uint16_t> advance_of_;  // [glyph] font units
   double units_per_em_ = 1000.0;
-  double ascent_ = 0.76;
   double descent_ = 0.24;
   double height_per_em_ = 1.0;
 };

@@ -415,7 +415,10 @@ class LayoutMaker {
     for (std::size_t i = 0; i < title.size(); ++i) {
       const double above =
           static_cast<double>(title.size() - 1 - i) * line_height(theme_.title_size);
-      words.push_back({{frame.centre().x, top - above - 0.1 * theme_.title_size},
+      // over the frame, which it may overhang, but not beyond the page
+      const double half = 0.5 * rich_width(metrics_, title[i], theme_.title_size);
+      const double x = std::min(frame.centre().x, std::max(half, layout.size.w - half));
+      words.push_back({{x, top - above - 0.1 * theme_.title_size},
                        title[i],
                        {theme_.title_size, theme_.ink, Align::centre},
                        /*is_title=*/true});

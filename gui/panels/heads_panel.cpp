@@ -43,7 +43,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
 
   std::optional<std::string> csv() const override {
     if (!figure_.is_shown()) return std::nullopt;
-    return head_atlas_csv(*value_, switches_);
+    return head_atlas_csv(*value_, difference());
   }
   Places landmarks() const override {
     Places places;
@@ -57,6 +57,9 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
 
  private:
   bool compares_methods() const { return switches_.difference == AtlasDifference::methods; }
+  const figures::HeadDifference* difference() const {
+    return atlas_.difference ? &*atlas_.difference : nullptr;
+  }
   bool compares_traces() const { return switches_.difference == AtlasDifference::traces; }
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {
@@ -132,8 +135,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   void follow(PanelContext& context, const FigureHit& hit) override {
     const AtlasPlace* place = atlas_.at(hit.x, hit.y);
     if (place == nullptr) return;
-    detail_tooltip(head_lines(*value_, place->layer, place->q_head,
-                              atlas_.difference ? &*atlas_.difference : nullptr));
+    detail_tooltip(head_lines(*value_, place->layer, place->q_head, difference()));
     if (!hit.clicked) return;
     context.session.select_head("head atlas click", place->layer, place->q_head);
   }

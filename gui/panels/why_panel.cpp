@@ -228,6 +228,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     const auto button = [&](const std::string& words, const char* name, const char* help) {
       if (!is_first) ImGui::SameLine();
       is_first = false;
+      const float width =
+          ImGui::CalcTextSize(words.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
+      if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
       const bool pressed = ImGui::Button(words.c_str());
       landmark(name);
       help_tooltip(help);
@@ -259,11 +262,13 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     const bool is_wide = room.x >= context.look.px(640);
     const float table_width = is_wide && has_figure ? context.look.px(330) : room.x;
     if (has_figure) {
-      const ImVec2 size = is_wide ? ImVec2{room.x - table_width - gap, room.y}
-                                  : ImVec2{room.x, std::max(context.look.px(120), room.y * 0.6f)};
-      begin_part("figure", size);
+      const bool is_alone = !is_wide && room.y < context.look.px(400);  // no room for both
+      begin_part("figure", is_wide    ? ImVec2{room.x - table_width - gap, room.y}
+                           : is_alone ? room
+                                      : ImVec2{room.x, room.y * 0.6f});
       draw_figure(context);
       ImGui::EndChild();
+      if (is_alone) return;
       if (is_wide) ImGui::SameLine();
     }
     draw_table(context, {table_width, 0.0f});

@@ -45,8 +45,9 @@ std::vector<fs::path> segments_of(const fs::path& store) {
 std::multiset<std::string> keys_in(const fs::path& store) {
   std::multiset<std::string> keys;
   for (const fs::path& segment : segments_of(store)) {
-    read_checked_lines(segment, "store", [&](const auto& line, bool) {
-      if (line.contains("answer")) keys.insert(line.at("key").template get<std::string>());
+    read_checked_texts(segment, "store", [&](const CheckedText& text) {
+      const Json line = Json::parse(text.data);
+      if (line.contains("answer")) keys.insert(line.at("key").get<std::string>());
     });
   }
   return keys;
@@ -96,7 +97,8 @@ TEST_CASE("workers and engines make the bytes of one run") {
 /// The lines of a segment, as `change` leaves them, under sums that are right.
 void forge(const fs::path& segment, const std::function<void(std::vector<Json>&)>& change) {
   std::vector<Json> lines;
-  read_checked_lines(segment, "store", [&](const Json& line, bool) { lines.push_back(line); });
+  read_checked_texts(segment, "store",
+                     [&](const CheckedText& text) { lines.push_back(Json::parse(text.data)); });
   change(lines);
   std::ofstream text(segment, std::ios::binary | std::ios::trunc);
   for (const Json& line : lines) text << checked_line(line);

@@ -164,36 +164,53 @@ std::pair<Index, Index> partner_of(const HeadAtlas& atlas,
   return {other.layers[slot / other.q_heads.size()], other.q_heads[slot % other.q_heads.size()]};
 }
 
-std::string difference_csv(const HeadAtlas& atlas, const figures::HeadDifference& difference) {
-  std::string csv = "layer,q_head,other_layer,other_q_head,difference\n";
-  for (std::size_t head = 0; head < difference.partner.size(); ++head) {
-    const auto [its_layer, its_head] = partner_of(atlas, difference, head);
-    const double value = difference.numbers.values[head];
-    csv += fmt::format("{},{},{},{},{}\n", atlas.layers[head / atlas.q_heads.size()],
-                       atlas.q_heads[head % atlas.q_heads.size()], its_layer, its_head,
-                       std::isnan(value) ? std::string() : fmt::format("{:.17g}", value));
-  }
-  return csv;
-}
+/// A number of one head: as a column of CSV, and as a line of its tooltip; no words: no line.
+struct HeadValue {
+  std::string column;
+  double value = 0.0;
+  std::string label;
+  std::string words;
+};
 
-/// What of two methods' keys each head's numbers are.
-std::string overlap_csv(const HeadAtlas& atlas) {
-  constexpr const char* kNumbers[] = {"jaccard", "shared_mass", "first_mass", "second_mass"};
-  std::string csv = fmt::format("layer,q_head,first,second,{}\n", fmt::join(kNumbers, ","));
-  std::size_t head = 0;
-  for (const Index layer : atlas.layers) {
-    for (const Index q_head : atlas.q_heads) {
-      csv += fmt::format("{},{},{},{}", layer, q_head, csv_field(atlas.methods()[0]),
-                         csv_field(atlas.methods()[1]));
-      for (const char* name : kNumbers) {
-        const float value = atlas.overlap->values<float>(name)[head];
-        csv += "," + csv_number(value);
-      }
-      csv += "\n";
-      ++head;
-    }
+std::vector<HeadValue> values_of(const HeadAtlas& atlas, std::size_t head,
+                                 const figures::HeadDifference* difference) {
+  std::vector<HeadValue> values;
+  for (const HeadMeasure& measure : kHeadMeasures) {
+    const double value = atlas.result.values<double>(measure.name)[head];
+    values.push_back(
+        {std::string(measure.name), value, std::string(measure.label), number_text(value, 4)});
   }
-  return csv;
+  const auto add_share = [&](const std::string& column, double share, const std::string& label,
+                             const std::string& of = "") {
+    values.push_back(
+        {column, share, label, std::isnan(share) ? std::string() : percent_text(share) + of});
+  };
+  const std::vector<std::string> methods = atlas.methods();
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    const auto& pair = atlas.result.summary()["methods"][m]["pair"];
+    add_share("lost_mass of " + methods[m], loss_of(atlas, head, m),
+              "Lost under " + pair.get<std::string>(),
+              fmt::format(" ({})", sample_words(atlas, true)));
+  }
+  if (atlas.overlap) {
+    const auto add = [&](const char* name, const std::string& label) {
+      add_share(name, atlas.overlap->values<float>(name)[head], label);
+    };
+    add("jaccard", "keys in common");
+    add("shared_mass", "attention on keys of both");
+    add("first_mass", fmt::format("on keys of {} alone", methods[0]));
+    add("second_mass", fmt::format("on keys of {} alone", methods[1]));
+  }
+  if (difference == nullptr) return values;
+  const auto [its_layer, its_head] = partner_of(atlas, *difference, head);
+  const std::string other = atlas.second ? fmt::format("layer {}, query head {} of {}", its_layer,
+                                                       its_head, atlas.second->trace)
+                                         : std::string();
+  values.push_back({"other_layer", static_cast<double>(its_layer), "compared with", other});
+  values.push_back({"other_q_head", static_cast<double>(its_head), "", ""});
+  const double value = difference->numbers.values[head];
+  values.push_back({"difference", value, "difference", number_text(value, 4)});
+  return values;
 }
 
 }  // namespace
@@ -205,62 +222,23 @@ std::vector<std::pair<std::string, std::string>> head_lines(
   std::vector<std::pair<std::string, std::string>> lines = {
       {"head", fmt::format("layer {}, query head {}", layer, q_head)},
       {"means over", sample_words(atlas, /*is_replayed=*/false)}};
-  for (const HeadMeasure& measure : kHeadMeasures) {
-    const double value = atlas.result.values<double>(measure.name)[head];
-    lines.emplace_back(measure.label, number_text(value, 4));
+  for (const HeadValue& value : values_of(atlas, head, difference)) {
+    if (!value.words.empty()) lines.emplace_back(value.label, value.words);
   }
-  for (std::size_t m = 0; m < atlas.methods().size(); ++m) {
-    const double lost = loss_of(atlas, head, m);
-    if (std::isnan(lost)) continue;
-    const auto& method = atlas.result.summary()["methods"][m]["pair"];
-    lines.emplace_back("Lost under " + method.get<std::string>(),
-                       fmt::format("{} ({})", percent_text(lost), sample_words(atlas, true)));
-  }
-  if (atlas.overlap) {
-    const std::pair<const char*, std::string> kNumbers[] = {
-        {"jaccard", "keys in common"},
-        {"shared_mass", "attention on keys of both"},
-        {"first_mass", fmt::format("on keys of {} alone", atlas.methods()[0])},
-        {"second_mass", fmt::format("on keys of {} alone", atlas.methods()[1])}};
-    for (const auto& [name, words] : kNumbers) {
-      const double share = atlas.overlap->values<float>(name)[head];
-      if (!std::isnan(share)) lines.emplace_back(words, percent_text(share));
-    }
-  }
-  if (difference == nullptr) return lines;
-  if (atlas.second) {
-    const auto [its_layer, its_head] = partner_of(atlas, *difference, head);
-    lines.emplace_back("compared with", fmt::format("layer {}, query head {} of {}", its_layer,
-                                                    its_head, atlas.second->trace));
-  }
-  lines.emplace_back("difference", number_text(difference->numbers.values[head], 4));
   return lines;
 }
 
-std::string head_atlas_csv(const HeadAtlas& atlas, const AtlasChoice& choice) {
-  if (choice.difference == AtlasDifference::methods && choice.couple != AtlasCouple::lost &&
-      atlas.overlap)
-    return overlap_csv(atlas);
-  const AtlasInput asked(atlas, choice);
-  if (const auto difference = figures::head_difference(asked.input))
-    return difference_csv(atlas, *difference);
+std::string head_atlas_csv(const HeadAtlas& atlas, const figures::HeadDifference* difference) {
   std::string csv = "layer,q_head";
-  for (const HeadMeasure& measure : kHeadMeasures) csv += fmt::format(",{}", measure.name);
-  csv += ",lost_mass\n";
-  const auto cell = [](double value) {
-    return std::isnan(value) ? std::string(",") : fmt::format(",{:.17g}", value);
-  };
-  std::size_t head = 0;
-  for (const Index layer : atlas.layers) {
-    for (const Index q_head : atlas.q_heads) {
-      csv += fmt::format("{},{}", layer, q_head);
-      for (const HeadMeasure& measure : kHeadMeasures)
-        csv += cell(atlas.result.values<double>(measure.name)[head]);
-      csv += cell(loss_of(atlas, head)) + "\n";
-      ++head;
-    }
+  for (const HeadValue& value : values_of(atlas, 0, difference))
+    csv += "," + csv_field(value.column);
+  for (std::size_t head = 0; head < atlas.layers.size() * atlas.q_heads.size(); ++head) {
+    csv += fmt::format("\n{},{}", atlas.layers[head / atlas.q_heads.size()],
+                       atlas.q_heads[head % atlas.q_heads.size()]);
+    for (const HeadValue& value : values_of(atlas, head, difference))
+      csv += "," + csv_number(value.value);
   }
-  return csv;
+  return csv + "\n";
 }
 
 }  // namespace kvscope::gui

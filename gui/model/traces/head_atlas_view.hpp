@@ -111,8 +111,8 @@ std::vector<std::pair<std::string, std::string>> head_lines(
     const HeadAtlas& atlas, Index layer, Index q_head,
     const figures::HeadDifference* difference = nullptr);
 
-/// One line per head: layer,q_head, every measure, lost_mass; of a difference layer, q_head, the
-/// layer and head that it is compared with, difference.
-std::string head_atlas_csv(const HeadAtlas& atlas, const AtlasChoice& choice);
+/// One line per head: layer,q_head, and every number that head_lines() says.
+std::string head_atlas_csv(const HeadAtlas& atlas,
+                           const figures::HeadDifference* difference = nullptr);
 
 }  // namespace kvscope::gui

@@ -23,7 +23,6 @@ class FixedMetrics final : public TextMetrics {
   double width(std::string_view text, double size) const override {
     return 0.6 * size * static_cast<double>(count_code_points(text));
   }
-  double ascent() const override { return 0.8; }
   double descent() const override { return 0.2; }
 };
 
