@@ -22,10 +22,6 @@ std::string word_of(const std::vector<std::string>& texts, Index pos) {
              : std::string("-");
 }
 
-std::string_view end_words(KeyEnd end) {
-  return end == KeyEnd::by_rule ? "by rule" : enum_name(end);
-}
-
 std::string list_words(const QueryLook& look) {
   if (look.is_dense) return "everything";
   const TokenRange heads = look.owner_heads;
@@ -53,31 +49,6 @@ Json json_of(const QueryLook& look, const KeyFate& fate) {
               {"page_logit", fate.page_logit}});
   if (fate.slot) row["queries"] = look.slots[*fate.slot].queries;
   return row;
-}
-
-/// What only some methods have to say: the page's bound, the representative queries of the key.
-std::string more_words(const QueryLook& look, const KeyFate& fate,
-                       const std::vector<std::string>& texts) {
-  std::string words;
-  if (look.page_size > 1 && fate.is_ranked) {
-    words += fmt::format(
-        "Its page holds keys {} to {}; their largest scaled q.k is {}, the key's own {}.\n",
-        fate.page.begin, fate.page.end - 1, number_text(fate.page_logit), number_text(fate.logit));
-  }
-  if (fate.slot) {
-    const QuokaSlot& slot = look.slots[*fate.slot];
-    words += look.slots.size() == 1
-                 ? std::string("The representative query:")
-                 : fmt::format("Of {} representative queries, number {} gave it its score:",
-                               look.slots.size(), *fate.slot + 1);
-    for (std::size_t h = 0; h < slot.queries.size(); ++h) {
-      words += fmt::format("{} position {} {} of head {}", h == 0 ? "" : ",", slot.queries[h],
-                           word_of(texts, slot.queries[h]),
-                           look.owner_heads.begin + static_cast<Index>(h));
-    }
-    words += ".\n";
-  }
-  return words;
 }
 
 }  // namespace
@@ -163,7 +134,10 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                      look.visible.size(), fate_sentence(look, fate),
                      fate.end == KeyEnd::dropped || fate.end == KeyEnd::kept ? " " : "",
                      budget_sentence(fate, budget));
-  if (const std::string more = more_words(look, fate, texts); !more.empty()) out += more + "\n";
+  const std::string more = score_sentence(look, fate, [&](Index pos) {
+    return fmt::format("position {} {}", pos, word_of(texts, pos));
+  });
+  if (!more.empty()) out += more + "\n\n";
   TextTable table({"key", "token", "weight", "", "score", "rank", "margin"});
   for (const KeyFate& one : listed) {
     table.add_row({fmt::format("{}", one.key), word_of(texts, one.key), number_text(one.weight, 3),

@@ -137,19 +137,13 @@ std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& m
                                                  : ": it gives some rows more keys");
 }
 
-}  // namespace
-
-std::string why_beyond_oracle(const SweepCells& cells, const SweepMetric& metric, Along along) {
-  return along == Along::budget ? why_beyond_at_budget(cells, metric)
-                                : why_beyond_as_measured(cells, metric, along);
-}
-
-std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
+/// The same of a closed loop's results at the oracle's budget.
+std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& all,
                                    bool is_better_low) {
   const LiveResult* worst = nullptr;
   std::set<std::string> methods;
-  for (const LiveResult& one : others) {
-    if (one.selector == "full" || is_oracle(one.selector)) continue;
+  for (const LiveResult& one : all) {
+    if (one.budget != oracle.budget || one.selector == "full" || is_oracle(one.selector)) continue;
     const double beyond = (one.value - oracle.value) * (is_better_low ? -1.0 : 1.0);
     // of a value that may be large: a thousandth of it cannot be seen
     if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;
@@ -162,6 +156,29 @@ std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<L
   return fmt::format("{}: {}.", is_beyond_text(worst->selector, methods.size(), is_better_low),
                      keeps_more ? fmt::format("{:.0f} keys to its {:.0f}", worst->kept, oracle.kept)
                                 : "it ranks weights, not answers");
+}
+
+}  // namespace
+
+std::string why_beyond_oracle(const SweepCells& cells, const SweepMetric& metric, Along along) {
+  return along == Along::budget ? why_beyond_at_budget(cells, metric)
+                                : why_beyond_as_measured(cells, metric, along);
+}
+
+void say_beyond_oracles(const std::vector<LiveResult>& all, bool is_better_low,
+                        std::vector<std::string>& caption) {
+  const std::size_t n_before = caption.size();
+  for (const LiveResult& oracle : all) {
+    if (!is_oracle(oracle.selector)) continue;
+    const std::string why = why_beyond_live_oracle(oracle, all, is_better_low);
+    if (!why.empty()) caption.push_back(why);
+  }
+  if (caption.size() == n_before) return;
+  caption.push_back(fmt::format(
+      "An oracle keeps the keys with the largest attention weights, which is no bound on {}.",
+      is_better_low ? "the loss: methods that keep more keys, or others, can predict better"
+                    : "answers: methods that keep more keys, or others, can find more facts, and "
+                      "few prompts rank by chance"));
 }
 
 }  // namespace kvscope::figures

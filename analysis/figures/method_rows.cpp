@@ -1,7 +1,5 @@
 #include "analysis/figures/method_rows.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -37,7 +35,7 @@ std::vector<MethodRows> method_rows(const Table& table, const FigureOptions& opt
     std::string more;
     if (budget == BudgetInLabel::always ? std::isfinite(budgets[r])
                                         : budgets_of[selector].size() > 1)
-      more += fmt::format(" {:g}", budgets[r]);
+      more += ", " + budget_label(table, r);
     if (cards.size() > 1) more += ", " + plot::verbatim(table.text("hardware").at(r));
     const std::string label = method_label(selector) + more;
     auto found = std::ranges::find(methods, label, &MethodRows::label);

@@ -207,6 +207,22 @@ std::string method_label(std::string_view selector) {
   return plot::verbatim(label);
 }
 
+std::string budget_label(const Table& table, std::size_t row) {
+  if (!table.has("budget") || std::isnan(table.numbers("budget")[row])) return "";
+  const double budget = table.numbers("budget")[row];
+  const std::string kind =
+      table.has_text("budget_kind") ? table.text("budget_kind").at(row) : std::string("tokens");
+  if (kind == "ratio") return fmt::format("{:.4g}%", 100.0 * budget);
+  if (kind == "p") return fmt::format("$p$ = {:g}", budget);
+  if (kind == "pages") return fmt::format("{:g} pages", budget);
+  return plot::tick_text(budget, plot::TickFormat::tokens);
+}
+
+std::string method_at_budget(const Table& table, std::size_t row) {
+  const std::string budget = budget_label(table, row);
+  return method_label(table.text("selector").at(row)) + (budget.empty() ? "" : ", " + budget);
+}
+
 Summary summarize(std::vector<double> values, BandKind band) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
   const double nan = std::numeric_limits<double>::quiet_NaN();

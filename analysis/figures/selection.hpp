@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/base/table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/plot/figure.hpp"
 
@@ -55,6 +56,12 @@ std::map<std::string, std::string> method_names();
 /// How a method is written in a legend: "Quest page-size=32" for "quest:page-size=32". A label
 /// (rich_text.hpp) that shows every character of the name.
 std::string method_label(std::string_view selector);
+
+/// Columns budget and budget_kind (tokens without it) of a row: "256", "25%", "$p$ = 0.9",
+/// "16 pages"; empty where the method takes none.
+std::string budget_label(const Table& table, std::size_t row);
+/// Column selector with its budget: "Quest, 256".
+std::string method_at_budget(const Table& table, std::size_t row);
 
 /// A mean or median with its band.
 struct Summary {

@@ -419,6 +419,12 @@ KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& qu
   return out;
 }
 
+std::string_view end_words(KeyEnd end) {
+  static constexpr std::string_view kWords[] = {"not seen", "kept: dense", "kept by rule", "kept",
+                                                "dropped"};
+  return kWords[static_cast<std::size_t>(end)];
+}
+
 std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
   const KeyQuestion& question = look.question;
   const bool has_pages = look.page_size > 1;
@@ -461,6 +467,27 @@ std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
                        question.selector.text());
   if (look.has_scores()) return "Dropped: it was no candidate, so that no score could keep it.";
   return fmt::format("Dropped; {}.", look.why_no_score);
+}
+
+std::string score_sentence(const QueryLook& look, const KeyFate& fate,
+                           const std::function<std::string(Index)>& name_of) {
+  if (look.page_size > 1 && fate.is_ranked) {
+    return fmt::format(
+        "Its page holds keys {} to {}; their largest scaled q\u00b7k is {}, the key's own {}.",
+        fate.page.begin, fate.page.end - 1, number_text(fate.page_logit), number_text(fate.logit));
+  }
+  if (!fate.slot) return "";
+  const QuokaSlot& slot = look.slots[*fate.slot];
+  const auto own = static_cast<std::size_t>(look.question.q_head - look.owner_heads.begin);
+  std::string words = fmt::format(
+      "Representative query {} of {} gave it its score: ", *fate.slot + 1, look.slots.size());
+  for (std::size_t h = 0; h < slot.queries.size(); ++h) {
+    words += fmt::format("{}{} of head {}", h == 0 ? "" : ", ", name_of(slot.queries[h]),
+                         look.owner_heads.begin + static_cast<Index>(h));
+  }
+  if (own < slot.cosines.size() && !std::isnan(slot.cosines[own]))
+    words += fmt::format("; S_q of this head's is {}", number_text(-slot.cosines[own], 3));
+  return words + ".";
 }
 
 std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget) {

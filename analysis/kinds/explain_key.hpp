@@ -7,9 +7,11 @@
 // in its prefill chunk, with all queries of the chunk; a decoded one as a step of its own.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/fields.hpp"
@@ -85,6 +87,9 @@ struct QueryLook {
 
 enum class KeyEnd { unseen, dense, by_rule, kept, dropped };
 
+/// "kept by rule".
+std::string_view end_words(KeyEnd end);
+
 /// What became of one key.
 struct KeyFate {
   Index key = 0;
@@ -129,6 +134,10 @@ KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& qu
 
 /// What became of the key and why, in one or two sentences without names of tokens.
 std::string fate_sentence(const QueryLook& look, const KeyFate& fate);
+/// What only some methods add: the page's bound, the representative query that gave the key its
+/// score; empty for the others. `name_of`: a position as its reader sees it.
+std::string score_sentence(const QueryLook& look, const KeyFate& fate,
+                           const std::function<std::string(Index)>& name_of);
 /// The budget's part: "A budget of 300 tokens would have kept it."
 std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget);
 

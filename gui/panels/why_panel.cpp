@@ -4,7 +4,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_text.hpp"
@@ -168,16 +167,10 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     return end == KeyEnd::dropped ? look.error : end == KeyEnd::unseen ? look.muted : look.accent;
   }
 
-  static std::string_view end_word(KeyEnd end) {
-    static constexpr std::string_view kWords[] = {"not seen", "kept: dense", "kept by rule", "kept",
-                                                  "dropped"};
-    return kWords[static_cast<std::size_t>(end)];
-  }
-
   void draw_words(PanelContext& context) {
     const Look& look = context.look;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(look, fate_.end)));
-    wrapped_words(fmt::format("{}: key {}", end_word(fate_.end), token_words(*document_, key_)));
+    wrapped_words(fmt::format("{}: key {}", end_words(fate_.end), token_words(*document_, key_)));
     ImGui::PopStyleColor();
     ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
     std::string which = context.session.selection().key ? std::string()
@@ -194,33 +187,10 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     std::string words = fate_sentence(*look_, fate_);
     if (budget_) words += " " + budget_sentence(fate_, *budget_);
     wrapped_words(words);
-    const std::string more = more_words();
+    const std::string more =
+        score_sentence(*look_, fate_, [&](Index pos) { return token_words(*document_, pos); });
     if (!more.empty()) wrapped_words(more);
     draw_buttons(context);
-  }
-
-  /// The page's bound, or the representative query.
-  std::string more_words() const {
-    if (look_->page_size > 1 && fate_.is_ranked) {
-      return fmt::format(
-          "The page holds keys {} to {}: the query's largest scaled q\u00b7k there is {}, this "
-          "key's {}.",
-          fate_.page.begin, fate_.page.end - 1, number_text(fate_.page_logit),
-          number_text(fate_.logit));
-    }
-    if (!fate_.slot) return "";
-    const QuokaSlot& slot = look_->slots[*fate_.slot];
-    const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
-    std::string words = fmt::format(
-        "Representative query {} of {} gave it its score: ", *fate_.slot + 1, look_->slots.size());
-    for (std::size_t h = 0; h < slot.queries.size(); ++h) {
-      words += fmt::format("{}{} of head {}", h == 0 ? "" : ", ",
-                           token_words(*document_, slot.queries[h]),
-                           look_->owner_heads.begin + static_cast<Index>(h));
-    }
-    if (own < slot.cosines.size() && !std::isnan(slot.cosines[own]))
-      words += fmt::format("; S_q of this head's is {}", number_text(-slot.cosines[own], 3));
-    return words + ".";
   }
 
   void draw_buttons(PanelContext& context) {
@@ -288,7 +258,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   void tooltip(const KeyFate& fate) const {
     HoverLines lines = {
         {"key", token_words(*document_, fate.key)},
-        {"", std::string(end_word(fate.end))},
+        {"", std::string(end_words(fate.end))},
         {"weight", fmt::format("{} (number {})", number_text(fate.weight, 4), fate.weight_rank)}};
     if (fate.is_ranked) {
       lines.emplace_back(look_->page_size > 1 ? "page's score" : "score", number_text(fate.score));
@@ -319,7 +289,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       landmark(fmt::format("row of key {}", fate.key));  // the row's own item spans all columns
       cells({fate.is_ranked ? fmt::format("{}", fate.rank) : "-"});
       ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(context.look, fate.end)));
-      cells({std::string(end_word(fate.end))});
+      cells({std::string(end_words(fate.end))});
       ImGui::PopStyleColor();
     }
     ImGui::EndTable();

@@ -132,7 +132,7 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   CHECK(larger.json().at("key").at("end") == "kept");
   const auto text = kvscope_run(with(asked, {"--key", key}));
   CHECK(text.out.find("Dropped.") != std::string::npos);
-  CHECK(text.out.find("representative queries") != std::string::npos);
+  CHECK(text.out.find("Representative query") != std::string::npos);
   CHECK(text.out.find("by rule") != std::string::npos);
   CHECK(text.out.find("\n\n\n") == std::string::npos);
   CHECK(kvscope_run({"explain", file, "--selector", "quoka", "--budget", "32"}).code == 2);

@@ -50,18 +50,6 @@ struct Method {
   std::map<double, std::size_t> rows;
 };
 
-/// " 128", " 16 pages", " 25%", " p=0.95"; empty for what takes no budget.
-std::string budget_words(const Table& table, std::size_t row) {
-  if (!table.has("budget") || std::isnan(table.numbers("budget")[row])) return "";
-  const double budget = table.numbers("budget")[row];
-  const std::string kind =
-      table.has_text("budget_kind") ? table.text("budget_kind").at(row) : std::string("tokens");
-  if (kind == "pages") return fmt::format(" {:g} pages", budget);
-  if (kind == "ratio") return fmt::format(" {:g}%", 100.0 * budget);
-  if (kind == "p") return fmt::format(" p={:g}", budget);
-  return fmt::format(" {:g}", budget);
-}
-
 std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted) {
   const TextColumn& selectors = table.text("selector");
   const auto length = table.numbers("length");
@@ -74,10 +62,8 @@ std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted
     const std::string& selector = selectors.at(r);
     const bool is_reference = selector == "full" && (!names_reference || names->at(r) == "dense");
     if (!(is_reference || wanted.has(selector)) || !std::isfinite(seconds[r])) continue;
-    const std::string budget = budget_words(table, r);
-    const std::string key = is_reference     ? "dense"
-                            : budget.empty() ? selector
-                                             : selector + ":" + budget;
+    const std::string key =
+        is_reference ? "dense" : selector + ":" + figures::budget_label(table, r);
     auto at =
         std::ranges::find_if(methods, [&](const Method& method) { return method.key == key; });
     if (at == methods.end()) {
@@ -85,7 +71,7 @@ std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted
       methods.push_back({key,
                          is_reference ? "dense"
                          : is_control ? "full, as a method"
-                                      : figures::method_label(selector) + budget,
+                                      : figures::method_at_budget(table, r),
                          is_reference ? TimedRole::reference
                          : is_control ? TimedRole::control
                                       : TimedRole::method,

@@ -20,14 +20,12 @@
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/summary_rows.hpp"
 #include "analysis/plot/rich_text.hpp"
-#include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
-#include "core/selectors/method_spec.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -54,14 +52,6 @@ struct Answers {
   double prompts_low = std::numeric_limits<double>::quiet_NaN();  // per cell
   double prompts_high = std::numeric_limits<double>::quiet_NaN();
 };
-
-std::string budget_text(double budget, const std::string& kind) {
-  if (std::isnan(budget)) return "";
-  if (kind == "ratio") return fmt::format("{:.4g}%", 100.0 * budget);
-  if (kind == "p") return fmt::format("$p$ = {:g}", budget);
-  if (kind == "pages") return fmt::format("{:g} pages", budget);
-  return plot::tick_text(budget, plot::TickFormat::tokens);
-}
 
 /// The kind that was asked for, else the first of the table that the dense model answers.
 void choose_kind(const Table& table, const std::string& asked, Answers& answers) {
@@ -104,9 +94,7 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
     if (table.has("kept")) answer.kept = table.numbers("kept")[r];
     if (!table.has("budget")) return answer;
     answer.budget_value = table.numbers("budget")[r];
-    answer.budget =
-        budget_text(answer.budget_value,
-                    table.has_text("budget_kind") ? table.text("budget_kind").at(r) : "tokens");
+    answer.budget = figures::budget_label(table, r);
     return answer;
   };
   const std::string grid_name = "grid/" + answers.kind;
@@ -229,8 +217,7 @@ plot::Figure make_needle(const FigureInput& input) {
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, Mean>> grids;
-  // By name: with its budget.
-  std::map<std::string, std::pair<figures::LiveResult, std::string>> shown;
+  std::vector<figures::LiveResult> means;  // of each name
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
     if (!wanted.has(answer.selector) || std::isnan(answer.accuracy)) continue;
@@ -243,7 +230,7 @@ plot::Figure make_needle(const FigureInput& input) {
     }
     if (!grids.contains(name)) {
       names.push_back(name);
-      shown[name] = {{answer.selector, 0.0, answer.kept}, answer.budget};
+      means.push_back({answer.selector, answer.budget, 0.0, answer.kept});
     }
     grids[name][{answer.depth, answer.length}].add(answer.accuracy);
     lengths.insert(answer.length);
@@ -283,7 +270,7 @@ plot::Figure make_needle(const FigureInput& input) {
                         ? std::string()
                         : fmt::format(" over {} of {} cells", n_all, n_cells),
                     interval_text(answers, sum_all, n_all));
-    shown[names[i]].first.value = sum_all / std::max(1, n_all);
+    means[i].value = sum_all / std::max(1, n_all);
     plot::HeatMap map =
         figures::unit_cells(depth_list.size(), length_list.size(), std::move(cells));
     map.print_values = true;
@@ -304,26 +291,8 @@ plot::Figure make_needle(const FigureInput& input) {
                               .masked_label = "not measured"},
          .aspect = 0.7});
   }
-  std::vector<std::string> beyond;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto& [oracle, budget] = shown[names[i]];
-    if (!is_oracle(oracle.selector)) continue;
-    std::vector<figures::LiveResult> others;
-    for (const auto& [name, other] : shown) {
-      if (other.second == budget) others.push_back(other.first);
-    }
-    const std::string why =
-        figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
-    if (!why.empty()) beyond.push_back(why);
-  }
   figure.caption = caption_of(answers);
-  if (!beyond.empty()) {
-    figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
-    figure.caption.emplace_back(
-        "An oracle keeps the keys with the largest attention weights. That "
-        "is no bound on answers: methods that keep more keys, or others, "
-        "can find more facts, and few prompts rank by chance.");
-  }
+  figures::say_beyond_oracles(means, /*is_better_low=*/false, figure.caption);
   return figure;
 }
 

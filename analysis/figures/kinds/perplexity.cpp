@@ -14,7 +14,6 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/scale.hpp"
-#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -29,23 +28,9 @@ struct Curve {
   double kept = std::nan("");  // keys per query, measured
 };
 
-std::string label_of(const std::string& selector, double budget, const std::string& kind) {
-  std::string label = figures::method_label(selector);
-  if (std::isnan(budget)) return label;
-  label += kind == "p" ? fmt::format(", $p$ = {:g}", budget)
-                       : ", " + plot::tick_text(budget, plot::TickFormat::tokens);
-  return label;
-}
-
 std::vector<Curve> read_curves(const ResultView& result) {
   const Table table = rows_of(result);
   const TextColumn& selectors = table.text("selector");
-  const auto budget_of = [&](std::size_t r) {
-    return table.has("budget") ? table.numbers("budget")[r] : std::nan("");
-  };
-  const auto kind_of = [&](std::size_t r) {
-    return table.has_text("budget_kind") ? table.text("budget_kind").at(r) : std::string();
-  };
   std::vector<Curve> curves;
   if (result.find("curve/log_perplexity") != nullptr) {
     const figures::ArrayData values(result, "curve/log_perplexity");
@@ -54,10 +39,10 @@ std::vector<Curve> read_curves(const ResultView& result) {
     const auto n_curves = std::min(table.n_rows(), static_cast<std::size_t>(values.spec.shape[0]));
     for (std::size_t p = 0; p < n_curves; ++p) {
       Curve curve{selectors.at(p),
-                  label_of(selectors.at(p), budget_of(p), kind_of(p)),
+                  figures::method_at_budget(table, p),
                   position,
                   {},
-                  fmt::format("{} {}", kind_of(p), budget_of(p)),
+                  figures::budget_label(table, p),
                   table.has("kept") ? table.numbers("kept")[p] : std::nan("")};
       for (Index i = 0; i < values.spec.shape[1]; ++i)
         curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
@@ -69,11 +54,9 @@ std::vector<Curve> read_curves(const ResultView& result) {
   const auto loss = table.numbers("log_perplexity");
   std::map<std::string, std::size_t> slot_of;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    const std::string label = label_of(selectors.at(r), budget_of(r), kind_of(r));
+    const std::string label = figures::method_at_budget(table, r);
     const auto [it, is_new] = slot_of.try_emplace(label, curves.size());
-    if (is_new)
-      curves.push_back(
-          {selectors.at(r), label, {}, {}, fmt::format("{} {}", kind_of(r), budget_of(r))});
+    if (is_new) curves.push_back({selectors.at(r), label, {}, {}, figures::budget_label(table, r)});
     curves[it->second].position.push_back(position[r]);
     curves[it->second].perplexity.push_back(std::exp(loss[r]));
   }
@@ -113,18 +96,6 @@ plot::Figure make_perplexity(const FigureInput& input) {
     }
     panel.marks.emplace_back(std::move(line));
   }
-  std::string beyond;
-  for (const Curve& oracle : curves) {
-    if (!is_oracle(oracle.selector) || oracle.perplexity.empty() || !beyond.empty()) continue;
-    std::vector<figures::LiveResult> others;
-    for (const Curve& curve : curves) {
-      if (curve.budget == oracle.budget && !curve.perplexity.empty())
-        others.push_back({curve.selector, curve.perplexity.back(), curve.kept});
-    }
-    beyond = figures::why_beyond_live_oracle(
-        {oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
-        /*is_better_low=*/true);
-  }
   if (!extent.empty())
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
   plot::Figure figure;
@@ -136,12 +107,12 @@ plot::Figure make_perplexity(const FigureInput& input) {
     figure.caption.push_back(
         fmt::format("Drawn at one of {} positions, the last among them.", largest_stride));
   }
-  if (!beyond.empty()) {
-    figure.caption.push_back(beyond);
-    figure.caption.emplace_back(
-        "An oracle keeps the keys with the largest attention weights, which is no bound on the "
-        "loss: methods that keep more keys, or others, can predict better.");
+  std::vector<figures::LiveResult> ends;
+  for (const Curve& curve : curves) {
+    if (!curve.perplexity.empty())
+      ends.push_back({curve.selector, curve.budget, curve.perplexity.back(), curve.kept});
   }
+  figures::say_beyond_oracles(ends, /*is_better_low=*/true, figure.caption);
   return figure;
 }
 
