@@ -230,6 +230,9 @@ class CairoCanvas : public PageCanvas {
     cairo_surface_flush(surface());
   }
 
+  bool is_near(std::span<const Point> points) const {
+    return std::ranges::all_of(points, [&](Point p) { return near_.contains(p); });
+  }
   void set_colour(Colour c) {
     cairo_set_source_rgba(cr(), c.r / 255.0, c.g / 255.0, c.b / 255.0, c.alpha);
   }
@@ -237,9 +240,6 @@ class CairoCanvas : public PageCanvas {
  private:
   static constexpr double kNear = 2000.0;  // points beyond the page
 
-  bool is_near(std::span<const Point> points) const {
-    return std::ranges::all_of(points, [&](Point p) { return near_.contains(p); });
-  }
   void path(std::span<const Point> points, Point at, double scale) {
     cairo_new_path(cr());
     for (const Point& p : points) cairo_line_to(cr(), at.x + scale * p.x, at.y + scale * p.y);
@@ -304,7 +304,7 @@ class ScreenCanvas final : public CairoCanvas {
   double pixels_per_point() const override { return density_ * scale_; }
 
   void polyline(std::span<const Point> points, const plot::Stroke& stroke) override {
-    if (stroke.dash != plot::Dash::solid || !is_upright(points)) {
+    if (stroke.dash != plot::Dash::solid || !is_upright(points) || !is_near(points)) {
       CairoCanvas::polyline(points, stroke);
       return;
     }

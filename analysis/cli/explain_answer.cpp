@@ -261,6 +261,8 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
 
 void ExplainAnswerOptions::check() const {
   for (const std::string& what : put_back) parse_put_back(what);
+  if (out && most_runs == 0)
+    throw UsageError("--out is of what comes back, and --runs 0 puts nothing back: use --json");
   if (out) check_new_output(*out, overwrite, "--overwrite");
 }
 

@@ -1,6 +1,8 @@
 #include "analysis/plot/clip.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -12,8 +14,13 @@ Point between(Point a, Point b, double t) {
   return {a.x + t * (b.x - a.x), a.y + t * (b.y - a.y)};
 }
 
+bool is_finite(Point p) {
+  return std::isfinite(p.x) && std::isfinite(p.y);
+}
+
 /// The part of a segment inside the box as two numbers in [0, 1] (Liang and Barsky's clipping).
 std::optional<std::pair<double, double>> inside(Point a, Point b, const Rect& box) {
+  if (!is_finite(a) || !is_finite(b)) return std::nullopt;
   double t0 = 0.0;
   double t1 = 1.0;
   const double p[] = {a.x - b.x, b.x - a.x, a.y - b.y, b.y - a.y};
@@ -52,7 +59,8 @@ std::vector<std::vector<Point>> clip_line(std::span<const Point> points, const R
 }
 
 std::vector<Point> clip_polygon(std::span<const Point> outline, const Rect& box) {
-  std::vector<Point> points(outline.begin(), outline.end());
+  std::vector<Point> points;
+  std::ranges::copy_if(outline, std::back_inserter(points), is_finite);
   // signed distance to each edge's line, positive inside
   const auto depth = [&](int edge, Point p) {
     switch (edge) {

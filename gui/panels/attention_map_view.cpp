@@ -97,16 +97,17 @@ void AttentionMapView::begin(const PanelContext& context, MapView& view) {
   high_ = {std::round(
                std::max(low_.x + look.px(60), area_high_.x - look.px(kBarWidth + kBarLabels + 12))),
            std::round(std::max(low_.y + look.px(60), area_high_.y - below))};
+  const MapPoint corner = view.at(0.0, 0.0);
+  view.set_size(static_cast<double>(high_.x - low_.x), static_cast<double>(high_.y - low_.y));
+  // the texts take room from the map: what is seen stays where it is on the screen
+  const double moved = static_cast<double>(text_room_ - room_before);
+  const bool keeps_place = std::exchange(has_zoomed_, false) && !view.is_fitted();
+  if (moved != 0.0 && keeps_place)
+    view.pan(-moved - view.x_of(corner.key), -view.y_of(corner.query));
   if (view.is_fitted()) {  // the whole map: no frame around nothing
     const float side = std::min(high_.x - low_.x, high_.y - low_.y);
     high_ = {low_.x + side, low_.y + side};
   }
-  const MapPoint corner = view.at(0.0, 0.0);
-  view.set_size(static_cast<double>(high_.x - low_.x), static_cast<double>(high_.y - low_.y));
-  // texts take room from the map, a frame grows: what is seen stays where it is on the screen
-  const double moved = static_cast<double>(text_room_ - room_before);
-  if (std::exchange(has_zoomed_, false) && !view.is_fitted())
-    view.pan(-moved - view.x_of(corner.key), -view.y_of(corner.query));
 }
 
 MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,

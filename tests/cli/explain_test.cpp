@@ -147,6 +147,7 @@ TEST_CASE("explain of ranks alone: which heads look at the fact, and that none d
   INFO(some.err);
   REQUIRE(some.code == 0);
   CHECK_HAS(some.out, "heads that look at the fact, when token", "explain: the answer");
+  CHECK(kvscope_run({"explain", "--selector", "quoka", "--runs", "0", "--out", "a.h5"}).code == 2);
   CHECK(some.out.find("put back") == std::string::npos);
   const auto nobody = with_least("1");
   REQUIRE(nobody.code == 0);

@@ -1,5 +1,6 @@
 // A PNG has the pixels that its size in points and its resolution ask for, and the page fills them;
 // a window's pixels are crisp; what lies far outside is drawn right, and costs nothing.
+#include <cmath>
 #include <cstdlib>
 #include <tuple>
 #include <vector>
@@ -71,7 +72,16 @@ TEST_CASE("what lies far outside of the page is drawn where it belongs") {
   const plot::Point area[] = {{-1e12, 20.0}, {1e12, 20.0}, {1e12, 1e12}, {-1e12, 1e12}};
   canvas->polygon(area, red);
   canvas->markers(line, plot::MarkerShape::circle, 2.0, red);
+  const plot::Point level[] = {{-6e6, 2.0}, {100.0, 2.0}};
+  canvas->polyline(level, {red, 1.0});
+  const double nan = std::nan("");
+  const plot::Point gap[] = {{25.0, 17.0}, {35.0, 17.0}, {nan, 17.0}, {45.0, 17.0}, {50.0, 17.0}};
+  canvas->polyline(gap, {red, 1.0});
   const std::string rgba = canvas->finish();
+  CHECK(pixel(rgba, 60, 3)[3] == 255);
+  CHECK(pixel(rgba, 60, 7)[3] == 0);
+  CHECK(pixel(rgba, 60, 34)[3] == 255);
+  CHECK(pixel(rgba, 80, 34)[3] == 0);
   CHECK(pixel(rgba, 60, 30)[3] == 255);
   CHECK(pixel(rgba, 60, 10)[3] == 0);
   CHECK(pixel(rgba, 10, 38)[3] == 0);
