@@ -291,11 +291,14 @@ class PngCanvas final : public CairoCanvas {
 
 class ScreenCanvas final : public CairoCanvas {
  public:
-  ScreenCanvas(int width, int height, Point origin, double pixels_per_point, double density)
-      : CairoCanvas(Surface(cairo_image_surface_create(CAIRO_FORMAT_ARGB32, width, height)),
-                    {width / pixels_per_point, height / pixels_per_point}, pixels_per_point),
+  /// `drawn`'s pixels are `bytes`.
+  ScreenCanvas(Surface drawn, std::unique_ptr<std::string> bytes, plot::Size page, Point origin,
+               double pixels_per_point, double density, std::vector<ScreenPicture>& beneath)
+      : CairoCanvas(std::move(drawn), page, pixels_per_point, std::move(bytes)),
+        origin_(origin),
         scale_(pixels_per_point),
-        density_(density) {
+        density_(density),
+        beneath_(beneath) {
     cairo_identity_matrix(cr());
     cairo_translate(cr(), origin.x, origin.y);
     cairo_scale(cr(), scale_, scale_);
@@ -338,42 +341,40 @@ class ScreenCanvas final : public CairoCanvas {
     fit(low.x, high.x, image.width);
     fit(low.y, high.y, image.height);
     if (high.x <= low.x || high.y <= low.y) return;
-    CairoCanvas::image({low.x, low.y, high.x - low.x, high.y - low.y}, image);
+    const Rect place{low.x, low.y, high.x - low.x, high.y - low.y};
+    const bool is_large =
+        image.width * image.height >= kLarge && image.width <= width() && image.height <= height();
+    if (is_large && is_clear(on_screen(place)))
+      beneath_.push_back({on_screen(place), clips_.back(), image});
+    else
+      CairoCanvas::image(place, image);
   }
 
   void push_clip(const Rect& r) override {
     cairo_save(cr());
     add_pixels(scale_ * r.x, scale_ * r.y, scale_ * r.right(), scale_ * r.bottom());
     cairo_clip(cr());
+    clips_.push_back(intersection(clips_.back(), on_screen(r)));
+  }
+  void pop_clip() override {
+    CairoCanvas::pop_clip();
+    clips_.pop_back();
   }
 
+  /// In place: Cairo painted into the bytes.
   std::string finish() override {
     end_drawing();
-    const int width = cairo_image_surface_get_width(surface());
-    const int height = cairo_image_surface_get_height(surface());
-    const unsigned char* data = cairo_image_surface_get_data(surface());
-    const int stride = cairo_image_surface_get_stride(surface());
     static_assert(std::endian::native == std::endian::little);
-    std::string rgba(4 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height), '\0');
-    auto* to = reinterpret_cast<std::uint32_t*>(rgba.data());
-    for (int y = 0; y < height; ++y, to += width) {
-      const auto* row =
-          reinterpret_cast<const std::uint32_t*>(data + static_cast<std::ptrdiff_t>(y) * stride);
-      std::uint32_t has_soft = 0;
-      for (int x = 0; x < width; ++x) {
-        to[x] = (row[x] & 0xFF00FF00) | (row[x] >> 16 & 0xFF) | (row[x] & 0xFF) << 16;
-        has_soft |= ((row[x] >> 24) + 1) & 0xFE;  // neither clear nor opaque
-      }
-      for (int x = 0; has_soft != 0 && x < width; ++x) {
-        const std::uint32_t a = to[x] >> 24;
-        if (a == 0 || a == 255) continue;
-        std::uint32_t straight = a << 24;
-        for (int shift = 0; shift < 24; shift += 8)
-          straight |= std::min(255U, ((to[x] >> shift & 0xFF) * 255 + a / 2) / a) << shift;
-        to[x] = straight;
-      }
+    auto* pixels = reinterpret_cast<std::uint32_t*>(bytes().data());
+    for (std::uint32_t* end = pixels + width() * height(); pixels != end; ++pixels) {
+      const std::uint32_t a = *pixels >> 24;
+      if (a == 0) continue;
+      std::uint32_t parts[] = {*pixels >> 16 & 0xFF, *pixels >> 8 & 0xFF, *pixels & 0xFF};
+      if (a != 255)
+        for (std::uint32_t& part : parts) part = std::min(255U, (part * 255 + a / 2) / a);
+      *pixels = a << 24 | parts[2] << 16 | parts[1] << 8 | parts[0];
     }
-    return rgba;
+    return std::move(bytes());
   }
 
  protected:
@@ -385,6 +386,34 @@ class ScreenCanvas final : public CairoCanvas {
 
  private:
   static constexpr std::size_t kMostUpright = 16;
+  static constexpr int kLarge = 1 << 16;  // pixels of a picture
+
+  int width() const { return cairo_image_surface_get_width(surface()); }
+  int height() const { return cairo_image_surface_get_height(surface()); }
+  Rect on_screen(const Rect& r) const {
+    const double left = std::round(origin_.x + scale_ * r.x);
+    const double top = std::round(origin_.y + scale_ * r.y);
+    return {left, top, std::round(origin_.x + scale_ * r.right()) - left,
+            std::round(origin_.y + scale_ * r.bottom()) - top};
+  }
+  static Rect intersection(const Rect& a, const Rect& b) {
+    const double left = std::max(a.x, b.x);
+    const double top = std::max(a.y, b.y);
+    return {left, top, std::max(0.0, std::min(a.right(), b.right()) - left),
+            std::max(0.0, std::min(a.bottom(), b.bottom()) - top)};
+  }
+  /// Whether nothing was painted there.
+  bool is_clear(const Rect& place) const {
+    cairo_surface_flush(surface());
+    const Rect r = intersection(place, clips_.back());
+    const std::vector<unsigned char> clear(4 * static_cast<std::size_t>(r.w));
+    for (int y = static_cast<int>(r.y); y < static_cast<int>(r.bottom()); ++y) {
+      const unsigned char* row = cairo_image_surface_get_data(surface()) +
+                                 4L * (static_cast<long>(y) * width() + static_cast<long>(r.x));
+      if (!std::equal(clear.begin(), clear.end(), row)) return false;
+    }
+    return true;
+  }
 
   static bool is_upright(std::span<const Point> points) {
     for (std::size_t i = 1; i < points.size(); ++i) {
@@ -403,8 +432,11 @@ class ScreenCanvas final : public CairoCanvas {
     cairo_fill(cr());
   }
 
+  Point origin_;  // pixels
   double scale_;
   double density_;
+  std::vector<ScreenPicture>& beneath_;
+  std::vector<Rect> clips_{{0.0, 0.0, static_cast<double>(width()), static_cast<double>(height())}};
 };
 
 }  // namespace
@@ -433,8 +465,16 @@ std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inc
 }
 
 std::unique_ptr<PageCanvas> make_screen_canvas(int width, int height, Point origin,
-                                               double pixels_per_point, double picture_density) {
-  return std::make_unique<ScreenCanvas>(width, height, origin, pixels_per_point, picture_density);
+                                               double pixels_per_point, double picture_density,
+                                               std::vector<ScreenPicture>& beneath) {
+  const plot::Size page{width / pixels_per_point, height / pixels_per_point};
+  auto bytes = std::make_unique<std::string>(
+      4 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height), '\0');
+  Surface surface(
+      cairo_image_surface_create_for_data(reinterpret_cast<unsigned char*>(bytes->data()),
+                                          CAIRO_FORMAT_ARGB32, width, height, 4 * width));
+  return std::make_unique<ScreenCanvas>(std::move(surface), std::move(bytes), page, origin,
+                                        pixels_per_point, picture_density, beneath);
 }
 
 std::string encode_png(const Image& image) {

@@ -57,8 +57,10 @@ struct FigureView::Impl {
   bool is_drawn = false;
   std::string layout_problem;
   std::optional<plot::Layout> layout;
-  ImVec2 shift{0.0F, 0.0F};  // of the figure in the rectangle, pixels
-  Texture picture;
+  ImVec2 shift{0.0F, 0.0F};            // of the figure in the rectangle, pixels
+  std::vector<ScreenPicture> beneath;  // under the page
+  std::vector<Texture> beneath_textures;
+  Texture picture;                 // of the page
   std::vector<ScreenRect> pieces;  // of the picture, from its corner
   Thinning thinning;               // of what is drawn
   double density = 1.0;            // of its pictures
@@ -150,19 +152,23 @@ struct FigureView::Impl {
     const auto height = static_cast<int>(size.y);
     if (!picture || picture.width() != width || picture.height() != height)
       picture = Texture(textures, width, height, Filter::nearest);
-    const auto canvas =
-        make_screen_canvas(width, height, {shift.x, shift.y}, screen.pixels_per_point, density);
+    beneath.clear();
+    const auto canvas = make_screen_canvas(width, height, {shift.x, shift.y},
+                                           screen.pixels_per_point, density, beneath);
     plot::draw_figure(shown, *layout, screen.theme, *canvas, plot::PageFill::leave);
     const std::string rgba = canvas->finish();
     picture.update(0, 0, width, height,
                    {reinterpret_cast<const std::uint8_t*>(rgba.data()), rgba.size()});
     find_pieces(rgba);
+    beneath_textures.clear();
+    for (const ScreenPicture& each : beneath)
+      beneath_textures.emplace_back(textures, each.image, Filter::nearest);
   }
 
   /// The parts of the picture that are not empty: every layer of a large window costs milliseconds
   /// without a GPU.
   void find_pieces(const std::string& rgba) {
-    constexpr int kSide = 64;
+    constexpr int kSide = 16;
     pieces.clear();
     const int width = picture.width();
     const auto is_empty = [&](int x, int y) {
@@ -190,9 +196,21 @@ struct FigureView::Impl {
     }
   }
 
+  ImVec2 from_corner(double x, double y) const {
+    return {at.x + static_cast<float>(x), at.y + static_cast<float>(y)};
+  }
+
   void show_picture(ImDrawList& list) const {
+    for (std::size_t i = 0; i < beneath.size(); ++i) {
+      const auto& [rect, clip, _] = beneath[i];
+      list.PushClipRect(from_corner(clip.x, clip.y), from_corner(clip.right(), clip.bottom()),
+                        /*intersect=*/true);
+      list.AddImage(beneath_textures[i].id(), from_corner(rect.x, rect.y),
+                    from_corner(rect.right(), rect.bottom()));
+      list.PopClipRect();
+    }
     for (const auto& [low, high] : pieces) {
-      list.AddImage(picture.id(), {at.x + low.x, at.y + low.y}, {at.x + high.x, at.y + high.y},
+      list.AddImage(picture.id(), from_corner(low.x, low.y), from_corner(high.x, high.y),
                     {low.x / size.x, low.y / size.y}, {high.x / size.x, high.y / size.y});
     }
   }

@@ -232,6 +232,9 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   const auto begin_of = [](VisibleCells cells, Index i, Index n) {
     return cells.first + i * (cells.last - cells.first) / n;
   };
+  std::vector<std::size_t> ends;  // of the columns that share a pixel, from the first visible one
+  for (Index col = 0; col < out.n_cols; ++col)
+    ends.push_back(static_cast<std::size_t>(begin_of(cols, col + 1, out.n_cols) - cols.first));
   // by the map's columns first: a loop that the compiler makes vectors of
   std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
   std::vector<float> counts(sums.size());
@@ -247,15 +250,16 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
         counts[c] += is_masked ? 0.0F : 1.0F;
       }
     }
-    for (Index col = 0; col < out.n_cols; ++col) {
-      const Index end = begin_of(cols, col + 1, out.n_cols) - cols.first;
+    float* to = out.values.data() + row * out.n_cols;
+    std::size_t c = 0;
+    for (const std::size_t end : ends) {
       double sum = 0.0;
       double count = 0.0;
-      for (Index c = begin_of(cols, col, out.n_cols) - cols.first; c < end; ++c) {
-        sum += sums[static_cast<std::size_t>(c)];
-        count += static_cast<double>(counts[static_cast<std::size_t>(c)]);
+      for (; c < end; ++c) {
+        sum += sums[c];
+        count += static_cast<double>(counts[c]);
       }
-      out.values[static_cast<std::size_t>(row * out.n_cols + col)] =
+      *to++ =
           count == 0.0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum / count);
     }
   }

@@ -48,7 +48,8 @@ std::vector<int> pixel(const std::string& rgba, std::size_t x, std::size_t y) {
 }
 
 TEST_CASE("a window's pixels: straight colours, lines on whole pixels") {
-  const auto canvas = make_screen_canvas(100, 50, {10.0, 0.0}, 2.0, 1.0);
+  std::vector<ScreenPicture> beneath;
+  const auto canvas = make_screen_canvas(100, 50, {10.0, 0.0}, 2.0, 1.0, beneath);
   const plot::Colour red{200, 30, 30};
   const plot::Point upright[] = {{5.3, 0.0}, {5.3, 25.0}};
   canvas->polyline(upright, {red, 0.5});
@@ -63,9 +64,38 @@ TEST_CASE("a window's pixels: straight colours, lines on whole pixels") {
   CHECK(std::abs(half[3] - 128) <= 1);
 }
 
+TEST_CASE("large pictures that nothing is beneath are shown under the page, others painted") {
+  std::vector<ScreenPicture> beneath;
+  const auto canvas = make_screen_canvas(400, 300, {10.0, 0.0}, 2.0, 0.5, beneath);
+  const plot::Image white{300, 280, std::vector<std::uint8_t>(4UL * 300 * 280, 255)};
+  const auto add = [&] {
+    canvas->push_clip({0.0, 0.0, 100.0, 100.0});
+    canvas->image({5.0, 5.0, 150.0, 140.0}, white);
+    canvas->pop_clip();
+  };
+  add();
+  add();
+  REQUIRE(beneath.size() == 2);
+  CHECK(beneath[0].rect.x == 20.0);
+  CHECK(beneath[0].rect.bottom() == 290.0);
+  CHECK(beneath[0].clip.right() == 210.0);
+  CHECK(beneath[0].image.rgba == white.rgba);
+  canvas->fill_rect({20.0, 20.0, 1.0, 1.0}, {200, 30, 30});
+  add();
+  CHECK(beneath.size() == 2);
+  const std::string rgba = canvas->finish();
+  const auto at = [&](std::size_t x, std::size_t y) {
+    return static_cast<unsigned char>(rgba[4 * (y * 400 + x) + 1]);
+  };
+  CHECK(at(30, 30) == 255);
+  CHECK(at(209, 199) == 255);
+  CHECK(at(210, 199) == 0);  // clipped
+}
+
 TEST_CASE("what lies far outside of the page is drawn where it belongs") {
   const plot::Colour red{200, 30, 30};
-  const auto canvas = make_screen_canvas(100, 50, {0.0, 0.0}, 2.0, 1.0);
+  std::vector<ScreenPicture> beneath;
+  const auto canvas = make_screen_canvas(100, 50, {0.0, 0.0}, 2.0, 1.0, beneath);
   const plot::Point line[] = {{-1e12, -5e11}, {1e12, 5e11}};  // through the upper left corner
   canvas->polyline(line, {red, 2.0, plot::Dash::dashed});
   canvas->polyline(line, {red, 2.0});
