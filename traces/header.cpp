@@ -399,6 +399,11 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   read_features(file, info, warnings);
   info.layers = read_indices(file, schema::kLayers);
   check_layers(file, info.layers.size());
+  if (file.has(schema::kMovedScores)) {
+    const h5::Dataset moved = file.open_dataset(schema::kMovedScores);
+    require_dims(moved, {static_cast<Index>(info.layers.size())});
+    info.moved_scores = moved.read_all<float>();
+  }
   info.q_heads = read_indices(file, schema::kQHeads);
   info.kv_heads = read_indices(file, schema::kKvHeads);
   info.units = read_units(file);

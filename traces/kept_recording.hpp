@@ -41,6 +41,9 @@ class KeptRecording {
   /// The token at a position that was recorded, or of the prompt.
   TokenId token(Index pos) const { return tokens_[static_cast<std::size_t>(pos)]; }
 
+  /// TraceInfo's, of the units so far.
+  const std::vector<float>& moved_scores() const { return plan_.moved_scores; }
+
   /// Throws ConfigError, saying what differs, unless a recording of `info` and this prompt would
   /// have begun with the units that stay; also what why_not_resumable says.
   /// `may_end`: decoding may have ended by itself before the planned steps.

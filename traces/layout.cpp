@@ -79,6 +79,12 @@ void create_bookkeeping(TraceLayout& layout) {
     const std::uint64_t value = model_checksum(layout.info);
     model.write({0}, {1}, &value);
   }
+  if (const std::vector<float>& moved = layout.info.moved_scores; !moved.empty()) {
+    const h5::Dims dims = {static_cast<Index>(moved.size())};
+    layout.moved_scores = layout.file.create_dataset(schema::kMovedScores, h5::Type::f32, dims);
+    schema::describe(layout.file, *layout.moved_scores, "slot", "nat");
+    layout.moved_scores->write({0}, dims, moved.data());
+  }
   layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
   layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
   schema::describe(layout.file, *layout.progress, "one", "unit");
@@ -179,6 +185,8 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
           open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_units});
     }
   }
+  if (!layout.info.moved_scores.empty())
+    layout.moved_scores = layout.file.open_dataset(schema::kMovedScores);
   if (layout.file.has(schema::kProgress)) {
     layout.progress = open_checked(layout.file, schema::kProgress, h5::Type::i64, {1});
   }

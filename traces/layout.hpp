@@ -60,6 +60,7 @@ struct TraceLayout {
   std::optional<h5::Dataset> token_offsets;
   std::optional<h5::Dataset> text_checksums;
   std::optional<h5::Dataset> progress;
+  std::optional<h5::Dataset> moved_scores;
 
   bool has_checksums() const { return !checksum_list.empty(); }
   h5::Dataset& data(std::size_t array) { return data_list.at(file, array); }

@@ -129,6 +129,11 @@ class QueuedWriter final : public TraceReceiver {
       to.write_tokens(ids, bytes);
     });
   }
+  void write_moved_scores(std::span<const float> by_layer) override {
+    put(0, [kept = std::vector(by_layer.begin(), by_layer.end())](TraceReceiver& to) {
+      to.write_moved_scores(kept);
+    });
+  }
   void commit_unit() override {
     put(0, [](TraceReceiver& to) { to.commit_unit(); });
     ++n_units_;

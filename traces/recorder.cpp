@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
@@ -167,7 +168,9 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
     options.observer = &observer;
     const Tensor<float> logits = model.forward(ids, *cache, pool, options);
     receiver.write_tokens(ids, texts.of(ids));
+    receiver.write_moved_scores(observer.moved_scores());
     receiver.commit_unit();
+    report.moved_scores = observer.moved_scores();
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
     (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
     const bool is_end = unit.is_decode && std::ranges::find(end_ids, next) != end_ids.end();
@@ -279,6 +282,10 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   const TokenTexts texts(tokenizer);
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();
+  if (options.kept != nullptr && options.kept->n_units() > 0)
+    info.moved_scores = options.kept->moved_scores();
+  else if (info.dtype != DType::f32 && info.capture.qkv)
+    info.moved_scores.assign(info.layers.size(), std::numeric_limits<float>::quiet_NaN());
 
   if (options.kept != nullptr) options.kept->check(info, prompt, !options.end_ids.empty());
   RecordReport report;

@@ -54,6 +54,7 @@ struct RecordReport {
   double decode_seconds = 0;
   std::int64_t bytes_written = 0;
   std::string content_hash;
+  std::vector<float> moved_scores;  // TraceInfo's
 };
 
 /// The trace that these options make of a prompt of n_prompt tokens. Throws ConfigError: empty

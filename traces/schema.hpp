@@ -22,6 +22,7 @@ inline constexpr const char* kQHeads = "/recorded/q_heads";    // i64 [n]
 inline constexpr const char* kKvHeads = "/recorded/kv_heads";  // i64 [n]
 inline constexpr const char* kWindows = "/model/windows";      // i64 [n_layers], 0 = full attention
 inline constexpr const char* kSinks = "/model/sinks";          // f32 [n_layers, n_q]
+inline constexpr const char* kMovedScores = "/recorded/moved_scores";       // f32 [n]
 inline constexpr const char* kLayerKinds = "/model/layer_kinds";            // i64 [n_layers, 2]
 inline constexpr const char* kRopeFrequencies = "/model/rope_frequencies";  // f32 [n_layers, pairs]
 inline constexpr const char* kRopeAmplitudes = "/model/rope_amplitudes";    // f32 [n_layers]

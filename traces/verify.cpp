@@ -253,6 +253,13 @@ Index visit_heads(const TraceInfo& info, const VerifyOptions& options, ThreadPoo
   }
 }
 
+constexpr double kMostUnsaid = 0.5;  // nat
+
+/// Scores were measured in other rows than the log-sum-exp, which moves by no more than they do.
+bool is_said(const TraceInfo& info, std::size_t slot, double lse_error) {
+  return !info.moved_scores.empty() && 2.0 * info.moved_scores[slot] >= lse_error;
+}
+
 void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,
                      Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
@@ -293,11 +300,15 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
       });
   report.n_all_heads = n_pairs;
   std::vector<LseRow> lse_rows;
-  for (auto& outcome : outcomes) {
+  report.lse_errors.resize(info.layers.size());
+  for (std::size_t pair = 0; pair < outcomes.size(); ++pair) {
+    Outcome& outcome = outcomes[pair];
     if (!outcome.failure.empty()) problems.add("unreadable", outcome.failure);
     for (auto& check : outcome.checks) {
       report.n_rows_checked += check.n_rows;
       report.max_lse_error = std::max(report.max_lse_error, check.lse_error);
+      double& of_layer = report.lse_errors[pair / static_cast<std::size_t>(n_kv)];
+      of_layer = std::max(of_layer, check.lse_error);
       report.max_attn_error = std::max(report.max_attn_error, check.attn_error);
       report.max_row_sum_error = std::max(report.max_row_sum_error, check.row_sum_error);
       report.max_output_norm = std::max(report.max_output_norm, check.output_norm);
@@ -307,6 +318,17 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
   }
   for (auto& sentence : rows_of_other_keys(lse_rows, info.dtype)) {
     problems.add("lse of other keys", std::move(sentence));
+  }
+  for (std::size_t slot = 0; slot < report.lse_errors.size(); ++slot) {
+    const double error = report.lse_errors[slot];
+    if (error <= kMostUnsaid || is_said(info, slot, error)) continue;
+    problems.add(
+        "rounding",
+        fmt::format("/layers/{}: storing q and k in {} moved the log-sum-exp of a row by {:.2g}, "
+                    "expected at most {}, or a trace that says so in {}: rows of this layer are "
+                    "not the model's; record it with --dtype auto",
+                    info.layers[slot], name_of(info.dtype), error, kMostUnsaid,
+                    schema::kMovedScores));
   }
 }
 

@@ -35,6 +35,7 @@ struct VerifyReport {
   Index n_all_heads = 0;
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
+  std::vector<double> lse_errors;  // the same by recorded layer; empty if nothing was recomputed
   double max_attn_error = 0;
   /// Of dense attention rows, from 1 (from less where a sink has a share).
   double max_row_sum_error = 0;

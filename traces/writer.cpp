@@ -60,6 +60,7 @@ class TraceWriter final : public CountingReceiver {
   void write_side(const SideRows& rows) override;
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
+  void write_moved_scores(std::span<const float> by_layer) override;
   void commit_unit() override;
   void finish(TraceStatus status) override;
   std::size_t n_committed() const override { return n_committed_; }
@@ -98,6 +99,7 @@ class TraceWriter final : public CountingReceiver {
   std::uint64_t text_index_offset_ = 0;
   std::uint64_t text_checksum_offset_ = 0;
   std::uint64_t progress_offset_ = 0;
+  std::uint64_t moved_offset_ = 0;
   std::vector<std::uint64_t> text_table_;
   std::vector<TokenId> tokens_;
   std::int64_t n_text_bytes_ = 0;
@@ -174,6 +176,7 @@ void TraceWriter::take_places(TraceLayout& layout) {
     text_checksum_offset_ = offset_of(*layout.text_checksums);
   }
   progress_offset_ = offset_of(*layout.progress);
+  if (layout.moved_scores) moved_offset_ = offset_of(*layout.moved_scores);
 }
 
 /// With the first n units of an earlier run, as that run described itself.
@@ -444,6 +447,14 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
   put(text_checksum_offset_ + n_committed_ * 8, &value, 8);
   text_table_.push_back(value);
   n_text_bytes_ = index.back();
+}
+
+void TraceWriter::write_moved_scores(std::span<const float> by_layer) {
+  if (info_.moved_scores.empty()) return;
+  if (by_layer.size() != info_.moved_scores.size())
+    throw ShapeError("{}: {} layers, expected {}", schema::kMovedScores, by_layer.size(),
+                     info_.moved_scores.size());
+  put(moved_offset_, by_layer.data(), by_layer.size_bytes());
 }
 
 // ---- commit and finish -----------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace kvscope {
@@ -33,6 +34,9 @@ NumberFormats NumberFormats::of(const nlohmann::ordered_json& config) {
       if (is_f32(to) && from.contains(field.name) && from.at(field.name).is_string())
         to = from.at(field.name).get<std::string>();
     }
+    const auto moved = from.find("moved_scores");
+    if (moved != from.end() && moved->is_number())
+      formats.moved_scores = std::max(formats.moved_scores, moved->get<double>());
   };
   if (!config.is_object()) return formats;
   read(config);
@@ -46,7 +50,10 @@ NumberFormats NumberFormats::of(const nlohmann::ordered_json& config) {
 }
 
 NumberFormats NumberFormats::of(const TraceInfo& info) {
-  return {info.matmul, info.kv_dtype, std::string(name_of(info.dtype))};
+  NumberFormats formats{info.matmul, info.kv_dtype, std::string(name_of(info.dtype))};
+  for (const float moved : info.moved_scores)
+    formats.moved_scores = std::fmax(formats.moved_scores, static_cast<double>(moved));
+  return formats;
 }
 
 bool NumberFormats::are_f32() const {
@@ -58,6 +65,7 @@ void NumberFormats::add_to(nlohmann::ordered_json& config) const {
   for (const Field& field : fields()) {
     if (!is_f32(this->*field.text)) config[field.name] = this->*field.text;
   }
+  if (moved_scores > 0.0) config["moved_scores"] = moved_scores;
 }
 
 std::string NumberFormats::sentence() const {
@@ -66,6 +74,8 @@ std::string NumberFormats::sentence() const {
   if (!is_f32(kv_dtype)) parts.push_back("keys and values in " + kv_dtype);
   const bool is_computed = !parts.empty();
   if (!is_f32(recorded)) parts.push_back("recorded in " + recorded);
+  if (moved_scores > 0.0)
+    parts.back() += fmt::format(", which moved scores by up to {:.2g} nats", moved_scores);
   if (parts.empty()) return "";
   std::string text = fmt::format("{}", fmt::join(parts, ", "));
   if (is_computed) return "Computed with " + text + ": choices and numbers are not those of f32.";

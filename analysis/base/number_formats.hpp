@@ -17,6 +17,7 @@ struct NumberFormats {
   std::string matmul = "f32";    // products of linear layers
   std::string kv_dtype = "f32";  // stored keys and values
   std::string recorded = "f32";  // q, k and v in the file of a recording
+  double moved_scores = 0.0;     // by how much that moved scores, nat; 0: f32, or not measured
 
   /// Names of keys and of columns, in the order of the fields.
   struct Field {

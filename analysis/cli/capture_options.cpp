@@ -1,9 +1,15 @@
 #include "analysis/cli/capture_options.hpp"
 
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "analysis/cli/list_options.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
+#include "core/tensor/dtype.hpp"
+#include "traces/score_rounding.hpp"
 
 namespace kvscope::cli {
 
@@ -44,7 +50,11 @@ void CaptureOptions::declare(OptionSet& options) {
               "routing (the experts of each token), k-pre-rope (keys before their rotation, too); "
               "no-qkv and no-lse take away; comma separated or repeated",
               capture);
-  options.add("dtype", "TYPE", "storage type of q, k and v", dtype);
+  options.add("dtype", "TYPE",
+              fmt::format("storage type of q, k and v: f32, f16, bf16, or auto, the smallest that "
+                          "moves no score by more than {} in the prompt's first chunk",
+                          kMostMoved),
+              dtype);
   options.add("layers", "LIST", "layers to record, like 0,3-5 [all]", layers);
   options.add("heads", "LIST", "query heads to record, with the KV heads they need [all]", heads);
   options.add(
@@ -99,7 +109,13 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
 RecordOptions CaptureOptions::record_options() const {
   RecordOptions options{.capture = parse_capture(capture, CaptureSet{})};
   options.capture.page_size = page_size;
-  options.dtype = dtype;
+  if (!is_auto()) {
+    const std::optional<DType> known = dtype_from_name(dtype);
+    if (!known)
+      throw UsageError("--dtype: expected f32, f16, bf16 or auto, found \"{}\"{}", dtype,
+                       did_you_mean(dtype, {"f32", "f16", "bf16", "auto"}));
+    options.dtype = *known;
+  }
   options.chunk = chunk;
   if (!layers.empty()) options.layers = index_list_of(layers, "layers");
   if (!heads.empty()) options.q_heads = index_list_of(heads, "heads");

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "analysis/options/options.hpp"
-#include "core/tensor/dtype.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
 
@@ -14,7 +13,7 @@ namespace kvscope::cli {
 /// --capture, --dtype, --layers, --heads, --rows, --page-size, --compression, --chunk.
 struct CaptureOptions {
   std::vector<std::string> capture;
-  DType dtype = DType::f32;
+  std::string dtype = "f32";
   std::string layers;
   std::string heads;
   std::string rows;
@@ -23,7 +22,9 @@ struct CaptureOptions {
   Index chunk = 512;
 
   void declare(OptionSet& options);
-  /// Checked and put into the recorder's terms; throws UsageError.
+  /// The recorder chooses, once it has the model (choose_dtype).
+  bool is_auto() const { return dtype == "auto"; }
+  /// Checked and put into the recorder's terms, f32 for auto; throws UsageError.
   RecordOptions record_options() const;
   WriterOptions writer_options(bool overwrite) const;
 };

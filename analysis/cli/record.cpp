@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "analysis/base/number_formats.hpp"
@@ -25,6 +26,7 @@
 #include "core/base/version.hpp"
 #include "traces/kept_recording.hpp"
 #include "traces/raw_file.hpp"
+#include "traces/score_rounding.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::cli {
@@ -139,6 +141,8 @@ class RecordCommand final : public Command {
       options.kv_dtype = formats.kv_dtype;
     }
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
+    if (resume_ && capture_.is_auto())
+      throw UsageError("--resume: needs a --dtype by name, found auto");
     if (const std::string reason = why_not_resumable(plan); resume_ && !reason.empty())
       throw UsageError("--resume: this recording could not be gone on with: {}", reason);
     const std::int64_t estimate = estimated_file_bytes(plan);
@@ -152,6 +156,14 @@ class RecordCommand final : public Command {
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     options.model_hash = hash_of_model(dir, model);
     Working run(work_);
+    if (capture_.is_auto()) {
+      const ChosenDType chosen = choose_dtype(model, prompt.ids, plan, run.pool);
+      options.dtype = chosen.dtype;
+      note(
+          "--dtype auto: {} (f16 would move scores by up to {:.2g} nats, bf16 by {:.2g}; at most "
+          "{} is allowed)",
+          name_of(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
+    }
     WriterOptions stopping = writer_options;
     stopping.stop = run.stop;
     std::optional<KeptRecording> kept;
@@ -175,6 +187,7 @@ class RecordCommand final : public Command {
       note("stopped: what is kept is not compressed");
     if (report.has_ended && report.n_kept + report.n_prompt + report.n_decoded < plan.n_tokens)
       note("the answer ended before {} decode steps; --past-end goes on", n_decode_);
+    if (!capture_.is_auto()) tell_rounding(report, plan);
     return tell(report, plan, out, n_threads);
   }
 
@@ -304,6 +317,19 @@ class RecordCommand final : public Command {
     if (!interrupted) return kOk;
     const int code = StopOnSignal::exit_code();
     return code != 0 ? code : static_cast<int>(kInterrupted);
+  }
+
+  /// Names the layer whose scores storing moved most, where that is much.
+  void tell_rounding(const RecordReport& report, const TraceInfo& plan) const {
+    const std::vector<float>& moved = report.moved_scores;
+    const auto most = std::ranges::max_element(
+        moved, [](float a, float b) { return std::isnan(a) ? !std::isnan(b) : a < b; });
+    if (most == moved.end() || !(*most > kMostMoved)) return;
+    note(
+        "layer {}: storing in {} moves scores by up to {:.2g} nats{}; --dtype auto stores so that "
+        "none moves by more than {}",
+        plan.layers[static_cast<std::size_t>(most - moved.begin())], name_of(plan.dtype), *most,
+        plan.dtype == DType::bf16 ? ", f16 would by an eighth of that" : "", kMostMoved);
   }
 
   static Json rate(Index n, double seconds) {

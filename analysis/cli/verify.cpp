@@ -69,6 +69,7 @@ class VerifyCommand final : public Command {
                   {"n_heads_checked", report.n_heads_checked},
                   {"n_all_heads", report.n_all_heads},
                   {"max_lse_error", report.max_lse_error},
+                  {"lse_errors", report.lse_errors},
                   {"max_attn_error", report.max_attn_error}});
     } else if (report.ok && !options.bounds.is_all()) {
       print(sample_text(report));

@@ -85,8 +85,11 @@ struct TraceInfo {
 
   // what was captured
   CaptureSet capture;
-  IndexShape index;             // the indexers whose tensors are there
-  DType dtype = DType::f32;     // storage type of q, k, v
+  IndexShape index;          // the indexers whose tensors are there
+  DType dtype = DType::f32;  // storage type of q, k, v
+  // By how much storing q and k in `dtype` moved scores [recorded layers], nat: the largest of
+  // sampled rows; NaN where it was not measured. Empty in f32, and in older files.
+  std::vector<float> moved_scores;
   std::vector<Index> layers;    // recorded layers, ascending
   std::vector<Index> q_heads;   // recorded query heads, ascending
   std::vector<Index> kv_heads;  // the KV heads that those need, ascending

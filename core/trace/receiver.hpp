@@ -82,6 +82,8 @@ class TraceReceiver {
   virtual void write_logits(TensorView<const float> logits) = 0;  // [n_rows, n_vocab]
   /// Ids (and bytes, unless empty) of the unit's tokens.
   virtual void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) = 0;
+  /// Before commit_unit(): TraceInfo::moved_scores so far, as many as begin() was given.
+  virtual void write_moved_scores(std::span<const float> by_layer) { (void)by_layer; }
   /// From here on the unit survives a kill; where there are n_waiting_units(), not yet the last
   /// ones.
   virtual void commit_unit() = 0;

@@ -117,6 +117,25 @@ TEST_CASE("filters and captures reach the file") {
   ran({"verify", out.string()});
 }
 
+TEST_CASE("16 bits say by how much they move scores; auto takes those that move them least") {
+  const TempDir dir;
+  const auto record = [&](const std::string& dtype) {
+    const fs::path out = dir.path() / (dtype + ".h5");
+    const auto run = ran(draft_run(out, {"--max-tokens", "40", "--dtype", dtype}));
+    CHECK((run.err.find("--dtype auto: f16 (f16 would move scores by up to") !=
+           std::string::npos) == (dtype == "auto"));
+    return kvscope_run({"info", out.string(), "--json"}).json();
+  };
+  const auto bf16 = record("bf16");
+  CHECK(bf16.at("moved_scores") > 0.0);
+  CHECK(bf16.at("formats").get<std::string>().find("moved scores by up to 0.") !=
+        std::string::npos);
+  const auto chosen = record("auto");
+  CHECK(chosen.at("dtype") == "f16");
+  CHECK(chosen.at("moved_scores") < bf16.at("moved_scores"));
+  CHECK_FALSE(record("f32").contains("moved_scores"));
+}
+
 TEST_CASE("what cannot be recorded is refused in one sentence, and nothing is written") {
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";

@@ -194,6 +194,7 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
     SyntheticTrace::Layer layer;
     layer.q = random_tensor({info.n_q, info.n_tokens, info.d_head}, rng);
     layer.k = random_tensor({info.n_kv, info.n_tokens, info.d_head}, rng);
+    for (float& x : layer.k.flat()) x *= i == 0 ? plan.key_scale : 1.0F;
     layer.v = random_tensor({info.n_kv, info.n_tokens, info.d_head}, rng);
     trace.layers.push_back(std::move(layer));
     attend(trace, i);
