@@ -178,6 +178,6 @@ class BenchLive final : public BenchReportCommand {
 
 }  // namespace
 
-KVSCOPE_COMMAND(850, BenchLive)
+KVSCOPE_COMMAND(365, BenchLive)
 
 }  // namespace kvscope::cli

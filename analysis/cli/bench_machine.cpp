@@ -70,6 +70,6 @@ class BenchMachine final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(870, BenchMachine)
+KVSCOPE_COMMAND(375, BenchMachine)
 
 }  // namespace kvscope::cli

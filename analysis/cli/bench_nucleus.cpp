@@ -142,6 +142,6 @@ class BenchNucleus final : public BenchReportCommand {
 
 }  // namespace
 
-KVSCOPE_COMMAND(860, BenchNucleus)
+KVSCOPE_COMMAND(370, BenchNucleus)
 
 }  // namespace kvscope::cli

@@ -220,6 +220,6 @@ class BenchSelect final : public BenchReportCommand {
 
 }  // namespace
 
-KVSCOPE_COMMAND(840, BenchSelect)
+KVSCOPE_COMMAND(360, BenchSelect)
 
 }  // namespace kvscope::cli

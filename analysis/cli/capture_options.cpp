@@ -50,11 +50,13 @@ void CaptureOptions::declare(OptionSet& options) {
               "routing (the experts of each token), k-pre-rope (keys before their rotation, too); "
               "no-qkv and no-lse take away; comma separated or repeated",
               capture);
-  options.add("dtype", "TYPE",
-              fmt::format("storage type of q, k and v: f32, f16, bf16, or auto, the smallest that "
-                          "moves no score by more than {} in the prompt's first chunk",
-                          kMostMoved),
-              dtype);
+  OptionSpec& type = options.add(
+      "dtype", "TYPE",
+      fmt::format("storage type of q, k and v; auto: the smallest that moves no score by more than "
+                  "{} nats in the prompt's first chunk",
+                  kMostMoved),
+      dtype);
+  type.choices = {"f32", "f16", "bf16", "auto"};
   options.add("layers", "LIST", "layers to record, like 0,3-5 [all]", layers);
   options.add("heads", "LIST", "query heads to record, with the KV heads they need [all]", heads);
   options.add(
@@ -109,13 +111,10 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
 RecordOptions CaptureOptions::record_options() const {
   RecordOptions options{.capture = parse_capture(capture, CaptureSet{})};
   options.capture.page_size = page_size;
-  if (!is_auto()) {
-    const std::optional<DType> known = dtype_from_name(dtype);
-    if (!known)
-      throw UsageError("--dtype: expected f32, f16, bf16 or auto, found \"{}\"{}", dtype,
-                       did_you_mean(dtype, {"f32", "f16", "bf16", "auto"}));
-    options.dtype = *known;
-  }
+  const std::optional<DType> known = dtype_from_name(dtype);
+  if (!known && !is_auto())
+    throw UsageError("--dtype: expected one of f32, f16, bf16, auto, found \"{}\"", dtype);
+  options.dtype = known.value_or(DType::f32);
   options.chunk = chunk;
   if (!layers.empty()) options.layers = index_list_of(layers, "layers");
   if (!heads.empty()) options.q_heads = index_list_of(heads, "heads");

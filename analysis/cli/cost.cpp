@@ -252,6 +252,6 @@ class CostCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(320, CostCommand)
+KVSCOPE_COMMAND(350, CostCommand)
 
 }  // namespace kvscope::cli

@@ -224,6 +224,6 @@ class ExplainCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(610, ExplainCommand)
+KVSCOPE_COMMAND(220, ExplainCommand)
 
 }  // namespace kvscope::cli

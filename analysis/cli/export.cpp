@@ -129,6 +129,6 @@ class ExportCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(760, ExportCommand)
+KVSCOPE_COMMAND(650, ExportCommand)
 
 }  // namespace kvscope::cli

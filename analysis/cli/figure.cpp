@@ -132,6 +132,6 @@ class FigureCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(730, FigureCommand)
+KVSCOPE_COMMAND(620, FigureCommand)
 
 }  // namespace kvscope::cli

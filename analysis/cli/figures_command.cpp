@@ -57,6 +57,6 @@ class FiguresCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(740, FiguresCommand)
+KVSCOPE_COMMAND(630, FiguresCommand)
 
 }  // namespace kvscope::cli

@@ -119,6 +119,6 @@ class FitCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(350, FitCommand)
+KVSCOPE_COMMAND(330, FitCommand)
 
 }  // namespace kvscope::cli

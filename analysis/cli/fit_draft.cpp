@@ -156,6 +156,6 @@ class FitDraftCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(360, FitDraftCommand)
+KVSCOPE_COMMAND(470, FitDraftCommand)
 
 }  // namespace kvscope::cli

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "analysis/cli/help_search.hpp"
 #include "analysis/cli/output.hpp"
 #include "core/base/json.hpp"
 #include "core/base/suggest.hpp"
@@ -27,20 +28,26 @@ std::string left_column(const OptionSpec& spec) {
   return spec.placeholder.empty() ? text : text + " " + spec.placeholder;
 }
 
-void add_two_columns(std::string& out, const std::string& left, const std::string& right,
-                     std::size_t width) {
-  std::string wrapped = wrap(right, static_cast<int>(width) + 4);
-  const std::string head = fmt::format("  {:<{}}  ", left, width);
-  if (left.size() > width) {
-    out += fmt::format("  {}\n{}", left, wrapped);
-  } else {
-    out += head + wrapped.substr(head.size());
-  }
-}
+constexpr std::size_t kNameWidth = 23;
 
 std::string overview_line(const Command& command) {
-  return fmt::format("  {:<23}  {}\n", command.name(), command.summary());
+  return two_columns(command.name(), command.summary(), kNameWidth);
 }
+
+/// What the commands from here on answer.
+struct Question {
+  std::string_view first_command;
+  std::string_view text;
+};
+constexpr Question kQuestions[] = {
+    {"record", "Record a model's attention"},
+    {"analyze quoka", "Look into a recording"},
+    {"sweep", "Compare methods: quality, time, memory"},
+    {"simulate perplexity", "Run a method inside the model"},
+    {"papers", "Judge papers, answer a question of your own"},
+    {"table", "Write it up"},
+    {"version", "And"},
+};
 
 std::string troff(const std::string& text) {
   std::string out;
@@ -84,6 +91,13 @@ std::string wrap(const std::string& text, int indent, int width) {
   return out.empty() ? "\n" : out;
 }
 
+std::string two_columns(const std::string& left, const std::string& right, std::size_t width) {
+  const std::string wrapped = wrap(right, static_cast<int>(width) + 4);
+  if (left.size() > width) return fmt::format("  {}\n{}", left, wrapped);
+  const std::string head = fmt::format("  {:<{}}  ", left, width);
+  return head + wrapped.substr(head.size());
+}
+
 std::string usage_line(const Command& command, const OptionSet& options) {
   std::string line = fmt::format("usage: kvscope {} [options]", command.name());
   for (const auto& spec : options.positionals()) {
@@ -93,14 +107,46 @@ std::string usage_line(const Command& command, const OptionSet& options) {
   return line;
 }
 
+namespace {
+
+/// "analyze quest" to its group and kind; of other commands the kind is empty.
+std::pair<std::string, std::string> split_name(const std::string& name) {
+  for (const auto& [group, meaning] : command_groups()) {
+    if (name.starts_with(group + " ")) return {group, name.substr(group.size() + 1)};
+  }
+  return {name, ""};
+}
+
+}  // namespace
+
 std::string overview_text() {
   std::string out =
       "kvscope records the attention of a language model's layers and analyses how well\n"
       "sparse attention (QuoKA, Quest, SpecAttn) would do on it.\n\n"
-      "usage: kvscope COMMAND [options]\n\ncommands:\n";
-  for (const auto& command : all_commands()) out += overview_line(*command);
+      "usage: kvscope COMMAND [options]\n";
+  std::map<std::string, std::vector<std::string>> kinds;  // by group
+  const auto commands = all_commands();
+  for (const auto& command : commands) {
+    const auto [group, kind] = split_name(command->name());
+    if (!kind.empty()) kinds[group].push_back(kind);
+  }
+  for (const auto& command : commands) {
+    const std::string name = command->name();
+    for (const Question& question : kQuestions) {
+      if (question.first_command == name) out += fmt::format("\n{}\n", question.text);
+    }
+    const auto [group, kind] = split_name(name);
+    if (kind.empty()) {
+      out += overview_line(*command);
+    } else if (kinds.at(group).front() == kind) {
+      out += two_columns(group + " KIND", fmt::format("{}", fmt::join(kinds.at(group), ", ")),
+                         kNameWidth);
+    }
+  }
   out +=
-      "\nkvscope COMMAND --help explains a command's options, with examples. A first session:\n"
+      "\nkvscope COMMAND --help explains a command with examples; kvscope help WORDS finds what\n"
+      "answers a question (\"help needle\", \"help memory\"); kvscope FILE says what a file is and\n"
+      "what can be done with it. A first session:\n"
       "  kvscope record trace.h5 --max-tokens 1024\n"
       "  kvscope analyze quest trace.h5 --out quest.h5\n\n";
   return out + kExitCodes + "\n";
@@ -134,7 +180,7 @@ std::string command_text(const Command& command, const OptionSet& options,
   width = std::min<std::size_t>(width, 26);
   if (!options.positionals().empty()) out += "\narguments:\n";
   for (const auto& spec : options.positionals())
-    add_two_columns(out, spec.name, spec.explanation(), width);
+    out += two_columns(spec.name, spec.explanation(), width);
   out += "\noptions:\n";
   std::vector<std::string> shared;
   for (const auto& spec : options.options()) {
@@ -143,10 +189,10 @@ std::string command_text(const Command& command, const OptionSet& options,
     if (std::ranges::find(told_elsewhere, text) != told_elsewhere.end()) {
       shared.push_back("--" + spec.name);
     } else {
-      add_two_columns(out, text.first, text.second, width);
+      out += two_columns(text.first, text.second, width);
     }
   }
-  add_two_columns(out, "-h, --help", "print this text", width);
+  out += two_columns("-h, --help", "print this text", width);
   if (!shared.empty())
     out += wrap(
         fmt::format("and, of those that several commands share: {}", fmt::join(shared, ", ")), 2);
@@ -189,7 +235,7 @@ std::string all_commands_text() {
   for (std::size_t i = 0; i < declared.size(); ++i)
     out += command_text(*commands[i], declared[i], shared) + '\n';
   out += "Options that several commands share\n\n";
-  for (const auto& [left, right] : shared) add_two_columns(out, left, right, 26);
+  for (const auto& [left, right] : shared) out += two_columns(left, right, 26);
   return out;
 }
 
@@ -262,15 +308,20 @@ Json command_json(const Command& command, const OptionSet& options) {
 class HelpCommand final : public Command {
  public:
   std::string name() const override { return "help"; }
-  std::string summary() const override { return "this overview, or the help of one command"; }
+  std::string summary() const override {
+    return "this overview, the help of one command, or what answers a question";
+  }
   std::vector<Example> examples() const override {
-    return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"}};
+    return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"},
+            {"kvscope help attention sinks",
+             "commands, options, figures, methods and columns that these words find"}};
   }
   void declare(OptionSet& options) override {
     options.flag("all", "print the help of every command, shared options once", all_);
     options.flag("man", "print the manual page (troff) instead", man_);
     options.flag("json", "print arguments and options of every command, or of one, as JSON", json_);
-    options.positional("COMMAND", "whose help to print", words_, /*required=*/false);
+    options.positional("WORDS", "a command whose help to print, or a question", words_,
+                       /*required=*/false);
   }
   int run(const OptionSet&, const std::string&) override {
     if (man_) {
@@ -314,7 +365,12 @@ class HelpCommand final : public Command {
       print(command_text(*command, options));
       return kOk;
     }
-    throw UsageError("unknown command \"{}\"{}", wanted, did_you_mean(wanted, names));
+    const std::string found = help_about(wanted);
+    if (found.empty())
+      throw UsageError("no command, and nothing is about \"{}\"{}", wanted,
+                       did_you_mean(wanted, names));
+    print(found);
+    return kOk;
   }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace kvscope::cli {
 
-/// All commands on one screen.
+/// Commands by what is asked, on one screen.
 std::string overview_text();
 
 /// The commands of one group ("analyze").
@@ -21,6 +21,9 @@ std::string usage_line(const Command& command, const OptionSet& options);
 
 /// The manual page kvscope(1) in troff.
 std::string manual_page();
+
+/// "  left   right" with the left column `width` wide, the right one wrapped.
+std::string two_columns(const std::string& left, const std::string& right, std::size_t width);
 
 /// Breaks `text` into lines of at most `width` columns that begin with `indent` blanks; line breaks
 /// in it are kept.

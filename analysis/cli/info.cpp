@@ -178,7 +178,7 @@ class InfoCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    const Json json = describe();
+    const Json json = describe(what_);
     if (json_) {
       print_json(json);
     } else if (json.value("what", std::string()) == "recordings") {
@@ -194,23 +194,23 @@ class InfoCommand final : public Command {
   }
 
  private:
-  Json describe() const {
-    if (!fs::exists(what_) && names_model(what_)) return describe_model(model_dir(what_));
-    if (is_store(what_)) return describe_store(what_);
-    if (fs::is_directory(what_) && !fs::exists(fs::path(what_) / "config.json") &&
-        !gguf_file_of(what_)) {
-      const std::vector<fs::path> files = recordings_in(what_);
-      if (!files.empty()) return describe_folder(what_, files);
-    }
-    if (fs::is_directory(what_) || gguf_file_of(what_)) return describe_model(what_);
-    return describe_file(what_);
-  }
-
   std::string what_;
   bool json_ = false;
 };
 
 }  // namespace
+
+Json describe(const std::string& what) {
+  if (!fs::exists(what) && names_model(what)) return describe_model(model_dir(what));
+  if (is_store(what)) return describe_store(what);
+  if (fs::is_directory(what) && !fs::exists(fs::path(what) / "config.json") &&
+      !gguf_file_of(what)) {
+    const std::vector<fs::path> files = recordings_in(what);
+    if (!files.empty()) return describe_folder(what, files);
+  }
+  if (fs::is_directory(what) || gguf_file_of(what)) return describe_model(what);
+  return describe_file(what);
+}
 
 KVSCOPE_COMMAND(120, InfoCommand)
 

@@ -105,6 +105,6 @@ class LadderCommand final : public AnalyzeCommand {
 
 }  // namespace
 
-KVSCOPE_COMMAND(310, LadderCommand)
+KVSCOPE_COMMAND(340, LadderCommand)
 
 }  // namespace kvscope::cli

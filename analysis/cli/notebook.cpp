@@ -92,6 +92,6 @@ class NotebookCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(720, NotebookCommand)
+KVSCOPE_COMMAND(640, NotebookCommand)
 
 }  // namespace kvscope::cli

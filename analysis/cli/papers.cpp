@@ -270,6 +270,6 @@ class PapersCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(630, PapersCommand)
+KVSCOPE_COMMAND(510, PapersCommand)
 
 }  // namespace kvscope::cli

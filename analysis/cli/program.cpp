@@ -10,6 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help.hpp"
 #include "analysis/cli/host.hpp"
+#include "analysis/cli/next_steps.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
@@ -45,6 +46,13 @@ std::optional<Chosen> find_command(const Words& words) {
   return std::nullopt;
 }
 
+/// Of a line that is a file's name alone: what that is, and what takes it.
+bool tell_about_file(const Words& words) {
+  if (words.size() != 1 || !std::filesystem::exists(words[0])) return false;
+  print(file_and_next_steps(words[0]));
+  return true;
+}
+
 [[noreturn]] void throw_unknown(const Words& words) {
   for (const auto& [group, meaning] : command_groups()) {
     if (words[0] != group) continue;
@@ -68,7 +76,10 @@ std::optional<Chosen> find_command(const Words& words) {
 }
 
 int run(const Words& words, std::string& help_hint) {
-  if (words.empty()) throw UsageError("no command given");
+  if (words.empty()) {
+    print(overview_text());
+    throw UsageError("no command given");
+  }
   if (is_help(words[0])) {
     print(overview_text());
     return kOk;
@@ -87,6 +98,7 @@ int run(const Words& words, std::string& help_hint) {
         return kOk;
       }
     }
+    if (tell_about_file(words)) return kOk;
     throw_unknown(words);
   }
   Command& command = *chosen->command;

@@ -152,6 +152,6 @@ class ReproduceCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(750, ReproduceCommand)
+KVSCOPE_COMMAND(660, ReproduceCommand)
 
 }  // namespace kvscope::cli

@@ -240,6 +240,6 @@ class SelectorsCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(640, SelectorsCommand)
+KVSCOPE_COMMAND(320, SelectorsCommand)
 
 }  // namespace kvscope::cli

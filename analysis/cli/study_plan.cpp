@@ -204,6 +204,6 @@ class StudyPlanCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(510, StudyPlanCommand)
+KVSCOPE_COMMAND(520, StudyPlanCommand)
 
 }  // namespace kvscope::cli

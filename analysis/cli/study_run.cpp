@@ -96,6 +96,6 @@ class StudyRunCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(520, StudyRunCommand)
+KVSCOPE_COMMAND(530, StudyRunCommand)
 
 }  // namespace kvscope::cli

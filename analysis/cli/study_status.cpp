@@ -120,6 +120,6 @@ class StudyStatusCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(530, StudyStatusCommand)
+KVSCOPE_COMMAND(540, StudyStatusCommand)
 
 }  // namespace kvscope::cli

@@ -81,6 +81,6 @@ class StudyTableCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(540, StudyTableCommand)
+KVSCOPE_COMMAND(550, StudyTableCommand)
 
 }  // namespace kvscope::cli

@@ -210,6 +210,6 @@ class SweepCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(330, SweepCommand)
+KVSCOPE_COMMAND(310, SweepCommand)
 
 }  // namespace kvscope::cli

@@ -274,6 +274,6 @@ class TableCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(710, TableCommand)
+KVSCOPE_COMMAND(610, TableCommand)
 
 }  // namespace kvscope::cli

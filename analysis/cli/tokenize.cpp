@@ -141,6 +141,6 @@ class TokenizeCommand final : public Command {
 
 }  // namespace
 
-KVSCOPE_COMMAND(770, TokenizeCommand)
+KVSCOPE_COMMAND(160, TokenizeCommand)
 
 }  // namespace kvscope::cli
