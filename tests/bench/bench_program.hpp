@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/cli/bench_report.hpp"
-#include "analysis/cli/help.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/frame/help.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/runs/bench_report.hpp"
 
 namespace kvscope::cli {
 

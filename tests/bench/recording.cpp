@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/cli/bench_live_run.hpp"
-#include "analysis/cli/capture_options.hpp"
-#include "analysis/cli/model_source.hpp"
-#include "analysis/cli/stopwatch.hpp"
+#include "analysis/cli/frame/stopwatch.hpp"
+#include "analysis/cli/models/capture_options.hpp"
+#include "analysis/cli/models/model_source.hpp"
+#include "analysis/cli/runs/bench_live_run.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "tests/bench/bench_program.hpp"

@@ -241,7 +241,7 @@ FAULTS = [
           "a PNG has 96 points to the inch",
           "dots_per_inch / 72.0", "dots_per_inch / 96.0",
           {"notebooks_export": "figure_export_test pixels_test"}),
-    Fault(52, "exit codes", "wrong code", "analysis/cli/signals.cpp",
+    Fault(52, "exit codes", "wrong code", "analysis/cli/frame/signals.cpp",
           "an interrupted command ends with the signal's number",
           "signal == 0 ? 0 : 128 + signal", "signal == 0 ? 0 : signal",
           {"cli": "stop_test"}),

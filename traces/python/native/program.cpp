@@ -1,6 +1,6 @@
 // The commands of kvscope, run inside the Python process: run() for the package, main() for
 // the console script.
-#include "analysis/cli/program.hpp"
+#include "analysis/cli/frame/program.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <tuple>
 
-#include "analysis/cli/host.hpp"
+#include "analysis/cli/frame/host.hpp"
 #include "traces/python/native/errors.hpp"
 #include "traces/python/native/module.hpp"
 

@@ -1,0 +1,193 @@
+#include "analysis/cli/inspect/analyze_command.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "analysis/base/null_result.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/runs/layer_items.hpp"
+#include "core/base/json.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
+#include "core/trace/result.hpp"
+#include "notebooks_export/result_csv.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+std::string AnalyzeCommand::description() const {
+  std::string text =
+      "Prints one line per layer; with --out also writes every array to an HDF5 "
+      "file that h5web and silx plot.";
+  if (!card_.must_be_zero.empty()) text += " Exit code 5 if a bound that must hold was violated.";
+  return card_.about.empty() ? text : card_.about + "\n" + text;
+}
+
+std::vector<Example> AnalyzeCommand::examples() const {
+  const std::string files = n_traces_ == 2 ? "verifier.h5 draft.h5" : "trace.h5";
+  return {{fmt::format("kvscope {} {}", name(), files), "the summary as a table"},
+          {fmt::format("kvscope {} {} --out result.h5 --json", name(), files),
+           "all arrays to a file, the summary as JSON"}};
+}
+
+std::string AnalyzeCommand::headline(const Json& totals) const {
+  return filled_in(card_.headline, totals);
+}
+
+std::string AnalyzeCommand::more_text(const Json&) const {
+  return "";
+}
+
+void AnalyzeCommand::declare(OptionSet& options) {
+  if (n_traces_ == 2) {
+    options.positional("VERIFIER", "the trace of the large model", files_[0], /*required=*/true);
+    options.positional("DRAFT", "the trace of the small model over the same tokens", files_[1],
+                       /*required=*/true);
+  } else {
+    options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true);
+  }
+  options.add("out", "FILE", "write the arrays to this HDF5 file", job_.out).short_name = 'o';
+  options.add("csv", "FILE",
+              "write the per-layer rows as CSV (- is standard output, instead of the table)", csv_);
+  options.flag("overwrite", "replace existing files", job_.overwrite);
+  declare_kind(options);
+  job_.declare_work(options);
+}
+
+int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
+  job_.check();
+  if (!job_.is_worker()) check_outputs();
+  const Traces traces = open_traces();
+  job_.check_inputs();
+  if (csv_ && !job_.is_worker()) refuse_read_file(*csv_);
+  ThreadPool pool(job_.work.n_threads());
+  std::optional<Work> work;
+  if (job_.is_split()) {
+    work = work_of(traces, pool);
+    if (const auto code = job_.finish(*work, given, name())) return *code;
+  }
+  // As the same options give it in any order; files and threads do not decide the numbers.
+  const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
+  ResultInfo made;
+  Json summary = compute(traces, pool, command_line, work ? &*work : nullptr, made);
+  Json formats = Json::object();
+  NumberFormats::of(made.config).add_to(formats);
+  for (const char* key : {"layers", "rows"}) {
+    if (!summary.contains(key)) continue;
+    for (Json& row : summary[key]) {
+      if (row.is_object()) row.update(formats);
+    }
+  }
+  tell(made, summary, formats);
+  job_.end();
+  const std::int64_t n_violations =
+      summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});
+  if (n_violations == 0) return kOk;
+  note("kvscope: a bound that must hold was violated {} times", n_violations);
+  return kCheckFailed;
+}
+
+std::vector<Index> AnalyzeCommand::item_layers(const Traces&) const {
+  return {};
+}
+
+Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
+  const std::vector<Index> layers = item_layers(traces);
+  if (layers.empty()) {
+    throw UsageError(
+        "{} has no items: what it says of a layer hangs on other layers, or on more than the trace",
+        name());
+  }
+  const TraceInfo& info = traces.front().info();
+  return layer_work(name(),
+                    {{"options", options_json()},
+                     {"layers", layers},
+                     {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}}},
+                    layers.size(),
+                    [this, &traces, &pool](ResultWriter& output, const ProgressFn& progress,
+                                           std::stop_token stop) {
+                      call(traces, {output, pool, progress, std::move(stop), {}});
+                    });
+}
+
+void AnalyzeCommand::check_outputs() const {
+  if (job_.json && csv_ && *csv_ == "-")
+    throw UsageError("--json and --csv - both want standard output");
+  if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite", FileKind::result);
+  if (csv_ && *csv_ != "-") {
+    check_new_output(*csv_, job_.overwrite, "--overwrite");
+    std::error_code error;
+    if (job_.out && fs::weakly_canonical(*job_.out, error) == fs::weakly_canonical(*csv_, error))
+      throw UsageError("--out and --csv both name {}", csv_->string());
+  }
+}
+
+AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
+  Traces traces;
+  for (std::size_t i = 0; i < n_traces_; ++i) {
+    traces.push_back(TraceFile::open(files_[i], {}));
+    for (const auto& warning : traces.back().warnings())
+      note("kvscope: {}: {}", files_[i].string(), warning);
+    const TraceInfo& info = traces.back().info();
+    if (info.status != TraceStatus::complete) {
+      note("kvscope: {} is {}: it holds {} tokens", files_[i].string(), name_of(info.status),
+           info.n_tokens);
+    }
+  }
+  return traces;
+}
+
+AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& pool,
+                                             const std::string& command_line,
+                                             const Work* known_work, ResultInfo& made) {
+  const Running run(job_.work.progress);
+  std::unique_ptr<ResultWriter> output;
+  if (job_.out) {
+    output = create_result_file(*job_.out, job_.overwrite);
+  } else {
+    output = std::make_unique<NullResult>();
+  }
+  ResultProvenance provenance{.command_line = command_line, .writer = writer_name(), .made = &made};
+  std::optional<KnownLayers> known;
+  if (known_work != nullptr) known.emplace(*output, *known_work, job_.store());
+  ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
+  return call(traces, {to, pool, run.progress, run.stop, provenance});
+}
+
+void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Json& formats) const {
+  if (csv_) {
+    std::ostringstream text;
+    write_layers_csv(summary, text);
+    if (*csv_ == "-") {
+      print_data(text.str());
+    } else {
+      save_text(*csv_, text.str(), job_.overwrite);
+    }
+  }
+  if (job_.json) {
+    Json report = {{"kind", card_.kind}};
+    for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
+    report["options"] = options_json();
+    report["result_file"] = job_.out ? Json(job_.out->string()) : Json(nullptr);
+    // options and layers: as they were called before 0.1.0
+    report["config"] = report["options"];
+    report["config"].update(formats);
+    report["inputs"] = inputs_of(made);
+    report.update(summary);
+    if (summary.contains("layers") && !summary.contains("rows")) report["rows"] = summary["layers"];
+    print_json(report);
+  } else if (!csv_ || *csv_ != "-") {
+    const Json totals = summary.value("totals", Json::object());
+    print("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
+          NumberFormats::of(formats).line(), card_.kind, headline(totals));
+  }
+}
+
+}  // namespace kvscope::cli

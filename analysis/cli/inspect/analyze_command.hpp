@@ -1,0 +1,80 @@
+// What all kinds of kvscope analyze share: traces in, a table, JSON or CSV out, arrays to a file. A
+// kind is a card of words, and one file with its options and its call.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/inspect/analyze_report.hpp"
+#include "analysis/cli/runs/run_job.hpp"
+#include "core/base/progress.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::cli {
+
+/// The words of a kind.
+struct AnalysisCard {
+  std::string kind;
+  std::string summary;
+  std::string about = "";  // a sentence or two for the help: what the numbers mean
+  std::vector<ReportColumn> columns;
+  std::string headline = "";      // one line under the table, as filled_in has it
+  std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
+  bool has_items = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
+};
+
+class AnalyzeCommand : public Command {
+ public:
+  std::string name() const override { return "analyze " + card_.kind; }
+  std::string summary() const override { return card_.summary; }
+  std::string description() const override;
+  std::vector<Example> examples() const override;
+  void declare(OptionSet& options) override;
+  int run(const OptionSet& options, const std::string& command_line) override;
+
+ protected:
+  using Json = nlohmann::ordered_json;
+  using Traces = std::vector<TraceFile>;
+
+  /// `n_traces`: 1, or 2 for a verifier and its draft.
+  explicit AnalyzeCommand(AnalysisCard card, std::size_t n_traces = 1)
+      : card_(std::move(card)), n_traces_(n_traces) {}
+  const AnalysisCard& kind_card() const { return card_; }
+
+  /// The options of this kind alone.
+  virtual void declare_kind(OptionSet& options) = 0;
+  /// Their values, for the report.
+  virtual Json options_json() const = 0;
+  /// Runs the analysis; returns its summary with "layers" and "totals".
+  virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
+  /// One line under the table: the card's.
+  virtual std::string headline(const Json& totals) const;
+  /// The layers that are measured each by itself, which are this kind's items; empty: it has none.
+  virtual std::vector<Index> item_layers(const Traces& traces) const;
+  /// Text between the table and the headline, with its line ends; most kinds have none.
+  virtual std::string more_text(const Json& summary) const;
+
+ private:
+  void check_outputs() const;
+  Traces open_traces() const;
+  /// `known`: layers that are not computed again; null: none is.
+  Json compute(const Traces& traces, ThreadPool& pool, const std::string& command_line,
+               const Work* known, ResultInfo& made);
+  Work work_of(const Traces& traces, ThreadPool& pool) const;
+  /// `formats`: keys of analysis/base/number_formats.hpp.
+  void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
+
+  AnalysisCard card_;
+  std::size_t n_traces_;
+  std::filesystem::path files_[2];
+  std::optional<std::filesystem::path> csv_;
+  RunJob job_;
+};
+
+}  // namespace kvscope::cli

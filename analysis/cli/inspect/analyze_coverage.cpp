@@ -1,0 +1,154 @@
+// kvscope analyze coverage: where the attention lies, what selections keep of it, how few keys
+// would do.
+#include "core/base/fields_json.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/inspect/analyze_command.hpp"
+#include "analysis/cli/runs/replay_arguments.hpp"
+#include "analysis/kinds/coverage.hpp"
+#include "core/base/json.hpp"
+#include "core/base/lists.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// "0.5,0.9" as numbers; the analysis checks their range.
+std::vector<double> parse_shares(std::string_view text) {
+  std::vector<double> shares;
+  for (const std::string& word : split_words(text, ',')) {
+    double share = 0.0;
+    detail::set_value("--p", word, share);
+    shares.push_back(share);
+  }
+  return shares;
+}
+
+AnalysisCard coverage_card() {
+  AnalysisCard card;
+  card.kind = "coverage";
+  card.summary = "attention kept per layer, head and page; nucleus sizes, smallest budgets";
+  card.columns = {{"nucleus_0.5", "keys p=0.5"},
+                  {"nucleus_0.9", "p=0.9"},
+                  {"nucleus_0.99", "p=0.99"},
+                  {"budget_mean", "target: mean"},
+                  {"budget_p95", "p95"},
+                  {"budget_max", "max"},
+                  {"budget_shared", "shared"},
+                  {"kl", "KL to draft"},
+                  {"pinsker_floor", "Pinsker floor"},
+                  {"tv_floor", "TV floor"},
+                  {"nucleus_mass", "on nucleus"},
+                  {"specattn_mass", "SpecAttn"},
+                  {"specattn_kept", "keys kept"},
+                  {"violations", "violated"}};
+  card.must_be_zero = "violations";
+  return card;
+}
+
+class AnalyzeCoverage final : public AnalyzeCommand {
+ public:
+  AnalyzeCoverage() : AnalyzeCommand(coverage_card()) {}
+  std::string description() const override {
+    return "Replays selectors on the recorded q, k and v and maps what they keep of the true "
+           "attention: layer x head, and query block x page. Counts how many keys hold a share p "
+           "of a row's attention (nucleus sizes) and the smallest budgets with which an oracle "
+           "keeps the target mass: per row (mean, p95, max) and one budget shared by all rows and "
+           "heads of a layer, by mean mass. With --draft also SpecAttn's kept mass and its "
+           "lower bound p - sqrt(KL / 2) from Pinsker's inequality. Maps and distributions go "
+           "to --out. Exit code 5 if the bound was violated.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope analyze coverage trace.h5", "nucleus sizes and smallest budgets"},
+            {"kvscope analyze coverage trace.h5 --selector quoka,quest --budget 64,128 --out c.h5",
+             "four selections, their heat maps to a file"},
+            {"kvscope analyze coverage verifier.h5 --draft draft.h5 --nucleus 0.97",
+             "SpecAttn against its Pinsker bound"}};
+  }
+
+ private:
+  void declare_kind(OptionSet& options) override {
+    options.add("draft", "TRACE", "the draft model's trace over the same tokens", draft_);
+    replay_.declare(options);
+    options.add("p", "LIST", "shares whose nucleus sizes are counted [0.5,0.8,0.9,0.95,0.99]",
+                shares_);
+    options.fields(options_);
+  }
+  CoverageOptions coverage_options() const {
+    CoverageOptions options = options_;
+    options.selectors = replay_.selectors();
+    options.budgets = replay_.budgets();
+    options.replay = replay_.replay();
+    options.layers = replay_.layers();
+    if (shares_) options.shares = parse_shares(*shares_);
+    return options;
+  }
+  Json options_json() const override {
+    const CoverageOptions options = coverage_options();
+    const auto selectors = mapped<std::string>(options.selectors, &MethodSpec::text);
+    Json json = {{"draft", draft_ ? Json(draft_->string()) : Json(nullptr)},
+                 {"selectors", selectors},
+                 {"p", options.shares}};
+    for (const Budget& budget : options.budgets) json["budgets"].push_back(budget.to_string());
+    json["phase"] = std::string(name_of(options.replay.calls.phase));
+    json.update(fields_to_json(options));
+    return json;
+  }
+  Json call(const Traces& traces, const AnalysisRun& run) const override {
+    const CoverageOptions options = coverage_options();
+    std::optional<TraceFile> draft;
+    if (draft_) {
+      draft.emplace(TraceFile::open(*draft_, {}));
+      for (const auto& warning : draft->warnings())
+        note("kvscope: {}: {}", draft_->string(), warning);
+    }
+    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run);
+    for (const Json& sentence : summary["skipped"])
+      note("kvscope: left out: {}", sentence.get<std::string>());
+    return summary;
+  }
+
+  std::string more_text(const Json& summary) const override {
+    if (summary["pairs"].empty()) return "";
+    TextTable table(
+        {"selection", "kept keys", "mass", "5th percentile", "worst layer", "head", "its mass"});
+    for (const Json& pair : summary["pairs"]) {
+      table.add_row({pair["pair"].get<std::string>(), number_cell(pair, "kept_keys"),
+                     number_cell(pair, "mass_mean"), number_cell(pair, "mass_p05"),
+                     number_cell(pair, "worst_layer"), number_cell(pair, "worst_head"),
+                     number_cell(pair, "worst_mass")});
+    }
+    return "\n" + table.text();
+  }
+  std::string headline(const Json& totals) const override {
+    const std::string budget = fmt::format(
+        "an oracle needs {} keys per row for {} of the attention ({} in the worst row); one budget "
+        "for all: {}",
+        number_cell(totals, "budget_mean"), percent_cell(totals, "target_mass"),
+        number_cell(totals, "budget_max"), number_cell(totals, "budget_shared"));
+    if (!totals.contains("specattn_mass")) return budget;
+    return fmt::format("{}; SpecAttn keeps {}, floor {}, violated {} times", budget,
+                       percent_cell(totals, "specattn_mass"), percent_cell(totals, "pinsker_floor"),
+                       number_cell(totals, "violations"));
+  }
+
+  std::optional<fs::path> draft_;
+  std::optional<std::string> shares_;
+  ReplayArguments replay_;
+  CoverageOptions options_;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(207, AnalyzeCoverage)
+
+}  // namespace kvscope::cli

@@ -1,0 +1,337 @@
+#include "analysis/cli/inspect/explain_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
+#include "core/trace/result.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr std::size_t kShown = 8;  // rows of a table
+
+/// What of one prompt is told.
+class AnswerReport {
+ public:
+  AnswerReport(const AskedPrompt& asked, const AnswerBlame& blame, const Tokenizer& tokenizer,
+               const ExplainAnswerOptions& options)
+      : asked_(asked), blame_(blame), tokenizer_(tokenizer), options_(options) {}
+
+  Json json() const {
+    Json out = {{"prompt", asked_.name}};
+    out.update(asked_.about);
+    out["answer"] = words_of(&AnswerStep::dense);
+    out["changed"] = blame_.changes();
+    out["steps"] = Json::array();
+    for (const AnswerStep& step : blame_.steps) {
+      out["steps"].push_back({{"dense", token(step.dense)},
+                              {"sparse", token(step.sparse)},
+                              {"dense_surprise", step.dense_surprise},
+                              {"sparse_surprise", step.sparse_surprise},
+                              {"kl", step.kl}});
+    }
+    if (!blame_.is_explained) return out;
+    out["token"] = blame_.step + 1;
+    out["position"] = blame_.position;
+    if (blame_.n_runs == 0) return out;
+    out["everything"] = json_of(blame_.everything);
+    for (const auto& [key, list] :
+         {std::pair{"layers", &blame_.layers}, std::pair{"heads", &blame_.heads},
+          std::pair{"keys", &blame_.keys}}) {
+      out[key] = Json::array();
+      for (const Restored& one : *list) out[key].push_back(json_of(one));
+    }
+    out["all_heads"] = blame_.all_heads;
+    if (!blame_.why_no_heads.empty()) out["why_no_heads"] = blame_.why_no_heads;
+    out["runs"] = blame_.n_runs;
+    out["sentence"] = sentence();
+    return out;
+  }
+
+  std::string text() const {
+    std::string out =
+        fmt::format("{}: densely {}\n", asked_.name, quote(words_of(&AnswerStep::dense)));
+    TextTable steps({"token", "dense", "surprise", "under method", "surprise of dense", "KL"});
+    for (std::size_t i = 0; i < blame_.steps.size(); ++i) {
+      const AnswerStep& step = blame_.steps[i];
+      steps.add_row({fmt::format("{}", i + 1), quote(token(step.dense)),
+                     number_text(step.dense_surprise, 3),
+                     step.sparse == step.dense ? "the same" : quote(token(step.sparse)),
+                     number_text(step.sparse_surprise, 3), number_text(step.kl, 3)});
+    }
+    out += steps.text();
+    if (!blame_.is_explained) return out + "No token changes.\n\n";
+    out += looks_text();
+    if (blame_.n_runs > 0) out += "\n" + sentence() + "\n" + tables();
+    return out + "\n";
+  }
+
+  /// The heads that look at the fact, as rows of a table.
+  void add_rows(Json& rows) const {
+    for (const HeadLook& look : blame_.looks) {
+      if (!(look.dense_weight >= options_.least)) continue;
+      const bool is_ranked = look.rank > 0;
+      Json row = asked_.about;
+      row.erase("expected");
+      row.update({{"step", blame_.step},
+                  {"layer", look.layer},
+                  {"q_head", look.q_head},
+                  {"dense_weight", look.dense_weight},
+                  {"weight", look.weight},
+                  {"kept", look.kept},
+                  {"fact_tokens", asked_.fact.size()},
+                  {"rank", is_ranked ? Json(look.rank) : Json(nullptr)},
+                  {"scored", look.scored},
+                  {"budget", look.budget},
+                  {"margin", json_number(is_ranked ? look.score - look.cut : kNan)}});
+      rows.push_back(std::move(row));
+    }
+  }
+
+  std::string sentence() const {
+    const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
+    std::string out = fmt::format("Token {} ({}, predicted at position {}): ", blame_.step + 1,
+                                  quote(token(step.dense)), blame_.position);
+    const double lost = step.sparse_surprise - step.dense_surprise;
+    if (std::isnan(blame_.everything.recovered) || lost < 0.0)
+      return out + fmt::format("nothing is lost ({:.3f} nats).", lost);
+    out += fmt::format(
+        "under the method {:.3f} nats are lost; all keys put back in {} bring {} of "
+        "them back",
+        lost, options_.every_call ? "every call" : "its call",
+        recovered_text(blame_.everything.recovered));
+    const auto heads = blame_.ranked_heads();
+    if (!heads.empty())
+      out += fmt::format("; head {} of layer {} alone {}{}", heads[0]->what.q_head,
+                         heads[0]->what.layer, recovered_text(heads[0]->recovered),
+                         verdict(*heads[0]));
+    if (!blame_.keys.empty()) {
+      const Restored& key = blame_.keys[0];
+      out += fmt::format("; key {} ({}) of head {} of layer {} alone {}{}", key.what.key,
+                         quote(prompt_token(key.what.key)), key.what.q_head, key.what.layer,
+                         recovered_text(key.recovered), verdict(key));
+    }
+    out += fmt::format(". {} runs.", blame_.n_runs);
+    if (!options_.every_call && blame_.everything.recovered < 0.5)
+      out += " The rest was lost in earlier calls: --every-call.";
+    return out;
+  }
+
+ private:
+  std::string looks_text() const {
+    if (asked_.fact.empty()) return "";
+    TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
+                     "of", "budget", "margin"});
+    for (const HeadLook& look : blame_.looks) {
+      if (!(look.dense_weight >= options_.least)) continue;
+      const auto if_answered = [&](Index n) { return look.answered ? fmt::format("{}", n) : "-"; };
+      const bool is_ranked = look.rank > 0;
+      table.add_row(
+          {fmt::format("{}", look.layer), fmt::format("{}", look.q_head),
+           number_text(look.dense_weight, 3), number_text(look.weight, 3),
+           look.answered ? fmt::format("{} of {}", look.kept, asked_.fact.size()) : "dense",
+           is_ranked ? fmt::format("{}", look.rank) : "-",
+           is_ranked ? fmt::format("{}", look.scored) : "-", if_answered(look.budget),
+           is_ranked ? number_text(look.score - look.cut, 3) : "-"});
+    }
+    if (table.empty())
+      return fmt::format(
+          "\nDensely no head puts {} or more of its attention on the fact (--least).\n",
+          percent_text(options_.least));
+    return fmt::format("\nheads that look at the fact, when token {} is due\n{}", blame_.step + 1,
+                       table.text());
+  }
+
+  std::string verdict(const Restored& one) const {
+    const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
+    if (step.dense == step.sparse || one.says != step.dense) return "";
+    return fmt::format(", and the model says {} again", quote(token(step.dense)));
+  }
+
+  std::string tables() const {
+    TextTable layers({"layer", "comes back", "says"});
+    for (const Restored& one : blame_.layers)
+      layers.add_row({fmt::format("{}", one.what.layer), recovered_text(one.recovered),
+                      quote(token(one.says))});
+    std::string out = "\nput back, a layer at a time\n" + layers.text();
+    if (!blame_.why_no_heads.empty()) return out + blame_.why_no_heads + "\n";
+    TextTable heads({"layer", "q_head", "comes back", "says"});
+    const auto ranked = blame_.ranked_heads();
+    for (std::size_t i = 0; i < std::min(ranked.size(), kShown); ++i) {
+      heads.add_row({fmt::format("{}", ranked[i]->what.layer),
+                     fmt::format("{}", ranked[i]->what.q_head),
+                     recovered_text(ranked[i]->recovered), quote(token(ranked[i]->says))});
+    }
+    out += fmt::format("\nput back, a query head at a time, the best of {}{}\n{}", ranked.size(),
+                       blame_.all_heads ? "" : " (--runs left the others out)", heads.text());
+    TextTable keys({"layer", "q_head", "key", "token", "dense weight", "comes back", "says"});
+    for (std::size_t i = 0; i < std::min(blame_.keys.size(), kShown); ++i) {
+      const Restored& one = blame_.keys[i];
+      keys.add_row({fmt::format("{}", one.what.layer), fmt::format("{}", one.what.q_head),
+                    fmt::format("{}", one.what.key), quote(prompt_token(one.what.key)),
+                    number_text(one.weight, 3), recovered_text(one.recovered),
+                    quote(token(one.says))});
+    }
+    if (!keys.empty())
+      out += fmt::format("\nput back, a key at a time, the best of {}\n{}", blame_.keys.size(),
+                         keys.text());
+    return out;
+  }
+
+  Json json_of(const Restored& one) const {
+    Json out = Json::object();
+    if (one.what.layer >= 0) out["layer"] = one.what.layer;
+    if (one.what.q_head >= 0) out["q_head"] = one.what.q_head;
+    if (one.what.key >= 0)
+      out.update({{"key", one.what.key},
+                  {"text", prompt_token(one.what.key)},
+                  {"dense_weight", one.weight}});
+    out.update({{"surprise", one.surprise},
+                {"recovered", json_number(one.recovered)},
+                {"says", token(one.says)}});
+    return out;
+  }
+
+  std::string token(TokenId id) const { return tokenizer_.decode({&id, 1}); }
+  std::string prompt_token(Index key) const {
+    const auto at = static_cast<std::size_t>(key);
+    if (at < asked_.tokens.size()) return token(asked_.tokens[at]);
+    return token(blame_.steps[at - asked_.tokens.size()].dense);
+  }
+  std::string words_of(TokenId AnswerStep::*which) const {
+    std::vector<TokenId> ids;
+    for (const AnswerStep& step : blame_.steps) ids.push_back(step.*which);
+    return tokenizer_.decode(ids);
+  }
+
+  const AskedPrompt& asked_;
+  const AnswerBlame& blame_;
+  const Tokenizer& tokenizer_;
+  const ExplainAnswerOptions& options_;
+};
+
+}  // namespace
+
+void ExplainAnswerOptions::declare(OptionSet& options) {
+  options.add("prompt", "WORDS",
+              "explain what the model says after these words (@FILE: a file's) instead of needles",
+              words);
+  options.add("n-new", "N", "with --prompt: tokens of the answer", n_new, in(1, 4096));
+  options.add("token", "N",
+              "the token that is explained, from 1 [the first that changes, else the one of "
+              "largest KL]",
+              token, at_least(1));
+  options.flag("dense-prompt", "the method answers in the steps after the prompt alone",
+               dense_prompt);
+  options.flag("every-call",
+               "put back in every call, not in the token's own alone; each run takes the whole "
+               "prompt",
+               every_call);
+  options.add("runs", "N",
+              "most runs of a prompt; beyond, heads of the layers that matter least are left out; "
+              "0: nothing is put back",
+              most_runs, in(0, 10'000'000));
+  options.add("out", "FILE", "write an HDF5 file for the figure answer", out).short_name = 'o';
+  options.flag("overwrite", "replace an existing file", overwrite);
+  options.add("put-back", "WHAT",
+              "put keys back and say how the answer goes on, instead of looking for what matters: "
+              "LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all; repeatable",
+              put_back);
+  options.add("which", "N", "with --put-back: of several prompts only this one, from 1", which,
+              at_least(1));
+  options.need({"which"}, {"put-back"});
+  options.exclude({"put-back", "out"}, ": the file is of what is looked for");
+  options.exclude_each({"lengths", "facts", "depths", "trials", "seed", "text"}, {"prompt"},
+                       ": the first is of needles");
+  options.need({"n-new"}, {"prompt"}, ": a needle's answer has its own length");
+}
+
+void ExplainAnswerOptions::check() const {
+  for (const std::string& what : put_back) parse_put_back(what);
+  if (out && most_runs == 0)
+    throw UsageError("--out is of what comes back, and --runs 0 puts nothing back: use --json");
+  if (out) check_new_output(*out, overwrite, "--overwrite");
+}
+
+int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
+                              const Tokenizer& tokenizer, const AnswerSource& source, Json config,
+                              bool json, const std::string& command_line,
+                              const WorkOptions& work) const {
+  question.prefill = dense_prompt ? PrefillMode::dense : PrefillMode::sparse;
+  if (token) question.token = *token - 1;
+  question.every_call = every_call;
+  question.only_changes = !all && !token;
+  question.most_runs = most_runs;
+  config.update({{"n_new", n_new},
+                 {"token", token ? Json(*token) : Json(nullptr)},
+                 {"dense_prompt", dense_prompt},
+                 {"every_call", every_call},
+                 {"runs", most_runs}});
+  if (!put_back.empty())
+    return run_mended(question, model, tokenizer, source, std::move(config), json, command_line,
+                      work);
+  Working run(work);
+  Json prompts = Json::array();
+  Json rows = Json::array();
+  std::string text;
+  std::vector<AnswerBlame> blames;
+  std::size_t n_changed = 0;
+  for (std::size_t i = 0; i < source.n_prompts; ++i) {
+    const AskedPrompt asked = source.prompt(i);
+    question.n_new = asked.n_new;
+    question.watched = asked.fact;
+    AnswerBlame blame =
+        blame_answer(model, asked.tokens, question, run.pool, run.progress, run.stop);
+    const AnswerReport told(asked, blame, tokenizer, *this);
+    prompts.push_back(told.json());
+    told.add_rows(rows);
+    text += told.text();
+    n_changed += blame.changes() ? 1 : 0;
+    if (blame.is_explained) blames.push_back(std::move(blame));
+  }
+  const Json totals = {
+      {"prompts", source.n_prompts}, {"changed", n_changed}, {"explained", blames.size()}};
+  if (out && !blames.empty()) {
+    ResultInfo info;
+    info.kind = "explain-answer";
+    info.config = config;
+    info.command_line = command_line;
+    info.writer = writer_name();
+    const auto output = create_result_file(*out, overwrite);
+    output->begin(info);
+    write_blames(blames, model.config(), *output);
+    output->finish({{"prompts", prompts}, {"totals", totals}});
+  } else if (out) {
+    note(
+        "kvscope: {} was not written: no token of any answer changes (--all or --token explains "
+        "one all the same)",
+        out->string());
+  }
+  if (json) {
+    print_json({{"kind", "explain-answer"},
+                {"command_line", command_line},
+                {"config", config},
+                {"inputs", inputs_of({.config = config})},
+                {"prompts", prompts},
+                {"rows", rows},
+                {"totals", totals}});
+    return kOk;
+  }
+  print("{}explain: the answer changes in {} of {} prompts\n", text, n_changed, source.n_prompts);
+  return kOk;
+}
+
+}  // namespace kvscope::cli

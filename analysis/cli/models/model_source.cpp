@@ -1,0 +1,233 @@
+#include "analysis/cli/models/model_source.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+#include <set>
+
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/models/device_option.hpp"
+#include "analysis/cli/models/model_advice.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/kv_cache.hpp"
+#include "core/model/model_hash.hpp"
+#include "core/model/model_stores.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+template <class Load>
+auto as_input(Load&& load) {
+  try {
+    return load();
+  } catch (const ConfigError& error) {
+    throw FormatError(error.what());
+  }
+}
+
+}  // namespace
+
+bool names_model(const std::string& word) {
+  return word == "verifier" || word == "draft" || is_ollama_name(word) || is_in_hub_cache(word);
+}
+
+fs::path model_dir(const std::string& word) {
+  if (word == "verifier") return embedded_verifier();
+  if (word == "draft") return embedded_draft();
+  std::error_code error;
+  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error)) {
+    throw IoError(
+        "there is no model {}: expected a folder, a .gguf file, ORG/NAME of the hub's cache, "
+        "ollama:NAME, or verifier or draft, which are embedded; kvscope models lists those found "
+        "here",
+        word);
+  }
+  return find_model(word);
+}
+
+std::string model_name(const fs::path& dir) {
+  const fs::path full = fs::absolute(dir).lexically_normal();
+  const fs::path own = full.has_filename() ? full : full.parent_path();
+  const std::string name = own.filename().string();
+  if (own.parent_path().filename() == "snapshots") {  // models--ORG--NAME/snapshots/COMMIT
+    const std::string model = own.parent_path().parent_path().filename().string();
+    if (const std::size_t at = model.rfind("--"); at != std::string::npos)
+      return model.substr(at + 2);
+  }
+  if (name.starts_with("sha256-")) {  // a file of Ollama's store
+    const GgufCheckpoint checkpoint(dir);
+    return std::string(checkpoint.metadata().string("general.name").value_or(name));
+  }
+  return own.extension() == ".gguf" ? own.stem().string() : name;
+}
+
+std::string hash_of_model(const fs::path& dir, const Transformer& model) {
+  return model_hash(dir, model.weights());
+}
+
+std::string config_json_of(const fs::path& dir) {
+  return as_input([&] { return model_config_text(dir); });
+}
+
+void EngineOptions::declare(OptionSet& options) {
+  declare_matmul(options);
+  options.add("kv-dtype", "WORD",
+              "how keys and values are stored, and multiplied in attention: f32 or bf16", kv_dtype);
+  declare_device(options);
+}
+
+void EngineOptions::declare_for_recording(OptionSet& options) {
+  is_for_recording_ = true;
+  declare_matmul(options);
+  options.add("kv-dtype", "WORD",
+              "how keys and values are stored: f32, or on a GPU bf16, which then rounds q, k and v "
+              "before they meet and are recorded",
+              kv_dtype);
+  declare_device(options);
+}
+
+void EngineOptions::declare_for_reports(OptionSet& options) {
+  declare_matmul(options);
+  declare_device(options);
+}
+
+void EngineOptions::declare_matmul(OptionSet& options) {
+  options
+      .add("matmul", "WORD",
+           "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best "
+           "kernel); or one of bf16-amx, bf16-avx512, bf16-portable",
+           matmul)
+      .default_text = "f32";
+}
+
+void EngineOptions::declare_device(OptionSet& options) {
+  options.add("device", "WORD",
+              "where the model is computed: cpu, or cuda or cuda:N, an NVIDIA GPU (H100, H200)",
+              device);
+}
+
+LaneOptions EngineOptions::lane_options() const {
+  LaneOptions lane;
+  try {
+    if (!matmul.empty()) lane.matmul = matmul_from_name(matmul);
+    lane.kv_dtype = kv_dtype_from_name(kv_dtype);
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+  return lane;
+}
+
+bool EngineOptions::has_bf16_products() const {
+  if (matmul.empty()) return default_matmul() != Matmul::f32;
+  if (matmul == "f32" || matmul == "bf16") return matmul == "bf16";
+  throw UsageError("--matmul {}: expected f32 or bf16 with --device {}", matmul, device);
+}
+
+void EngineOptions::check() const {
+  const DeviceWord where = parse_device(device);
+  if (where.is_cpu()) {
+    if (lane_options().kv_dtype != DType::f32 && is_for_recording_)
+      throw UsageError(
+          "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its "
+          "log-sum-exp is that of the recorded q and k; --device cuda rounds both");
+    return;
+  }
+  has_bf16_products();
+  try {
+    kv_dtype_from_name(kv_dtype);
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+  require_gpu(*where.gpu);
+}
+
+BackendFactory EngineOptions::backend() const {
+  check();
+  const DeviceWord where = parse_device(device);
+  if (where.is_cpu()) return lane_backend(lane_options());
+  return gpu_backend(*where.gpu, has_bf16_products(), kv_dtype_from_name(kv_dtype));
+}
+
+std::string EngineOptions::matmul_name() const {
+  if (parse_device(device).is_cpu()) return std::string(name_of(lane_options().matmul));
+  return has_bf16_products() ? "cuda-bf16" : "cuda-f32";
+}
+
+Kept EngineOptions::copies() const {
+  const bool has_halves =
+      parse_device(device).is_cpu() ? lane_options().matmul != Matmul::f32 : has_bf16_products();
+  return has_halves ? Kept::as_bf16 : Kept::as_f32;
+}
+
+namespace {
+
+// Buffers that old tools stored beside the weights; they follow from the configuration.
+bool has_no_meaning(std::string_view tensor) {
+  return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".attention.bias") ||
+         tensor.ends_with(".masked_bias");
+}
+
+}  // namespace
+
+std::string unread_words(const ModelConfig& config, const WeightFiles& files) {
+  std::set<std::string> names(config.unread.begin(), config.unread.end());
+  for (const std::string& name : files.unread()) {
+    const std::string own(files.contains(name) ? files.name_in_file(name) : name);
+    if (has_no_meaning(own)) continue;
+    std::string folded;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const bool is_number = std::isdigit(static_cast<unsigned char>(own[i])) != 0 &&
+                             (folded.ends_with('.') || folded.ends_with('*'));
+      if (!is_number) folded += own[i];
+      if (is_number && !folded.ends_with('*')) folded += '*';
+    }
+    names.insert(folded);
+  }
+  constexpr std::size_t kMostNamed = 24;
+  if (names.size() <= kMostNamed) return fmt::format("{}", fmt::join(names, ", "));
+  const auto last = std::next(names.begin(), kMostNamed);
+  return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), last, ", "), names.size());
+}
+
+Transformer load_transformer(const fs::path& dir, const EngineOptions& engine, bool is_strict) {
+  const BackendFactory backend = engine.backend();
+  load_config(dir);  // what a folder is comes before what it lacks
+  Transformer model = as_input([&] { return Transformer::load(dir, backend, engine.copies()); });
+  const std::string unread = unread_words(model.config(), model.weights());
+  if (unread.empty()) return model;
+  const std::string remark = fmt::format(
+      "{}: settings or tensors that a {} model does not read here, so that its numbers "
+      "may be others elsewhere: {}",
+      model_name(dir), name_of(model.config().family), unread);
+  if (is_strict) throw FormatError("{}; without --strict this is a remark", remark);
+  note("{}", remark);
+  return model;
+}
+
+ModelConfig load_config(const fs::path& dir) {
+  check_has_weights(dir);
+  try {
+    return load_model_config(dir);
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    const bool is_family = message.starts_with("model_type ");
+    throw FormatError(message + (is_family ? config_advice(dir) : std::string()));
+  }
+}
+
+Tokenizer load_tokenizer(const fs::path& dir) {
+  check_has_tokenizer(dir);
+  Tokenizer tokenizer = as_input([&] { return Tokenizer::load(dir); });
+  for (const std::string& key : tokenizer.not_followed())
+    note("kvscope: {}: {} is not followed: a special token in a text is one id", model_name(dir),
+         key);
+  return tokenizer;
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,128 @@
+// kvscope models: which models this machine has, and which of them run here.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/models/describe_model.hpp"
+#include "analysis/cli/models/model_source.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/number_text.hpp"
+#include "core/model/model_stores.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMostDepth = 4;
+constexpr std::size_t kMostModels = 10'000;
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.json", ignored);
+}
+
+/// Checkpoint folders and GGUF files in `folder`, some folders deep; of split files the first part.
+void look_into(const fs::path& folder, int depth, std::vector<StoredModel>& models) {
+  if (models.size() >= kMostModels) return;
+  if (is_checkpoint(folder)) models.push_back({folder.string(), folder});
+  for (const fs::path& entry : sorted_entries(folder)) {
+    std::error_code ignored;
+    const std::string name = entry.stem().string();
+    const bool is_later_part =
+        name.find("-of-") != std::string::npos && name.find("-00001-of-") == std::string::npos;
+    if (fs::is_directory(entry, ignored) && !fs::is_symlink(entry, ignored)) {
+      if (depth > 1) look_into(entry, depth - 1, models);
+    } else if (entry.extension() == ".gguf" && !is_later_part) {
+      models.push_back({entry.string(), entry});
+    }
+  }
+}
+
+class ModelsCommand final : public Command {
+ public:
+  std::string name() const override { return "models"; }
+  std::string summary() const override {
+    return "models on this machine: the hub's cache, Ollama's store, folders";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope models", "what --model can name, with size and context, and what runs here"},
+            {"kvscope models ~/models --json", "also the checkpoints and GGUF files of a folder"}};
+  }
+  void declare(OptionSet& options) override {
+    options
+        .positional("FOLDER", "folders to look into, four folders deep", folders_,
+                    /*required=*/false)
+        .kind = ValueKind::folder;
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    const std::vector<StoredModel> models = find();
+    Json list = Json::array();
+    TextTable table({"model", "family", "weights", "parameters", "stored", "context", "runs here"});
+    for (const StoredModel& model : models) {
+      const ModelSummary summary = model.path.empty()
+                                       ? ModelSummary{.why_not = "its manifest cannot be read"}
+                                       : summarize_model(model.path);
+      list.push_back({{"model", model.word},
+                      {"path", model.path.string()},
+                      {"family", summary.family},
+                      {"weights", summary.weights},
+                      {"n_parameters", summary.n_parameters},
+                      {"stored_bytes", summary.stored_bytes},
+                      {"max_positions", summary.max_positions},
+                      {"runs_here", summary.why_not.empty()},
+                      {"why_not", summary.why_not}});
+      const auto known = [](std::int64_t n, const std::string& text) {
+        return n > 0 ? text : std::string("-");
+      };
+      table.add_row(
+          {model.word, summary.family.empty() ? "-" : summary.family,
+           summary.weights.empty() ? "-" : summary.weights,
+           known(summary.n_parameters,
+                 fmt::format("{:.0f}M", static_cast<double>(summary.n_parameters) / 1e6)),
+           known(summary.stored_bytes, bytes_text(static_cast<double>(summary.stored_bytes))),
+           known(summary.max_positions, fmt::format("{}", summary.max_positions)),
+           summary.why_not.empty() ? "yes" : "no: " + summary.why_not});
+    }
+    if (json_) {
+      print_json(list);
+    } else if (!table.empty()) {
+      print(table.text());
+    }
+    if (models.empty()) {
+      note("no models in {} and {}; name a folder, or fetch one: hf download ORG/NAME",
+           hub_cache().string(), ollama_store().string());
+    }
+    return kOk;
+  }
+
+ private:
+  std::vector<StoredModel> find() const {
+    std::vector<StoredModel> models = hub_models();
+    for (StoredModel& model : ollama_models()) models.push_back(std::move(model));
+    for (const fs::path& folder : folders_) {
+      if (!fs::is_directory(folder))
+        throw IoError("no folder {} to look for models in", folder.string());
+      look_into(folder, kMostDepth, models);
+    }
+    return models;
+  }
+
+  std::vector<fs::path> folders_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(130, ModelsCommand)
+
+}  // namespace kvscope::cli

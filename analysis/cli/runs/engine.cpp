@@ -1,0 +1,31 @@
+#include "analysis/cli/runs/engine.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/frame/child_process.hpp"
+#include "analysis/options/exit_code.hpp"
+#include "analysis/options/options.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Engine>, 4> kEngines = {
+    {{"local", run_local}, {"mpi", run_mpi}, {"slurm", run_slurm}, {"ray", run_ray}}};
+
+}  // namespace
+
+Engine find_engine(std::string_view name) {
+  for (const auto& [known, engine] : kEngines) {
+    if (known == name) return engine;
+  }
+  throw UsageError("--engine: expected local, mpi, slurm or ray, found \"{}\"", name);
+}
+
+std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {
+  if (ended == 0) return "";
+  const std::string said = sentence_of(written);
+  return fmt::format("{} {}{}{}", launcher, end_text(ended), said.empty() ? "" : ": ", said);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,110 @@
+// kvscope ladder: what each concession of a serving engine costs a method.
+#include "analysis/kinds/ladder.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
+#include "analysis/cli/frame/list_options.hpp"
+#include "analysis/cli/inspect/analyze_command.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+AnalysisCard ladder_card() {
+  AnalysisCard card;
+  card.kind = "ladder";
+  card.summary = "what each simplification in a serving engine costs a method";
+  card.columns = {{"mass", "mass"},
+                  {"output_error", "output error"},
+                  {"bytes", "bytes"},
+                  {"together_mass", "all: mass"},
+                  {"together_output_error", "output error"},
+                  {"together_bytes", "bytes"}};
+  return card;
+}
+
+class LadderCommand final : public AnalyzeCommand {
+ public:
+  LadderCommand() : AnalyzeCommand(ladder_card()) {}
+  std::string name() const override { return "ladder"; }
+  std::string description() const override {
+    return "Papers choose tokens per query head, for every query, by exact scores; engines share "
+           "a list among heads, load whole pages, choose at some steps, rank by scores of few "
+           "bits or by a mean query, and share a list among the queries of a chunk. Each of "
+           "these simplifications is replayed alone, and together with those before it, on the "
+           "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
+           "Of scores of few bits it counts the lists whose cut lies among equal scores, and the "
+           "keys that their order decides. What cannot be applied to a method is named with the "
+           "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 "
+           "or quest+every=4. kvscope figure ladder draws the result.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
+             "Quest's ladder, arrays to a file"},
+            {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
+             "a method that ranks single tokens takes all rungs of pages"}};
+  }
+
+ private:
+  void declare_kind(OptionSet& options) override {
+    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_)
+        .needed("expected a method, as quest");
+    options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens", budget_);
+    options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
+    options.fields(options_);
+  }
+  LadderOptions ladder_options() const {
+    if (const std::size_t comma = selector_.find(','); comma < selector_.find(':'))
+      throw UsageError("--selector: a ladder is of one method, found \"{}\"", selector_);
+    LadderOptions options = options_;
+    options.selector = selector_;
+    if (budget_) options.budget = Budget::parse(*budget_);
+    if (layers_) options.layers = index_list_of(*layers_, "layers");
+    return options;
+  }
+  Json options_json() const override {
+    const LadderOptions options = ladder_options();
+    Json json = {{"selector", options.selector.text()},
+                 {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
+                 {"layers", layers_ ? Json(options.layers) : Json(nullptr)}};
+    json.update(fields_to_json(options));
+    return json;
+  }
+  Json call(const Traces& traces, const AnalysisRun& run) const override {
+    return analyze_ladder(traces[0], ladder_options(), run);
+  }
+  std::string more_text(const Json& summary) const override {
+    return "\n" + filled_table(summary["rows"], {{"rung", "{rung}"},
+                                                 {"mass", "{mass}"},
+                                                 {"output error", "{output_error}"},
+                                                 {"keys", "{kept}"},
+                                                 {"KiB", "{bytes:KiB}"},
+                                                 {"together: mass", "{together_mass}"},
+                                                 {"output error", "{together_output_error}"},
+                                                 {"keys", "{together_kept}"},
+                                                 {"KiB", "{together_bytes:KiB}"},
+                                                 {"with a tie", "{tie_share:%}?"},
+                                                 {"keys changed", "{tie_changed}?"},
+                                                 {"", "not taken: {refused}?"}});
+  }
+  std::string headline(const Json& totals) const override {
+    return fmt::format(
+        "{} keeps {} of the attention as it is, {} with every concession that it "
+        "can take but the chunk",
+        selector_, percent_cell(totals, "mass"), percent_cell(totals, "together_mass"));
+  }
+
+  std::string selector_;
+  std::optional<std::string> budget_;
+  std::optional<std::string> layers_;
+  LadderOptions options_;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(340, LadderCommand)
+
+}  // namespace kvscope::cli

@@ -1,0 +1,275 @@
+// kvscope papers: every table, figure and known error of the three papers, made on a
+// model and judged.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/models/model_source.hpp"
+#include "analysis/cli/runs/papers_examples.hpp"
+#include "analysis/cli/runs/papers_pictures.hpp"
+#include "analysis/cli/runs/papers_runner.hpp"
+#include "analysis/cli/runs/run_job.hpp"
+#include "analysis/papers/doubts.hpp"
+#include "analysis/papers/plan.hpp"
+#include "analysis/papers/report.hpp"
+#include "core/base/json.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kOwnDraftRemark =
+    "No draft was given, so it is an early exit: the model's own first layers with a fitted head. "
+    "In these layers it attends as the model does by construction; they are left out here, or "
+    "dense under every method.";
+
+class PapersCommand final : public Command {
+ public:
+  CommandCard card() const override {
+    return {
+        "papers",
+        "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model",
+        "Makes every table and figure of the three papers, and shows the errors found in them, by "
+        "running the program's own commands; results are in DIR/runs, pictures in DIR/items. The "
+        "report (report.html, report.tex, items.json) has for each item the paper's claim and "
+        "number, the number on this model with its interval, the command, and a verdict: holds, "
+        "holds in form (not in size), depends on the reading (of several rules), smaller than what "
+        "counts, does not hold, not decided (how many more prompts would tell is said), cannot be "
+        "tested. A choice that is said to matter has to beat one drawn at random. Methods on the "
+        "same prompts, tokens or heads are compared by their paired difference; --plan prints what "
+        "is asked, and how small a difference the prompts can show, before anything runs. A failed "
+        "step is reported in its "
+        "item, and the rest continues; an item for which the system refused a write or memory is "
+        "\"not run\", and the code is 4. The same command continues an interrupted report: results "
+        "of the same command and inputs are not made again. Facts are asked in the model's chat "
+        "template if the dense model answers less than half of them in plain words, and of pass "
+        "keys and magic numbers those that it finds more often. A draft that is made here shares "
+        "its layers with the model: they stay dense, or are left out, where a draft is judged. "
+        "The whole takes an hour and a half on two cores for the embedded pair.",
+        {{"kvscope papers --quick --out papers",
+          "the embedded pair, a few minutes; open papers/report.html"},
+         {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},
+         {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
+          "another model; its first layers are the draft of SpecAttn's items"}}};
+  }
+  void declare(OptionSet& options) override {
+    options
+        .add("out", "DIR", "folder of the report; made if it is missing, gone on with if it is not",
+             out_)
+        .short_name = 'o';
+    options.flag("quick", "short prompts and few of them: less certain, done in minutes", quick_);
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options
+        .add("draft", "DIR",
+             "draft model with the same tokenizer [the embedded draft, for the embedded verifier; "
+             "else one that kvscope fit draft makes of the model's first layers]",
+             draft_)
+        .kind = ValueKind::folder;
+    engine_.declare_for_reports(options);
+    options.flag("plan", "print the checks of every item, and what they can show; run nothing",
+                 plan_);
+    options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
+    options.add("example", "NAME",
+                "write a constructed recording that contradicts a paper to --out instead: "
+                "theorem-b1, error-bound",
+                example_);
+    workers_.declare(options);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet& given, const std::string& command_line) override {
+    if (plan_) return tell_plan();
+    if (!out_) throw UsageError("--out is missing: expected a folder for the report");
+    if (example_) {
+      write_example(*example_, *out_, /*overwrite=*/false);
+      return kOk;
+    }
+    engine_.check();
+    workers_.check();
+    const std::vector<const papers::Item*> chosen = chosen_items();
+    if (fs::exists(*out_) && !fs::is_directory(*out_))
+      throw UsageError("--out: {} is no folder", out_->string());
+    fs::create_directories(*out_);
+    PapersRunner runner(folder(), chosen,
+                        [](const std::string& line) { note("kvscope papers: " + line); });
+    do_runs(runner, given);
+    if (workers_.is_worker()) return kOk;
+    const StopOnSignal stop;
+    const auto outcomes = mapped<papers::ItemOutcome>(
+        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, stop.token()); });
+    papers::ReportHead head;
+    head.model = model_;
+    head.draft = runner.draft_text();
+    head.quick = quick_;
+    head.formats = engine_.number_formats();
+    head.writer = writer_name();
+    head.command_line = command_line;
+    head.seconds = runner.seconds();
+    write_reports(head, outcomes);
+    tell(head, outcomes);
+    return tell_not_run(outcomes) ? kPartlyFailed : kOk;
+  }
+
+ private:
+  void do_runs(PapersRunner& runner, const OptionSet& given) const {
+    if (!workers_.is_worker()) runner.forget_failed_and_changed(workers_.retries_failed());
+    std::vector<std::string> words = given.words(name(), kOptionsOfNoNumber);
+    insert_options(words, {"--out", out_->string()});
+    try {
+      workers_.run(runner.work(), runner.store(), words, OnFailure::keep, work_);
+    } catch (const Interrupted&) {
+      throw Interrupted("papers: stopped; the same command continues from here");
+    }
+  }
+
+  std::optional<std::string> draft_word() const {
+    if (draft_) return draft_;
+    if (model_ == "verifier") return "draft";
+    return std::nullopt;
+  }
+
+  PapersFolder folder() const {
+    PapersFolder folder;
+    folder.out = *out_;
+    folder.model = model_;
+    folder.draft = draft_word();
+    folder.engine = engine_;
+    folder.quick = quick_;
+    folder.n_threads = work_.n_threads();
+    return folder;
+  }
+
+  std::vector<const papers::Item*> chosen_items() const {
+    std::vector<const papers::Item*> chosen;
+    std::set<std::string> wanted;
+    if (only_) {
+      for (std::size_t begin = 0; begin <= only_->size();) {
+        const std::size_t end = std::min(only_->find(',', begin), only_->size());
+        wanted.insert(only_->substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+    for (const papers::Item& item : papers::items()) {
+      if (!only_ || wanted.erase(item.id) > 0) chosen.push_back(&item);
+    }
+    if (!wanted.empty()) {
+      const auto ids = mapped<std::string>(papers::items(), &papers::Item::id);
+      throw UsageError("--items: {} is no item; there are {}", *wanted.begin(),
+                       fmt::join(ids, ", "));
+    }
+    return chosen;
+  }
+
+  int tell_plan() const {
+    const auto plan = papers::plan_of(chosen_items(), quick_);
+    json_ ? print_json(papers::plan_json(plan)) : print(papers::plan_text(plan));
+    return kOk;
+  }
+
+  static papers::ItemOutcome outcome_of(const papers::Item& item, PapersRunner& runner,
+                                        const std::stop_token& stop) {
+    papers::ItemOutcome outcome{.item = &item};
+    outcome.measured =
+        papers::measure(item, [&](const std::string& run) { return runner.result(run); });
+    const papers::FindRun find_run = [&](const std::string& run) { return runner.result(run); };
+    outcome.judgement = papers::judge(item, outcome.measured, find_run);
+    outcome.doubts = papers::doubts_of(item, find_run);
+    std::set<std::string> told;
+    for (const papers::Value& value : item.values) {
+      if (runner.uses_own_draft(value.run)) outcome.remark = kOwnDraftRemark;
+      if (runner.result(value.run).view == nullptr || !told.insert(value.run).second) continue;
+      outcome.commands.push_back(runner.typed(value.run));
+      outcome.files.push_back(runner.file_of(value.run));
+    }
+    outcome.pictures = draw_pictures(item, runner, stop);
+    return outcome;
+  }
+
+  /// Names the items that the system did not let be run, or drawn, those of one reason together;
+  /// false if there are none.
+  static bool tell_not_run(const std::vector<papers::ItemOutcome>& outcomes) {
+    std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+    const auto add = [&](const papers::ItemOutcome& outcome, const char* what,
+                         const std::string& why) {
+      const std::string reason = fmt::format("not {}: {}", what, why);
+      auto at = std::ranges::find_if(by_reason, [&](const auto& e) { return e.first == reason; });
+      if (at == by_reason.end()) at = by_reason.insert(at, {reason, {}});
+      if (at->second.empty() || at->second.back() != outcome.item->id)
+        at->second.push_back(outcome.item->id);
+    };
+    for (const papers::ItemOutcome& outcome : outcomes) {
+      if (outcome.judgement.verdict == papers::Verdict::not_run) {
+        add(outcome, "run", outcome.judgement.reason);
+        continue;
+      }
+      for (const papers::DrawnPicture& picture : outcome.pictures) {
+        if (picture.not_run) add(outcome, "drawn", picture.failed);
+      }
+    }
+    for (const auto& [reason, ids] : by_reason) {
+      note("kvscope: papers: {} {} {}; the same command tries again", fmt::join(ids, ", "),
+           ids.size() == 1 ? "was" : "were", reason);
+    }
+    return !by_reason.empty();
+  }
+
+  void write_reports(const papers::ReportHead& head,
+                     const std::vector<papers::ItemOutcome>& outcomes) const {
+    const auto json = papers::report_json(head, outcomes);
+    save_text(*out_ / "items.json",
+              json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n",
+              /*overwrite=*/true);
+    save_text(*out_ / "report.html", papers::report_html(head, outcomes), /*overwrite=*/true);
+    save_text(*out_ / "report.tex", papers::report_tex(head, outcomes), /*overwrite=*/true);
+  }
+
+  void tell(const papers::ReportHead& head,
+            const std::vector<papers::ItemOutcome>& outcomes) const {
+    if (json_) {
+      print_json(papers::report_json(head, outcomes));
+      return;
+    }
+    TextTable table({"item", "verdict", "ours", ""});
+    for (const papers::ItemOutcome& outcome : outcomes) {
+      const auto& values = outcome.item->values;
+      table.add_row({outcome.item->id, papers::word_of(outcome.judgement),
+                     values.empty() ? "-" : papers::number_of(outcome.measured[0], values[0].unit),
+                     values.empty() ? "" : values[0].label});
+    }
+    print(table.text() + head.formats.line());
+    print("\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
+          papers::tally(outcomes, papers::Kind::claim),
+          papers::tally(outcomes, papers::Kind::error),
+          papers::tally(outcomes, papers::Kind::ambiguity), (*out_ / "report.html").string());
+  }
+
+  std::optional<fs::path> out_;
+  std::optional<std::string> only_;
+  std::optional<std::string> example_;
+  std::string model_ = "verifier";
+  std::optional<std::string> draft_;
+  EngineOptions engine_;
+  WorkerOptions workers_;
+  bool quick_ = false;
+  bool plan_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(510, PapersCommand)
+
+}  // namespace kvscope::cli

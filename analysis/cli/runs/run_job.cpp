@@ -1,0 +1,274 @@
+#include "analysis/cli/runs/run_job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/base/checked_lines.hpp"
+#include "analysis/base/same_weights.hpp"
+#include "analysis/cli/frame/child_process.hpp"
+#include "analysis/cli/frame/host.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/runs/engine.hpp"
+#include "analysis/options/exit_code.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/whole_file.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kMostWorkers = 100'000;
+
+/// Items that are not done.
+std::vector<std::size_t> items_left(const Work& work, const Store& store) {
+  std::vector<std::size_t> items;
+  for (std::size_t i = 0; i < work.keys.size(); ++i) {
+    if (state_of(work, i, store) != ItemState::done) items.push_back(i);
+  }
+  return items;
+}
+
+void note_failed(const std::vector<FailedItem>& failed) {
+  constexpr std::size_t kTold = 20;
+  for (std::size_t i = 0; i < std::min(kTold, failed.size()); ++i)
+    note("kvscope: item {} failed: {}", failed[i].key, failed[i].sentence);
+  if (failed.size() > kTold)
+    note("kvscope: and {} more failed; kvscope info STORE --json names all", failed.size() - kTold);
+}
+
+}  // namespace
+
+void WorkerOptions::declare(OptionSet& options) {
+  options.add("engine", "NAME",
+              "who does the work: local (processes here), mpi, slurm or ray [this process]",
+              engine_);
+  options.add("workers", "N", "processes of the engine [all cores]", workers_, in(1, kMostWorkers));
+  options.flag("worker", "take items of the store until none is left, and make nothing of them",
+               worker_);
+  options.flag("retry-failed", "try items again that failed before", retry_failed_);
+  options.need({"workers"}, {"engine"});
+  options.exclude_each({"worker"}, {"engine", "retry-failed"});
+}
+
+void WorkerOptions::check() const {
+  if (!engine_) return;
+  find_engine(*engine_);
+  if (host() != nullptr)
+    throw UsageError(
+        "--engine starts processes of the program kvscope, which Python is not: run "
+        "the command in a shell");
+}
+
+void WorkerOptions::run(const Work& work, Store& store, std::vector<std::string> words,
+                        OnFailure on_failure, const WorkOptions& options) const {
+  if (!worker_ && !store.folder().empty()) Leases(store.leases(), store.worker()).clear_dead();
+  if (engine_) {
+    run_engine(work, store, std::move(words), options);
+    return;
+  }
+  const Running run(options.progress);
+  run_items(work, store, on_failure, run.progress, run.stop);
+}
+
+void WorkerOptions::run_engine(const Work& work, Store& store, std::vector<std::string> words,
+                               const WorkOptions& options) const {
+  if (std::ranges::find(words, "-") != words.end())
+    throw UsageError(
+        "--engine: standard input cannot be handed to workers: expected a file in place of -");
+  const Running run(options.progress);
+  std::vector<std::size_t> left = items_left(work, store);
+  const std::size_t n_before = left.size();
+  if (n_before == 0) return;
+  EngineJob job;
+  // Where cores outnumber items, workers have several threads.
+  job.workers = static_cast<int>(
+      std::min(static_cast<std::size_t>(workers_.value_or(available_cores())), n_before));
+  // Only this machine's cores can be shared out here.
+  const int share = *engine_ == "local" ? std::max(1, available_cores() / job.workers) : 1;
+  job.threads = options.threads ? options.n_threads() : share;
+  job.words.push_back(this_program());
+  job.words.insert(job.words.end(), words.begin(), words.end());
+  insert_options(job.words, {"--worker", "--threads", std::to_string(job.threads)});
+  job.folder = fs::absolute(store.folder());
+  std::error_code error;
+  fs::create_directories(job.folder / "answers", error);
+  if (error) throw IoError("cannot make the folder {}: {}", job.folder.string(), error.message());
+  job.stop = run.stop;
+  job.n_left = [&] {
+    store.refresh();
+    std::erase_if(left, [&](std::size_t i) { return state_of(work, i, store) == ItemState::done; });
+    if (run.progress)
+      run.progress({work.command, static_cast<std::int64_t>(n_before - left.size()),
+                    static_cast<std::int64_t>(n_before), "items"});
+    return left.size();
+  };
+  const std::string failure = find_engine(*engine_)(job);
+  const std::size_t n_left = job.n_left();
+  if (n_left == 0) return;
+  const std::string state = fmt::format("{} of {} items are missing from {}", n_left,
+                                        work.keys.size(), store.folder().string());
+  if (run.stop.stop_requested()) throw Interrupted("{}: stopped; {}", *engine_, state);
+  throw IoError("{}: {}; {}", *engine_,
+                failure.empty() ? "the workers ended before their work did" : failure, state);
+}
+
+void RunJob::declare_table(OptionSet& options, std::string_view h5_has, std::string_view name) {
+  options
+      .add("out", "FILE", fmt::format("write the table as .csv, .json or .h5 (with {})", h5_has),
+           out)
+      .short_name = 'o';
+  options.flag("resume", fmt::format("continue an interrupted {} of the same configuration", name),
+               resume);
+  options.flag("overwrite", "replace existing files and start over", overwrite);
+  options.exclude({"resume", "overwrite"});
+  options.need({"resume"}, {"out"});
+  may_resume_ = false;
+}
+
+void RunJob::declare_work(OptionSet& options) {
+  options
+      .add("store", "DIR",
+           "keep what is finished in this folder, and take from it what is known [OUT.store, which "
+           "goes at the end]",
+           store_dir_)
+      .kind = ValueKind::folder;
+  workers_.declare(options);
+  options.flag("without-failed",
+               "with --store or --engine: make the result although items failed; their rows are "
+               "empty, and the code is 4",
+               without_failed_);
+  options.need({"retry-failed", "without-failed"}, {"store", "engine"});
+  options.need({"engine"}, {"out", "store"}, ", where finished items are kept");
+  options.need({"worker"}, {"store"});
+  options.exclude({"worker", "out"}, ": a worker makes no result");
+  work.declare(options);
+  declare_json(options, json);
+}
+
+void RunJob::check_table(bool may_exist) const {
+  if (!out) return;
+  if (resume) remove_old_temporaries(*out, std::chrono::seconds(0));
+  check_table_output(*out, may_exist || resume);
+}
+
+void RunJob::check_inputs() const {
+  if (out) refuse_read_file(*out);
+}
+
+std::optional<fs::path> RunJob::folder() const {
+  if (store_dir_) return store_dir_;
+  return out ? std::optional<fs::path>(out->string() + ".store") : std::nullopt;
+}
+
+Store& RunJob::open(const Work& of) {
+  const auto dir = folder();
+  if (!dir || (may_resume_ && !is_split())) return store_.emplace();
+  if (!store_dir_ && is_store(*dir)) {
+    if (Leases(*dir / "leases", Store().worker()).is_held_here())
+      throw IoError("{}: another process is at it: wait until it ends, or name another --out",
+                    dir->string());
+    if (overwrite) {
+      remove_store(*dir);
+    } else if (!resume && !may_resume_) {
+      throw IoError("{} exists: --resume continues it, --overwrite starts over", dir->string());
+    }
+  }
+  store_.emplace(*dir);
+  if (!store_dir_) require_own(of);
+  store_->add_plan({of.hash(), of.command, of.config, of.weights, of.keys.size()});
+  return *store_;
+}
+
+void RunJob::require_own(const Work& of) const {
+  const auto& plans = store_->plans();
+  if (plans.empty() || plans.contains(of.hash())) return;
+  const StoredPlan& then = plans.begin()->second;
+  const std::string where = store_->folder().string();
+  std::vector<std::size_t> known;
+  for (const auto& [key, answer] : store_->answers()) {
+    const auto item =
+        number_from<std::size_t>(key.substr(std::min(key.size(), then.hash.size() + 1)));
+    if (question_of(key) == then.hash && answer.failure.empty() && item) known.push_back(*item);
+  }
+  if (then.command == of.command)
+    require_same_weights(of.weights, then.weights, where, known,
+                         "expected the old weights, or a start over with --overwrite");
+  if (then.command != of.command || then.config == of.config)
+    throw ConfigError("{} belongs to {}: --overwrite starts over", where,
+                      then.command == of.command ? "other code" : "kvscope " + then.command);
+  throw ConfigError("{} belongs to another {}: {}", where, of.command,
+                    first_difference(of.config, then.config));
+}
+
+Interrupted RunJob::stopped(const Interrupted& error) const {
+  const bool is_kept = store_ && !store_->folder().empty();
+  return Interrupted(
+      "{}{}", error.what(),
+      is_kept ? fmt::format("; what is finished is in {}, {} continues", store_->folder().string(),
+                            store_dir_ || may_resume_ ? "the same command" : "--resume")
+              : "");
+}
+
+std::optional<int> RunJob::finish(const Work& of, const OptionSet& given, const std::string& name) {
+  Store& store = open(of);
+  if (workers_.retries_failed()) {
+    for (const FailedItem& failed : failed_items(of, store)) store.forget(failed.key);
+  }
+  std::vector<std::string> words = given.words(name, kOptionsOfNoNumber);
+  if (!store.folder().empty()) insert_options(words, {"--store", store.folder().string()});
+  try {
+    workers_.run(of, store, words, is_split() ? OnFailure::keep : OnFailure::stop, work);
+  } catch (const Interrupted& error) {
+    throw stopped(error);
+  }
+  const std::vector<FailedItem> failed = failed_items(of, store);
+  has_failed_ = !failed.empty();
+  if (is_worker()) note_failed(failed);
+  if (is_worker()) return has_failed_ ? kPartlyFailed : kOk;
+  if (has_failed_) refuse_failed(of, failed);
+  return std::nullopt;
+}
+
+void RunJob::refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const {
+  constexpr std::size_t kNamed = 5;
+  note_failed(failed);
+  if (without_failed_ && of.may_lack) return;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < std::min(kNamed, failed.size()); ++i) keys.push_back(failed[i].key);
+  throw PartlyFailed(
+      "{}: {} of {} items failed ({}{}), {} are done in {}; {}", of.command, failed.size(),
+      of.keys.size(), fmt::join(keys, ", "), keys.size() < failed.size() ? ", ..." : "",
+      of.keys.size() - failed.size(), store_->folder().string(),
+      without_failed_ ? "a result without them cannot be made: leave their layers out by --layers"
+      : of.may_lack
+          ? "--retry-failed tries them again, --without-failed makes the result without them"
+          : "--retry-failed tries them again");
+}
+
+bool RunJob::is_complete(std::string_view config_hash) const {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  if (!resume || !out || !fs::exists(*out)) return false;
+  const OwnFiles own;
+  if (read_regular_file(*out, kMostBytes).find(config_hash) == std::string::npos)
+    throw IoError("{} exists and is of another configuration; --overwrite replaces it",
+                  out->string());
+  if (!store_dir_) remove_store(*folder());
+  note("kvscope: {} is complete: nothing was left to do", out->string());
+  return true;
+}
+
+int RunJob::end() const {
+  if (has_failed_) return kPartlyFailed;
+  if (!store_dir_ && store_ && !store_->folder().empty()) remove_store(store_->folder());
+  return kOk;
+}
+
+}  // namespace kvscope::cli

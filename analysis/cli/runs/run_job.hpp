@@ -1,0 +1,118 @@
+// What all commands share that compute for long: which store they work with, who does the items,
+// and what becomes of both.
+//
+// A command hands over its Work (analysis/runs/work.hpp). What is finished lies in the folder
+// OUT.store beside --out, from which --resume goes on, and which goes when the result is there; or
+// in the folder that --store names, which stays and is shared by whoever names it. Without either
+// nothing is kept.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/runs/work.hpp"
+
+namespace kvscope::cli {
+
+/// Options of any command that decide neither the numbers nor what a table shows: where it goes,
+/// who computes it, and how fast. They are no part of a result's command line.
+inline constexpr std::string_view kOptionsOfNoNumber[] = {
+    "out",    "csv",    "resume",  "overwrite",    "json", "threads",      "progress",      "store",
+    "worker", "engine", "workers", "show-prompts", "help", "retry-failed", "without-failed"};
+
+/// --engine, --workers, --worker and --retry-failed: who does the items of a store.
+class WorkerOptions {
+ public:
+  void declare(OptionSet& options);
+  /// Throws UsageError.
+  void check() const;
+  bool is_worker() const { return worker_; }
+  bool has_engine() const { return engine_.has_value(); }
+  bool retries_failed() const { return retry_failed_; }
+
+  /// Does what the store lacks: here, or by workers with these words of a command line and
+  /// --worker. Throws what run_items does, and IoError if workers ended before their work did.
+  void run(const Work& work, Store& store, std::vector<std::string> words, OnFailure on_failure,
+           const WorkOptions& options) const;
+
+ private:
+  void run_engine(const Work& work, Store& store, std::vector<std::string> words,
+                  const WorkOptions& options) const;
+
+  bool worker_ = false;
+  std::optional<std::string> engine_;
+  std::optional<int> workers_;
+  bool retry_failed_ = false;
+};
+
+class RunJob {
+ public:
+  std::optional<std::filesystem::path> out;
+  bool resume = false;
+  bool overwrite = false;
+  bool json = false;
+  WorkOptions work;
+
+  /// --out, --resume and --overwrite of a table. `h5_has`: what only an .h5 file holds; `name`: of
+  /// what is continued.
+  void declare_table(OptionSet& options, std::string_view h5_has, std::string_view name);
+  /// The options of stores, workers and of work, and --json.
+  void declare_work(OptionSet& options);
+
+  /// Throws UsageError for what contradicts itself.
+  void check() const { workers_.check(); }
+  /// Throws, as check_table_output, before anything is computed.
+  void check_table(bool may_exist) const;
+  /// Throws ConfigError if the output is a file that was read.
+  void check_inputs() const;
+  /// True if this process makes no result.
+  bool is_worker() const { return workers_.is_worker(); }
+  /// True if items are kept apart: a store is named, or workers do them. What fails then stops
+  /// nothing.
+  bool is_split() const { return store_dir_ || workers_.has_engine(); }
+
+  /// The store of this run. Throws IoError if there is one beside --out that is not continued,
+  /// ConfigError if that is of other weights, another configuration or other code.
+  Store& open(const Work& of);
+  /// Calls compute(progress, stop) after open(); a stop says how to go on.
+  template <class Compute>
+  void compute(const Compute& compute) {
+    const Running run(work.progress);
+    try {
+      compute(run.progress, run.stop);
+    } catch (const Interrupted& error) {
+      throw stopped(error);
+    }
+  }
+  /// open(), and every item done that is not known. Returns the exit code of a worker, which makes
+  /// nothing of them. Throws PartlyFailed if items failed and the result is not asked for without.
+  std::optional<int> finish(const Work& of, const OptionSet& given, const std::string& name);
+  Store& store() { return *store_; }
+
+  /// With --resume: whether --out is there already, of this configuration (its checksum stands in
+  /// every form of a table); says so, and removes what is left beside it. Throws IoError if --out
+  /// is there and of another one.
+  bool is_complete(std::string_view config_hash) const;
+  /// After the result is written: the store beside it goes, unless items failed. Returns the exit
+  /// code.
+  int end() const;
+
+ private:
+  std::optional<std::filesystem::path> folder() const;
+  Interrupted stopped(const Interrupted& error) const;
+  void require_own(const Work& of) const;
+  void refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const;
+
+  bool may_resume_ = true;  // whether or not --resume is asked for
+  std::optional<std::filesystem::path> store_dir_;
+  bool without_failed_ = false;
+  WorkerOptions workers_;
+  std::optional<Store> store_;
+  bool has_failed_ = false;
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,323 @@
+#include "analysis/cli/runs/simulate_base.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analysis/base/number_formats.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/list_options.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/models/device_option.hpp"
+#include "analysis/cli/models/model_advice.hpp"
+#include "analysis/cli/models/prompt.hpp"
+#include "analysis/simulate/match_live.hpp"
+#include "analysis/simulate/prompts.hpp"
+#include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
+#include "core/selectors/spec_lists.hpp"
+#include "core/sim/draft_runner.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The doubts below a table, the first of many; empty if there are none.
+std::string doubts_text(const std::vector<Doubt>& doubts) {
+  constexpr std::size_t kShown = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, doubts.size()); ++i)
+    text += fmt::format("{}doubt ({}): {}\n", i == 0 ? "\n" : "", doubts[i].gate,
+                        clean_text(doubts[i].sentence));
+  if (doubts.size() > kShown)
+    text += fmt::format("and {} doubts more; --json and .json results have all\n",
+                        doubts.size() - kShown);
+  return text;
+}
+
+/// The result's table without the rows of methods that refused every value of their knob.
+SimulationResult answered_rows(const SimulationResult& result) {
+  SimulationResult answered{.task = result.task, .table = result.table};
+  std::erase_if(answered.table.rows, [&](const ColumnTable::Row& row) {
+    return std::ranges::all_of(row.numbers, [](double x) { return std::isnan(x); });
+  });
+  return answered;
+}
+
+/// What every method's knob was set to and what came of it, over the rows of a match;
+/// empty without one.
+std::string matches_text(const ColumnTable& table) {
+  const auto is_match = [](const std::string& name) { return name == "match"; };
+  if (std::ranges::none_of(table.text_names, is_match)) return "";
+  TextTable text({"equal cost", "to meet", "knob", "reached"});
+  std::vector<std::string> done;
+  std::string notes;
+  for (const ColumnTable::Row& row : table.rows) {
+    const std::string label = row.texts[2] + ", " + text_of(table, row, "match");
+    if (text_of(table, row, "match").empty() || std::ranges::find(done, label) != done.end())
+      continue;
+    done.push_back(label);
+    double least = std::nan("");
+    double most = least;
+    std::string note;
+    for (const ColumnTable::Row& other : table.rows) {
+      if (other.texts[2] + ", " + text_of(table, other, "match") != label) continue;
+      const double reached = cell_of(table, other, "match_reached");
+      least = std::fmin(least, reached);
+      most = std::fmax(most, reached);
+      if (note.empty()) note = text_of(table, other, "match_note");
+    }
+    const std::string range = std::isnan(least) ? "-"
+                              : number_text(least) == number_text(most)
+                                  ? number_text(least)
+                                  : number_text(least) + " to " + number_text(most);
+    const std::string knob = text_of(table, row, "knob");
+    text.add_row({row.texts[2], text_of(table, row, "match"), knob.empty() ? "-" : knob,
+                  range + (note.empty() ? "" : " *")});
+    if (!note.empty()) notes += fmt::format("* {}: {}\n", label, clean_text(note));
+  }
+  return "\n" + text.text() + notes;
+}
+
+/// Why there are no intervals, where there are none; else empty.
+std::string missing_intervals(const ColumnTable& table) {
+  const auto& names = table.number_names;
+  if (std::ranges::find(names, "perplexity_low") == names.end()) return "";
+  const bool has_any = std::ranges::any_of(table.rows, [&](const auto& row) {
+    return !std::isnan(cell_of(table, row, "perplexity_low"));
+  });
+  if (has_any || table.rows.empty()) return "";
+  return "no intervals: they are drawn from blocks of 64 scored tokens, and there are fewer than "
+         "8; score more (--max-tokens, --windows or another --text)";
+}
+
+}  // namespace
+
+void SimulateCommand::declare(OptionSet& options) {
+  options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+  options
+      .add("draft", "DIR",
+           "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
+           draft_)
+      .kind = ValueKind::folder;
+  options.add("selector", "NAME[,NAME]",
+              "methods, with options as NAME:option=value (kvscope selectors lists them)",
+              selectors_);
+  options.add("budget", "LIST",
+              "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
+              budgets_);
+  options.add(
+      "match", "LIST",
+      "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per "
+      "query) or bytes=65536 (read per call and layer), as measured; every method's own knob is "
+      "turned until it costs that",
+      match_);
+  options.add("text", "FILE",
+              "UTF-8 text to read; several: intervals are over texts too [embedded book]", texts_);
+  options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
+  options.flag("no-special-tokens",
+               "do not put the tokenizer's special tokens (BOS) in front of prompts and windows",
+               no_special_);
+  declare_task(options);
+  options.add("dense-layers", "N",
+              "leading layers that every method leaves dense [the method's own]",
+              options_.dense_layers);
+  options.add("chunk", "N", "B_CP: tokens per prefill call", options_.chunk);
+  options.add("seed", "N", "seed of everything that is drawn", options_.seed);
+  if (shows_prompts()) {
+    options.add("show-prompts", "N",
+                "print the first N prompts, what was expected and what every method answered",
+                n_shown_, at_least(0));
+  }
+  job_.declare_table(options, "curves and grids", "run");
+  engine_.declare(options);
+  job_.declare_work(options);
+  options.exclude({"text", "tokens"});
+  options.exclude({"match", "budget"}, ": a match finds every method's budget");
+}
+
+std::optional<std::string> SimulateCommand::draft_word() const {
+  if (draft_) return draft_;
+  if (model_ == "verifier") return "draft";
+  return std::nullopt;
+}
+
+SimulationOptions SimulateCommand::simulation_options() const {
+  SimulationOptions options = options_;
+  options.selectors = selectors_of(selectors_);
+  if (options.selectors.empty()) options.selectors = default_selectors();
+  if (options.selectors.empty())
+    throw UsageError("--selector is missing: expected at least one method");
+  const auto full = std::ranges::find(options.selectors, "full");
+  if (adds_full() && full == options.selectors.end())
+    options.selectors.insert(options.selectors.begin(), "full");
+  options.budgets = budgets_of(budgets_);
+  options.match = as_usage([&] { return parse_matches(match_); });
+  options.matmul = engine_.matmul_name();
+  options.kv_dtype = engine_.kv_dtype;
+  return options;
+}
+
+void SimulateCommand::check_usage() const {
+  job_.check();
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (std::find(texts_.begin(), texts_.begin() + static_cast<std::ptrdiff_t>(i), texts_[i]) !=
+        texts_.begin() + static_cast<std::ptrdiff_t>(i))
+      throw UsageError("--text: {} is given twice", texts_[i].string());
+  }
+}
+
+int SimulateCommand::run(const OptionSet& given, const std::string&) {
+  check_usage();
+  check_task();
+  job_.check_table(job_.overwrite);
+  const SimulationOptions options = simulation_options();
+  const int n_threads = job_.work.n_threads();
+  engine_.check();
+
+  const fs::path dir = model_dir(model_);
+  const Transformer verifier = load_transformer(dir, engine_);
+  const Tokenizer tokenizer = load_tokenizer(dir);
+  std::optional<Transformer> draft;
+  SimulationModels models;
+  models.verifier = &verifier;
+  models.tokenizer = &tokenizer;
+  models.verifier_name = model_name(dir);
+  models.verifier_hash = hash_of_model(dir, verifier);
+  const bool wants_draft =
+      needs_draft() || std::ranges::any_of(options.selectors, [](const MethodSpec& spec) {
+        return spec.caps().needs_draft;
+      });
+  if (wants_draft && draft_word()) {
+    const fs::path draft_dir = model_dir(*draft_word());
+    // A draft that kvscope fit makes of a GGUF file's first layers speaks the file's tokenizer.
+    if (has_tokenizer(draft_dir)) require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
+    draft.emplace(load_transformer(draft_dir, engine_));
+    if (draft->config().n_vocab != verifier.config().n_vocab && !has_tokenizer(draft_dir)) {
+      throw FormatError("{} has no tokenizer and {} tokens: expected the verifier's {}",
+                        model_name(draft_dir), draft->config().n_vocab, verifier.config().n_vocab);
+    }
+    models.draft = &*draft;
+    models.draft_name = model_name(draft_dir);
+    models.draft_hash = hash_of_model(draft_dir, *draft);
+  }
+  std::vector<Prompt> texts;
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {
+    PromptOptions source;
+    if (!texts_.empty()) source.text = texts_[i];
+    source.tokens = tokens_;
+    source.max_tokens = Index{1} << 40;  // all of it
+    source.no_special = true;
+    texts.push_back(source.load(&tokenizer));
+    for (const TokenId id : texts.back().ids) {
+      if (id < 0 || id >= verifier.config().n_vocab) {
+        throw FormatError("{}: token {} is not in the model's vocabulary of {}",
+                          texts.back().source, id, verifier.config().n_vocab);
+      }
+    }
+  }
+  models.text = texts.front().ids;
+  models.text_name = texts.front().source;
+  for (std::size_t i = 1; i < texts.size(); ++i)
+    models.more_texts.push_back({texts[i].ids, texts[i].source});
+  if (!no_special_) models.leading = leading_special_tokens(tokenizer);
+
+  ThreadPool pool(n_threads);
+  SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
+  prepare(dir, setup, pool);
+  if (setup.is_matched()) {
+    const Running run(job_.work.progress);
+    match_setup(
+        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool, run.progress,
+        run.stop);
+  }
+  const auto task = make_task(setup);
+  job_.check_inputs();
+  if (job_.is_complete(simulation_hash(*task, setup))) return kOk;
+  for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
+  std::set<std::string> told;  // methods, by what they are called
+  for (const LivePair& pair : setup.pairs) {
+    if (engine_.is_on_gpu() && told.insert(pair.options.selector.text()).second)
+      note_host_choice(pair.options.selector, pair.options.budget);
+  }
+  const Work work = simulation_work(*task, setup, pool);
+  SimulationResult result;
+  if (job_.is_split()) {
+    require_known_items(*task, setup);
+    if (const auto code = job_.finish(work, given, name())) return *code;
+    result = simulation_result(*task, setup, work, job_.store());
+  } else {
+    Store& store = job_.open(work);
+    job_.compute([&](const ProgressFn& progress, const std::stop_token& stop) {
+      result = run_simulation(*task, setup, store, pool, progress, stop);
+    });
+  }
+  // threads, files and interruptions do not decide the numbers
+  result.command_line = given.command_line(name(), kOptionsOfNoNumber);
+  if (job_.out) {
+    write_table_output(
+        {[&] { return table_csv(result.table, result.config_hash); },
+         [&] { return simulation_json(*task, result); },
+         [&](ResultWriter& output) { write_simulation(*task, result, output, writer_name()); }},
+        *job_.out, job_.overwrite);
+  }
+  const int code = job_.end();
+  if (const std::string sentence = missing_intervals(result.table); !sentence.empty())
+    note("kvscope: " + sentence);
+  if (job_.json) {
+    print_json(simulation_json(*task, result));
+    return code;
+  }
+  if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
+  print(summary_table(answered_rows(result)) + NumberFormats::of(result.config).line() +
+        matches_text(result.table) + doubts_text(result.doubts));
+  return code;
+}
+
+std::vector<Index> parse_counts(const std::string& text, std::string_view option) {
+  std::vector<Index> counts;
+  for (const std::string& word : split_words(text, ',')) {
+    const auto value = count_from(word);
+    if (!value || *value < 1) {
+      throw UsageError("--{}: expected whole numbers of at least 1 between commas, found \"{}\"",
+                       option, text);
+    }
+    if (std::ranges::find(counts, *value) != counts.end())
+      throw UsageError("--{}: {} is given twice", option, *value);
+    counts.push_back(*value);
+  }
+  return counts;
+}
+
+std::string text_of(const ColumnTable& table, const ColumnTable::Row& row,
+                    std::string_view column) {
+  const auto at = std::ranges::find(table.text_names, column);
+  return at == table.text_names.end()
+             ? ""
+             : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
+}
+
+double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
+  const auto at = std::ranges::find(table.number_names, column);
+  if (at == table.number_names.end()) return std::nan("");
+  return row.numbers[static_cast<std::size_t>(at - table.number_names.begin())];
+}
+
+std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
+  if (const std::string knob = text_of(table, row, "knob"); !knob.empty())
+    return fmt::format("{} {} ({})", row.texts[2], text_of(table, row, "match"), knob);
+  const double budget = cell_of(table, row, "budget");
+  const std::string& kind = row.texts[3];
+  return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,78 @@
+// What the kinds of kvscope simulate share: models, text, selectors, budgets, journal, outputs.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/models/model_source.hpp"
+#include "analysis/cli/runs/run_job.hpp"
+#include "analysis/simulate/simulation.hpp"
+
+namespace kvscope::cli {
+
+class SimulateCommand : public Command {
+ public:
+  void declare(OptionSet& options) final;
+  int run(const OptionSet& options, const std::string& command_line) final;
+
+ protected:
+  virtual void declare_task(OptionSet& options) = 0;
+  /// The phases that a method may be defined for; one is enough.
+  virtual std::vector<Phase> phases() const = 0;
+  /// Called before anything is loaded: throws UsageError for values that cannot be.
+  virtual void check_task() const {}
+  virtual std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const = 0;
+  /// The printed table.
+  virtual std::string summary_table(const SimulationResult& result) const = 0;
+  /// Called once when the model is there, before make_task.
+  virtual void prepare(const std::filesystem::path& model, const SimulationSetup& setup,
+                       ThreadPool& pool) {
+    (void)model, (void)setup, (void)pool;
+  }
+  /// True for tasks that cannot run without a draft model.
+  virtual bool needs_draft() const { return false; }
+  /// Selectors when none are given.
+  virtual std::vector<MethodSpec> default_selectors() const { return {}; }
+  /// True for tasks whose prompts can be printed.
+  virtual bool shows_prompts() const { return false; }
+  /// True if "full" joins the selectors, so that results can be put beside the dense ones.
+  virtual bool adds_full() const { return false; }
+
+  SimulationOptions options_;
+
+ private:
+  SimulationOptions simulation_options() const;
+  std::optional<std::string> draft_word() const;
+  void check_usage() const;
+
+  std::string model_ = "verifier";
+  std::optional<std::string> draft_;
+  std::vector<std::filesystem::path> texts_;
+  std::optional<std::filesystem::path> tokens_;
+  std::vector<std::string> selectors_;
+  std::vector<std::string> budgets_;
+  std::vector<std::string> match_;
+  bool no_special_ = false;
+  Index n_shown_ = 0;
+  EngineOptions engine_;
+  RunJob job_;
+};
+
+/// "1024,2048" as numbers of at least 1; throws UsageError naming the option.
+std::vector<Index> parse_counts(const std::string& text, std::string_view option);
+
+/// The text in this column of a row; empty if the table has no such column.
+std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
+
+/// The number in this column of a row; NaN if the table has no such column.
+double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
+
+/// "quest tokens=256": selector and budget of a row; of a match, "quest density=0.05 (tokens=205)".
+std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
+
+}  // namespace kvscope::cli

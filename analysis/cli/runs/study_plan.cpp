@@ -1,0 +1,209 @@
+// kvscope study plan: what a study asks, what of it is known, and what the rest will take.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/signals.hpp"
+#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/runs/run_inside.hpp"
+#include "analysis/cli/runs/study_runner.hpp"
+#include "analysis/options/exit_code.hpp"
+#include "analysis/study/study_check.hpp"
+#include "analysis/study/study_forecast.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const Json& number, std::string (*text)(double)) {
+  return number.is_null() ? "unknown" : text(number.get<double>());
+}
+
+class StudyPlanCommand final : public Command {
+ public:
+  std::string name() const override { return "study plan"; }
+  std::string summary() const override {
+    return "list what a study asks, what is known of it, and what the rest costs";
+  }
+  std::string description() const override {
+    return "Checks the study, and computes nothing. An item is a task of one model on one text "
+           "with one method, budget and protocol, or a recording. Processor time, memory of a "
+           "worker and disk are predicted from what the store has measured of jobs of the same "
+           "kind (command, options and model), in this or another study; --probe does two jobs of "
+           "each kind and one of each method that nobody has measured, and keeps their results. "
+           "Without either they are unknown, except the sizes of recordings, which follow from "
+           "model, text and options.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope study plan small.toml", "what there is to do"},
+            {"kvscope study plan small.toml --probe --workers 16",
+             "time two jobs of each kind first; the time of the rest on 16 workers"},
+            {"kvscope study plan small.toml --check",
+             "after a run: how well two jobs of each kind predict the others"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
+                       /*required=*/true);
+    options.flag("probe",
+                 "do two jobs of each kind and one of each method that was not measured yet, and "
+                 "keep them",
+                 probe_);
+    options.add("workers", "N", "predict the time on so many workers of one core each", workers_,
+                in(1, 1'000'000));
+    options.flag("check",
+                 "of each kind of job that is known: what two of them say of the others, beside "
+                 "what those took",
+                 check_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    LoadedStudy study = load_study(file_);
+    if (check_) return tell_check(study);
+    note_left_out(study.plan);
+    if (probe_) probe(study);
+    const Json json = plan_json(study);
+    if (json_)
+      print_json(json);
+    else
+      print(plan_text(json));
+    return kOk;
+  }
+
+ private:
+  int tell_check(const LoadedStudy& study) const {
+    const std::vector<ForecastCheck> checks = check_forecast(study.plan, study.store);
+    if (json_) {
+      Json kinds = Json::array();
+      for (const ForecastCheck& check : checks)
+        kinds.push_back({{"label", check.label},
+                         {"probes", check.probes},
+                         {"jobs", check.jobs},
+                         {"seconds_predicted", check.seconds_predicted},
+                         {"seconds_measured", check.seconds_measured},
+                         {"memory_predicted", check.memory_predicted},
+                         {"memory_measured", check.memory_measured}});
+      print_json({{"kind", "study-check"}, {"study", study.file.name}, {"kinds", kinds}});
+      return kOk;
+    }
+    TextTable table({"kind", "jobs", "predicted", "measured", "factor", "memory predicted",
+                     "measured", "factor"});
+    for (const ForecastCheck& check : checks)
+      table.add_row({check.label, std::to_string(check.jobs), seconds_text(check.seconds_predicted),
+                     seconds_text(check.seconds_measured),
+                     factor_text(check.seconds_predicted, check.seconds_measured),
+                     bytes_text(check.memory_predicted), bytes_text(check.memory_measured),
+                     factor_text(check.memory_predicted, check.memory_measured)});
+    print(checks.empty() ? "no kind of job has more than two that are known\n" : table.text());
+    return kOk;
+  }
+
+  static std::string factor_text(double predicted, double measured) {
+    return fmt::format("{:.2f}", predicted / measured);
+  }
+
+  void probe(LoadedStudy& study) const {
+    const std::vector<bool> probes =
+        study_probes(study.plan, study.store, study_to_do(study.plan, study.store, false));
+    run_study(study, probes, WorkerOptions(), {}, work_);
+  }
+
+  Json plan_json(const LoadedStudy& study) const {
+    const std::vector<bool> to_do = study_to_do(study.plan, study.store, false);
+    std::size_t n_of_other_code = 0;
+    for (std::size_t i = 0; i < to_do.size(); ++i)
+      n_of_other_code += to_do[i] && study.store.knew(study.plan.items[i].key) ? 1 : 0;
+    Json json = {{"kind", "study-plan"},
+                 {"study", study.file.name},
+                 {"store", study.store.folder().string()}};
+    json.update(counts_json(count_study(study.plan, study.store, planned_bytes(study, to_do))));
+    const double wall = wall_seconds(jobs_for(study.plan, to_do), StudyForecast(study.store),
+                                     static_cast<std::size_t>(workers_));
+    json["workers"] = workers_;
+    json["wall_seconds"] = std::isnan(wall) ? Json(nullptr) : Json(wall);
+    json["known_of_other_code"] = n_of_other_code;
+    json["left_out"] = study.plan.left_out;
+    return json;
+  }
+
+  /// Of kinds of recordings that nobody has measured: what kvscope record says of the largest text,
+  /// without running the model.
+  static std::map<std::string, double> planned_bytes(const LoadedStudy& study,
+                                                     const std::vector<bool>& to_do) {
+    const StudyForecast forecast(study.store);
+    const StopOnSignal stop;
+    std::map<std::string, double> planned;
+    std::set<std::string> told;
+    std::size_t n_asked = 0;
+    for (const StudyJob& job : jobs_for(study.plan, to_do)) {
+      constexpr std::size_t kMostAsked = 50;  // each reads its text
+      if (!job.is_recording || !job.needs.empty() || forecast.n_measured(job) > 0) continue;
+      if (n_asked++ == kMostAsked) break;
+      std::vector<std::string> words = job.words;
+      words.insert(words.end(),
+                   {"--plan", "--json", "--out",
+                    (fs::temp_directory_path() / "planned.h5").string(), "--overwrite"});
+      const CommandOutcome outcome = run_inside(words, {}, stop.token());
+      if (stop.token().stop_requested()) throw Interrupted("stopped");
+      if (outcome.code == kOk) {
+        const Json json = parse_ordered_json(outcome.printed, "kvscope record --plan");
+        double& bytes = planned[job.kind];
+        bytes = std::max(bytes, json.at("bytes").get<double>());
+      } else if (told.insert(job.kind).second) {
+        note("{}: {}", job.label, outcome.last_note);
+      }
+    }
+    return planned;
+  }
+
+  static std::string plan_text(const Json& json) {
+    TextTable table(
+        {"task", "items", "known", "failed", "to do", "jobs", "processor", "memory", "disk"});
+    const auto add = [&](const std::string& name, const Json& row) {
+      const auto count = [&](const char* field) {
+        return std::to_string(row.at(field).get<std::size_t>());
+      };
+      table.add_row({name, count("items"), count("known"), count("failed"), count("to_do"),
+                     count("jobs"), text_of(row.at("seconds"), seconds_text),
+                     text_of(row.at("memory"), bytes_text), text_of(row.at("bytes"), bytes_text)});
+    };
+    for (const Json& task : json.at("tasks")) add(task.at("task"), task);
+    add("all", json);
+    std::string text = table.text();
+    const auto n_workers = json.at("workers").get<std::size_t>();
+    text += fmt::format("on {} worker{} of one core: {}; results in {}\n", n_workers,
+                        n_workers == 1 ? "" : "s", text_of(json.at("wall_seconds"), seconds_text),
+                        json.at("store").get<std::string>());
+    if (json.at("wall_seconds").is_null())
+      text += "unknown: nothing of the kind was measured yet; --probe does two jobs of each kind\n";
+    if (json.at("known_of_other_code") != 0)
+      text += fmt::format("{} of the items to do are known of other code, and are done again\n",
+                          json.at("known_of_other_code").get<std::size_t>());
+    return text;
+  }
+
+  fs::path file_;
+  bool probe_ = false;
+  bool check_ = false;
+  Index workers_ = 1;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(520, StudyPlanCommand)
+
+}  // namespace kvscope::cli

@@ -1,0 +1,86 @@
+// kvscope study table: all results of a study as one table.
+#include "analysis/study/study_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/output.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/runs/study_setup.hpp"
+#include "analysis/study/study_answers.hpp"
+
+namespace kvscope::cli {
+enum class StudyTableFormat { csv, markdown, json };
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class StudyTableCommand final : public Command {
+ public:
+  std::string name() const override { return "study table"; }
+  std::string summary() const override { return "all results of a study as one table"; }
+  std::string description() const override {
+    return "A line for each item: task, model, text, protocol, method, budget, then what the task "
+           "measured (empty in lines of other tasks). A sweep's line has means over the layers "
+           "without a sliding window (of mass_min the least) and no intervals; --rows has a line "
+           "for every layer, and columns selector, budget_kind and budget as results have them, "
+           "for kvscope table. Items that failed, or that the task leaves out, have a "
+           "remark.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope study table small.toml --out small.csv", "for a spreadsheet or pandas"},
+            {"kvscope study table small.toml --format markdown", "for a page"},
+            {"kvscope study table small.toml --task perplexity --rows --out ppl.csv",
+             "one task's rows, which kvscope table turns into a table for a paper"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
+                       /*required=*/true);
+    options.add("format", "WORD", "how the table is written", format_);
+    options.add("task", "NAME", "the results of one task [all]", task_);
+    options.flag("rows", "every row, as the task's command has it", rows_);
+    options.add("out", "FILE", "write it there instead of printing it", out_).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+    LoadedStudy study = load_study(file_);
+    if (task_) require_task(study, *task_);
+    const StudyAnswers answers(study.plan, study.store);
+    const std::string task = task_.value_or("");
+    const std::string text =
+        text_of(answers.table(task, rows_ ? StudyRows::all : StudyRows::means));
+    if (const std::size_t n_unknown = answers.n_unknown(task); n_unknown > 0)
+      note("kvscope: {} items are not known yet: kvscope study run {} computes them", n_unknown,
+           file_.string());
+    if (out_)
+      save_text(*out_, text, overwrite_);
+    else
+      print_data(text);
+    return kOk;
+  }
+
+ private:
+  std::string text_of(const StudyTable& table) const {
+    if (format_ == StudyTableFormat::json) return study_json(table).dump(1) + "\n";
+    return format_ == StudyTableFormat::csv ? study_csv(table) : study_markdown(table);
+  }
+
+  fs::path file_;
+  StudyTableFormat format_ = StudyTableFormat::csv;
+  std::optional<std::string> task_;
+  bool rows_ = false;
+  std::optional<fs::path> out_;
+  bool overwrite_ = false;
+};
+
+}  // namespace
+
+KVSCOPE_COMMAND(550, StudyTableCommand)
+
+}  // namespace kvscope::cli
