@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/shell_word.hpp"
 #include "traces/h5_device.hpp"
 #include "traces/h5_internal.hpp"
 
@@ -29,7 +30,9 @@ constexpr const char* kLockedAdvice =
         "being recorded, kvscope recover makes a whole file of its .part)",
         name, 1e-6 * static_cast<double>(size), 1e-6 * whole);
   }
-  throw FormatError("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason);
+  throw FormatError(
+      "{}: not a whole HDF5 file ({} bytes; HDF5: {}); kvscope {} says what it is and what takes it",
+      name, size, reason, shell_word(name));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "traces/attention_rows.hpp"
-#include "traces/score_rounding.hpp"
 
 namespace kvscope {
 
@@ -92,12 +91,6 @@ TokenRange RecordingObserver::recorded_rows(Index pos_begin, Index n_tok) const 
           std::clamp(info_.rows.end, pos_begin, end) - pos_begin};
 }
 
-bool RecordingObserver::is_measured(Index pos_begin) const {
-  if (moved_scores_.empty()) return false;
-  if (pos_begin >= info_.n_prompt) return pos_begin % 32 == 0;
-  return pos_begin / info_.chunk % 8 == 0 || pos_begin + info_.chunk >= info_.n_prompt;
-}
-
 void RecordingObserver::on_attention(const AttentionEvent& event) {
   const TokenRange rows = recorded_rows(event.pos_begin, event.n_tok);
   Tensor<float> q_copy, k_copy, v_copy, lse_copy, cache_copy, q_norm, k_norm;
@@ -127,11 +120,7 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     out.page_max = pages.max.view();
   }
   receiver_.write_layer(out);
-  if (is_measured(event.pos_begin)) {
-    float& most = moved_scores_[static_cast<std::size_t>(info_.layer_slot(event.layer))];
-    most = std::fmax(most,
-                     static_cast<float>(kvscope::moved_scores(event, info_, info_.dtype, pool_)));
-  }
+  if (measures_) rounding_.add(event, pool_);
   if (info_.capture.k_pre_rope && pre_rotary_ != nullptr) {
     const Tensor<float> before = pre_rotary_->before(event.layer, event.pos_begin, k);
     receiver_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
@@ -144,7 +133,6 @@ std::optional<DType> RecordingObserver::rows_dtype(Index) const {
   const CaptureSet& capture = info_.capture;
   if (capture.stats || capture.attn_dense || capture.attn_topk > 0 || capture.k_pre_rope)
     return std::nullopt;
-  if (is_measured(next_)) return std::nullopt;
   return info_.dtype;
 }
 
@@ -166,6 +154,7 @@ void RecordingObserver::on_rows(const RowsEvent& event) {
       q_copy.count() > 0 || k_copy.count() > 0 || v_copy.count() > 0 || lse_copy.count() > 0;
   if (!has_copies) out.memory = event.memory;
   receiver_.write_layer(out);
+  if (measures_) rounding_.add(event, pool_);
 }
 
 void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenRange rows) {

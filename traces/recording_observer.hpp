@@ -8,6 +8,7 @@
 #include "core/model/observer.hpp"
 #include "core/trace/receiver.hpp"
 #include "traces/pre_rotary.hpp"
+#include "traces/score_rounding.hpp"
 
 namespace kvscope {
 
@@ -22,7 +23,8 @@ class RecordingObserver final : public Observer {
         receiver_(receiver),
         pool_(pool),
         pre_rotary_(pre_rotary),
-        moved_scores_(info.moved_scores) {}
+        rounding_(info, info.dtype),
+        measures_(!info.moved_scores.empty() && !stores_what_runs(info)) {}
 
   bool wants(Index layer) const override { return info_.has_layer(layer); }
   void on_attention(const AttentionEvent& event) override;
@@ -30,24 +32,27 @@ class RecordingObserver final : public Observer {
   void on_rows(const RowsEvent& event) override;
   void on_routing(const RoutingEvent& event) override;
   void on_logits(Index pos_begin, TensorView<const float> logits) override;
-  void on_call_end(Index pos_begin, Index n_tok) override { next_ = pos_begin + n_tok; }
 
   /// TraceInfo::moved_scores, of the calls so far.
-  const std::vector<float>& moved_scores() const { return moved_scores_; }
+  const std::vector<float>& moved_scores() const {
+    return info_.moved_scores.empty() ? info_.moved_scores : rounding_.by_layer();
+  }
 
  private:
   /// Tokens of the call inside info.rows, relative to the call's first.
   TokenRange recorded_rows(Index pos_begin, Index n_tok) const;
   void write_attention_rows(const AttentionEvent& event, TokenRange rows);
-  /// Whether a call that begins there is one of those whose rounding is measured.
-  bool is_measured(Index pos_begin) const;
+  /// The model computes with the 16 bits that are stored.
+  static bool stores_what_runs(const TraceInfo& info) {
+    return name_of(info.dtype) == info.kv_dtype;
+  }
 
   const TraceInfo& info_;
   TraceReceiver& receiver_;
   ThreadPool& pool_;
   const PreRotary* pre_rotary_;
-  std::vector<float> moved_scores_;
-  Index next_ = 0;  // where the next call begins
+  ScoreRounding rounding_;
+  bool measures_;
 };
 
 }  // namespace kvscope

@@ -255,9 +255,9 @@ Index visit_heads(const TraceInfo& info, const VerifyOptions& options, ThreadPoo
 
 constexpr double kMostUnsaid = 0.5;  // nat
 
-/// Scores were measured in other rows than the log-sum-exp, which moves by no more than they do.
+/// The log-sum-exp moves by no more than scores do.
 bool is_said(const TraceInfo& info, std::size_t slot, double lse_error) {
-  return !info.moved_scores.empty() && 2.0 * info.moved_scores[slot] >= lse_error;
+  return !info.moved_scores.empty() && info.moved_scores[slot] >= lse_error;
 }
 
 void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,

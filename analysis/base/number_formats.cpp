@@ -50,7 +50,9 @@ NumberFormats NumberFormats::of(const nlohmann::ordered_json& config) {
 }
 
 NumberFormats NumberFormats::of(const TraceInfo& info) {
-  NumberFormats formats{info.matmul, info.kv_dtype, std::string(name_of(info.dtype))};
+  const bool is_stored = info.capture.qkv || info.capture.attn_dense;
+  NumberFormats formats{info.matmul, info.kv_dtype,
+                        std::string(name_of(is_stored ? info.dtype : DType::f32))};
   for (const float moved : info.moved_scores)
     formats.moved_scores = std::fmax(formats.moved_scores, static_cast<double>(moved));
   return formats;
@@ -75,7 +77,7 @@ std::string NumberFormats::sentence() const {
   const bool is_computed = !parts.empty();
   if (!is_f32(recorded)) parts.push_back("recorded in " + recorded);
   if (moved_scores > 0.0)
-    parts.back() += fmt::format(", which moved scores by up to {:.2g} nats", moved_scores);
+    parts.back() += fmt::format(", which moved scores by at most {:.2g} nats", moved_scores);
   if (parts.empty()) return "";
   std::string text = fmt::format("{}", fmt::join(parts, ", "));
   if (is_computed) return "Computed with " + text + ": choices and numbers are not those of f32.";

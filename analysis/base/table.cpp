@@ -8,6 +8,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kvscope {
 
@@ -71,8 +72,8 @@ const TextColumn& Table::text(std::string_view column) const {
 void Table::fail(std::string_view column, std::string_view kind) const {
   std::vector<std::string> names;
   for (const TableColumn& candidate : columns_) names.push_back(candidate.name);
-  throw ConfigError("{}: there is no column {}{}; it has {}", name_, quote(column), kind,
-                    some_of(names));
+  throw ConfigError("{}: there is no column {}{}; it has {}{}", name_, quote(column), kind,
+                    some_of(names), did_you_mean(column, names));
 }
 
 TableColumn& Table::new_column(std::string typed, std::size_t length) {

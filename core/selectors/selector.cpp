@@ -22,8 +22,8 @@ std::string SelectorCaps::not_defined_for(Phase phase) const {
   for (const Phase other : {Phase::prefill, Phase::decode, Phase::verify}) {
     if (is_defined(other)) others.push_back(name_of(other));
   }
-  return fmt::format(" is not defined for {}, but for {}", name_of(phase),
-                     fmt::join(others, " and "));
+  return fmt::format(" is not defined for {}, but for {}{}", name_of(phase),
+                     fmt::join(others, " and "), needs_draft ? ", with a draft" : "");
 }
 
 Budget Budget::parse(std::string_view text) {

@@ -87,8 +87,8 @@ struct TraceInfo {
   CaptureSet capture;
   IndexShape index;          // the indexers whose tensors are there
   DType dtype = DType::f32;  // storage type of q, k, v
-  // By how much storing q and k in `dtype` moved scores [recorded layers], nat: the largest of
-  // sampled rows; NaN where it was not measured. Empty in f32, and in older files.
+  // By how much storing q and k in `dtype` moved scores at most [recorded layers], nat
+  // (traces/score_rounding.hpp). NaN where it was not measured; empty in f32, and in older files.
   std::vector<float> moved_scores;
   std::vector<Index> layers;    // recorded layers, ascending
   std::vector<Index> q_heads;   // recorded query heads, ascending

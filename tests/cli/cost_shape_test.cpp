@@ -28,7 +28,7 @@ TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure") {
             "For Llama-3.1-8B on NVIDIA H100 SXM 80 GB in bf16, batch 1, quoka "
             "with 256 keys in prefill in chunks of 128 is faster than dense "
             "attention from ",
-            " x at 128k.", "no room: ", "+ beyond the 131072 tokens that config.json allows");
+            " x at 128k.", "no room (", "+ beyond the 131072 tokens that config.json allows");
   // A folder is the same model; only its config.json is there.
   const auto json = kvscope_run({"cost", "--shape", (dir.path() / "Llama-3.1-8B").string(),
                                  "--hardware", "h100-sxm", "--keys", "256", "--context", "4k:256k",

@@ -47,7 +47,7 @@ TEST_CASE("help names options, figures, methods and columns too, and says where 
   CHECK_HAS(ran({"help", "past-end"}).out, "options", "--past-end", "of record");
   CHECK_HAS(ran({"help", "pareto"}).out, "figures (kvscope figures NAME)", "pareto");
   CHECK_HAS(ran({"help", "snapkv"}).out, "methods (kvscope selectors NAME)", "snapkv");
-  CHECK_HAS(ran({"help", "mass_mean"}).out, "columns of tables", "Attention kept");
+  CHECK_HAS(ran({"help", "Mass", "mean"}).out, "columns of tables", "Attention kept");
   refused({"help", "zebra"}, 2, {"nothing is about \"zebra\""});
 }
 
@@ -58,12 +58,19 @@ TEST_CASE("a file's name alone says what the file is, and what takes it") {
             "kvscope-explorer");
   const std::string result = dir.file("q.h5");
   ran({"analyze", "quest", trace, "--out", result});
-  CHECK_HAS(ran({result}).out, "is a result: ", "kvscope figure quest-", "kvscope table");
+  CHECK_HAS(ran({result}).out, "is a result: ", "kvscope figure quest-bounds", "explorer");
+  const std::string table = dir.file("s.csv");
+  ran({"sweep", trace, "--selector", "quest", "--budget", "16,32", "--out", table});
+  CHECK_HAS(ran({table}).out, "is a table", "kvscope figure budget ");
   CHECK_HAS(ran({dir.write("t.txt", "words of a text").string()}).out, "is a text",
-            "kvscope record trace.h5 --text");
-  CHECK_HAS(ran({dir.write("s.toml", "").string()}).out, "is a study file", "kvscope study run");
-  CHECK_HAS(ran({dir.write("t.csv", "a,b\n1,2\n").string()}).out, "is a table");
+            "kvscope record trace.h5 --max-tokens 4096 --text");
+  CHECK_HAS(ran({dir.write("ids.json", "[1, 2]").string()}).out, "--tokens");
+  CHECK_HAS(ran({dir.write("p.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>").string()}).out,
+            "No command takes it");
+  refused({dir.write("s.toml", "[tool]\nx = 1\n").string()}, 2, {"s.toml", "unknown key"});
   refused({dir.write("x.bin", std::string("\x01\0\x02", 3)).string()}, 3, {"x.bin"});
+  refused({dir.file("none.h5")}, 2, {"none.h5", "no file of that name"});
+  refused({table, "--json"}, 2, {"it is a file"});
 }
 
 }  // namespace kvscope::test::help_test

@@ -50,7 +50,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   const auto trace = file("f16.h5");
   ran({"record", trace, "--max-tokens", "120", "--dtype", "f16"});
   const std::string sentence = "Recorded in f16: choices and numbers are not those of f32.";
-  const std::string moved = "Recorded in f16, which moved scores by up to 0.";
+  const std::string moved = "Recorded in f16, which moved scores by at most 0.";
   CHECK_HAS(kvscope_run({"info", trace}).out, moved);
   const Words sweep = {"sweep",    recording(96), trace,     "--selector", "quest",
                        "--budget", "16",          "--chunk", "32"};

@@ -122,13 +122,13 @@ TEST_CASE("16 bits say by how much they move scores; auto takes those that move 
   const auto record = [&](const std::string& dtype) {
     const fs::path out = dir.path() / (dtype + ".h5");
     const auto run = ran(draft_run(out, {"--max-tokens", "40", "--dtype", dtype}));
-    CHECK((run.err.find("--dtype auto: f16 (f16 would move scores by up to") !=
+    CHECK((run.err.find("--dtype auto: f16 (f16 moves scores of the first chunk by at most") !=
            std::string::npos) == (dtype == "auto"));
     return kvscope_run({"info", out.string(), "--json"}).json();
   };
   const auto bf16 = record("bf16");
   CHECK(bf16.at("moved_scores") > 0.0);
-  CHECK(bf16.at("formats").get<std::string>().find("moved scores by up to 0.") !=
+  CHECK(bf16.at("formats").get<std::string>().find("moved scores by at most 0.") !=
         std::string::npos);
   const auto chosen = record("auto");
   CHECK(chosen.at("dtype") == "f16");

@@ -14,6 +14,7 @@
 #include "analysis/runs/leases.hpp"
 #include "analysis/runs/store.hpp"
 #include "core/base/json.hpp"
+#include "core/base/only_maker.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace kvscope::test::stores_test {
@@ -440,6 +441,20 @@ TEST_CASE("a recording whose name begins with a dash") {
   INFO(run.err);
   CHECK(run.code == 0);
   CHECK(fs::exists(bench.file("t.csv")));
+}
+
+TEST_CASE("one process at a time makes an output; the others say so and leave it alone") {
+  const TempDir dir;
+  const std::string out = dir.file("s.csv");
+  const Words sweep = {"sweep",    recording(96), "--selector", "quest",
+                       "--budget", "16",          "--out",      out};
+  {
+    const OnlyMaker other(out);
+    refused(sweep, 3, {"s.csv: another process is making it"});
+    refused(with(sweep, {"--resume"}), 3, {"another process is making it"});
+  }
+  ran(sweep);
+  CHECK_FALSE(std::filesystem::exists(out + ".store"));
 }
 
 }  // namespace kvscope::test::stores_test

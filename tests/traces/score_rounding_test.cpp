@@ -45,22 +45,27 @@ double score(const SyntheticTrace& trace, Index layer, Index head, Index row, In
   return sum * trace.info.score_scale;
 }
 
-TEST_CASE("how far scores move is the largest change over visible keys") {
-  const Index layer = GENERATE(0, 1);  // 1 has a window of 6
+TEST_CASE("the bound holds for every score of recorded rows, and is no tenfold of the largest") {
+  const Index layer = GENERATE(0, 1);
   const DType dtype = GENERATE(DType::f16, DType::bf16);
-  const SyntheticTrace trace = with_large_keys(dtype);
+  SyntheticTrace trace = with_large_keys(dtype);
+  trace.info.rows = {3, 20};
+  ThreadPool pool(2);
+  ScoreRounding rounding(trace.info, dtype);
+  for (const TraceUnit& unit : trace.info.units)
+    rounding.add(event_of(trace, layer, unit.tokens), pool);
   double most = 0.0;
   for (Index head = 0; head < 4; ++head) {
-    for (const Index row : {12, 15}) {
-      for (Index key = layer == 1 ? row - 5 : 0; key <= row; ++key)
+    for (Index row = 3; row < 20; ++row) {
+      for (Index key = 0; key <= row; ++key)
         most = std::max(most, std::abs(score(trace, layer, head, row, key, dtype) -
                                        score(trace, layer, head, row, key, DType::f32)));
     }
   }
-  ThreadPool pool(2);
-  const double moved = moved_scores(event_of(trace, layer, {8, 16}), trace.info, dtype, pool);
-  CHECK(std::abs(moved - most) < 1e-9);
-  CHECK(moved > 0.0);
+  const auto bound = static_cast<double>(rounding.by_layer()[static_cast<std::size_t>(layer)]);
+  CHECK(most > 0.0);
+  CHECK(bound >= most);
+  CHECK(bound <= 10.0 * most);
 }
 
 TEST_CASE("a trace that says what storing moved is sound, one that does not is not") {
@@ -94,7 +99,8 @@ TEST_CASE("a trace that says what storing moved is sound, one that does not is n
   if (says) {
     const TraceInfo info = TraceFile::open(file).info();
     CHECK(info.moved_scores[0] > 0.5F);
-    CHECK(info.moved_scores[2] < 0.1F);
+    CHECK(info.moved_scores[2] < 0.2F);
+    CHECK(info.moved_scores[0] >= report.lse_errors[0]);
   } else {
     REQUIRE(report.problems.size() == 1);
     CHECK(report.problems[0].starts_with("/layers/0: storing q and k in bf16 moved"));

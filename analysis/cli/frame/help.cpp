@@ -9,6 +9,7 @@
 #include "analysis/cli/frame/help_search.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "core/base/json.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 
@@ -332,16 +333,22 @@ class HelpCommand final : public Command {
       print(all_commands_text());
       return kOk;
     }
-    const std::string wanted = fmt::format("{}", fmt::join(words_, " "));
+    std::vector<std::string> words;  // "analyze  quest" may come as one
+    for (const std::string& typed : words_)
+      for (const std::string& word : split_words(typed, ' '))
+        if (!word.empty()) words.push_back(word);
+    const std::string wanted = fmt::format("{}", fmt::join(words, " "));
     if (json_) {
       Json commands = Json::array();
       for (const auto& command : all_commands()) {
-        if (!wanted.empty() && command->name() != wanted) continue;
+        const std::string name = command->name();
+        if (!wanted.empty() && name != wanted && !name.starts_with(wanted + " ")) continue;
         OptionSet options;
         command->declare(options);
         commands.push_back(command_json(*command, options));
       }
-      if (commands.empty()) throw UsageError("unknown command \"{}\"", wanted);
+      if (commands.empty())
+        throw UsageError("unknown command \"{}\": --json is of commands", wanted);
       print_json(commands);
       return kOk;
     }

@@ -30,7 +30,8 @@ const std::map<std::string, std::string>& synonyms() {
       {"info",
        "show inspect describe contents metadata header shapes list what is this file provenance "
        "hash which model made progress"},
-      {"models", "find local downloaded available checkpoint gguf supported huggingface ollama"},
+      {"models",
+       "download find local downloaded available checkpoint gguf supported huggingface ollama"},
       {"verify", "damaged corrupt broken integrity checksum check valid trust error rounding"},
       {"recover", "crash crashed killed truncated incomplete unfinished repair salvage lost part"},
       {"tokenize", "tokenizer vocabulary encode decode count tokens length bpe ids"},
@@ -50,10 +51,10 @@ const std::map<std::string, std::string>& synonyms() {
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},
       {"sweep",
-       "compare benchmark methods baselines budgets recall mass accuracy best better versus vs "
+       "pruning run compare benchmark methods baselines budgets recall mass accuracy best better versus vs "
        "h2o snapkv streamingllm tova replay equal grid"},
       {"selectors",
-       "methods algorithms available baselines eviction policies options parameters supported "
+       "selftest methods algorithms available baselines eviction policies options parameters supported "
        "list h2o snapkv"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
       {"ladder", "ties kernel approximations rungs serving engine vllm sglang implementation"},
@@ -66,7 +67,7 @@ const std::map<std::string, std::string>& synonyms() {
       {"bench machine", "hardware bandwidth measure profile calibrate cpu gpu"},
       {"simulate perplexity", "ppl quality loss nll likelihood language modelling degradation"},
       {"simulate retrieval",
-       "needle haystack niah passkey ruler longbench qa accuracy long-context multi-hop kv chain "
+       "needle haystack niah passkey chain ruler longbench qa accuracy long-context multi-hop kv chain "
        "recall facts"},
       {"simulate speculative", "acceptance accepted drafting draft tokens verification specattn"},
       {"fit draft", "small model truncated layers distill early exit self-speculative"},
@@ -77,10 +78,10 @@ const std::map<std::string, std::string>& synonyms() {
       {"study table", "aggregate combine merge csv results collect"},
       {"study report", "write up summary html markdown page"},
       {"table", "latex tex markdown csv bold significance paper columns rows export booktabs"},
-      {"figure", "plot graph chart draw pdf svg png pgfplots tikz picture curve matplotlib"},
+      {"figure", "pareto plot graph chart draw pdf svg png pgfplots tikz picture curve matplotlib"},
       {"figures", "plots which available kinds gallery plot types"},
       {"notebook", "ipynb jupyter numpy python pandas colab"},
-      {"export", "html share web browser page interactive publish"},
+      {"export", "story film html share web browser page interactive publish"},
       {"reproduce", "same bytes manifest again identical regenerate figure provenance"},
       {"version", "build commit compiler bug simd avx"},
       {"completion", "tab shell bash zsh fish autocomplete"},
@@ -112,7 +113,7 @@ Words words_of(const std::string& text) {
       break;
     }
     if (word.size() > 4 && word.ends_with('e')) word.pop_back();
-    if (!word.empty() && !is_filler(word)) words.push_back(word);
+    if (word.size() > 1 && !is_filler(word)) words.push_back(word);
     word.clear();
   }
   return words;
@@ -207,7 +208,10 @@ std::string help_about(const std::string& words) {
       methods += two_columns(entry.name, entry.idea, kWidth);
   }
   std::string columns;
-  if (const auto column = find_metric(words)) columns = two_columns(words, column->title, kWidth);
+  const auto as_column = [](unsigned char c) { return c == ' ' ? '_' : std::tolower(c); };
+  std::string name(words.size(), ' ');
+  std::ranges::transform(words, name.begin(), as_column);
+  if (const auto column = find_metric(name)) columns = two_columns(name, column->title, kWidth);
 
   std::string out;
   const std::pair<const char*, const std::string&> parts[] = {

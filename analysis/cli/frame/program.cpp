@@ -9,6 +9,7 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/help.hpp"
+#include "analysis/cli/frame/help_search.hpp"
 #include "analysis/cli/frame/host.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/signals.hpp"
@@ -17,6 +18,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
@@ -53,6 +55,15 @@ bool tell_about_file(const Words& words) {
   return true;
 }
 
+/// The word that is nearly it, or what `kvscope help` of it would name first.
+std::string did_you_mean_or_about(const std::string& word, const Words& known,
+                                  const std::string& question) {
+  const std::string near = did_you_mean(word, known);
+  if (!near.empty()) return near;
+  const Words about = commands_about(question, 2);
+  return about.empty() ? "" : fmt::format(". About it: kvscope {}", fmt::join(about, ", kvscope "));
+}
+
 [[noreturn]] void throw_unknown(const Words& words) {
   for (const auto& [group, meaning] : command_groups()) {
     if (words[0] != group) continue;
@@ -64,15 +75,26 @@ bool tell_about_file(const Words& words) {
     if (words.size() < 2 || words[1].starts_with('-'))
       throw UsageError("{} needs a kind: one of {}", group, fmt::join(kinds, ", "));
     throw UsageError("{}: unknown kind \"{}\", expected one of {}{}", group, words[1],
-                     fmt::join(kinds, ", "), did_you_mean(words[1], kinds));
+                     fmt::join(kinds, ", "),
+                     did_you_mean_or_about(words[1], kinds, words[0] + " " + words[1]));
   }
   Words names;
   for (const auto& [group, meaning] : command_groups()) names.push_back(group);
   for (const auto& command : all_commands()) {
     if (command->name().find(' ') == std::string::npos) names.push_back(command->name());
   }
-  throw UsageError("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command", words[0],
-                   did_you_mean(words[0], names));
+  if (words[0].starts_with('-'))
+    throw UsageError("unknown option {}{}", words[0],
+                     did_you_mean(words[0], {"--help", "--version"}));
+  std::error_code ignored;
+  if (std::filesystem::exists(words[0], ignored))
+    throw UsageError(
+        "unknown command {}: it is a file, of which kvscope {} alone says what takes it", words[0],
+        shell_word(words[0]));
+  const bool is_path = words[0].find_first_of("./") != std::string::npos;
+  throw UsageError("unknown command \"{}\"{}", words[0],
+                   is_path ? ", and there is no file of that name"
+                           : did_you_mean_or_about(words[0], names, words[0]));
 }
 
 int run(const Words& words, std::string& help_hint) {

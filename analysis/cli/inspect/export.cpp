@@ -13,6 +13,7 @@
 #include "analysis/cli/runs/selection_options.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/shell_word.hpp"
 #include "notebooks_export/html_page.hpp"
 #include "traces/reader.hpp"
 
@@ -64,6 +65,9 @@ class ExportCommand final : public Command {
 
   int run(const OptionSet&, const std::string&) override {
     if (out_.empty()) throw UsageError("--out is missing: the page goes to a file");
+    if (out_.extension() != ".html" && out_.extension() != ".htm")
+      throw UsageError("--out: expected the name of a page, which ends in .html, found {}",
+                       shell_word(out_.string()));
     check_new_output(out_, overwrite_, "--overwrite");
     const TraceSelection selection = selection_.selection();
     const int n_threads = work_.n_threads();

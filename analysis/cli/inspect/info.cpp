@@ -15,6 +15,7 @@
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/runs/leases.hpp"
 #include "analysis/runs/store.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
@@ -207,6 +208,7 @@ Json describe(const std::string& what) {
       !gguf_file_of(what)) {
     const std::vector<fs::path> files = recordings_in(what);
     if (!files.empty()) return describe_folder(what, files);
+    throw FormatError("{}: a folder without recordings, a model or a store", what);
   }
   if (fs::is_directory(what) || gguf_file_of(what)) return describe_model(what);
   return describe_file(what);

@@ -213,7 +213,11 @@ class TableCommand final : public Command {
     } else if (rows_.empty() || values_.empty()) {
       Texts known;
       for (const TablePreset& each : table_presets()) known.push_back(each.name);
-      throw UsageError("expected a preset ({}), or --rows and --value{}", fmt::join(known, ", "),
+      throw UsageError("expected a preset ({}), or --rows and --value: {}{}",
+                       fmt::join(known, ", "),
+                       rows_.empty() && values_.empty() ? "both are missing"
+                       : rows_.empty()                  ? "--rows is missing"
+                                                        : "--value is missing",
                        words_.empty() ? "" : did_you_mean(words_.front(), known));
     }
     if (!rows_.empty()) spec.rows = split_list(rows_, "rows");

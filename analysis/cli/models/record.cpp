@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "analysis/base/number_formats.hpp"
@@ -156,12 +155,12 @@ class RecordCommand final : public Command {
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     options.model_hash = hash_of_model(dir, model);
     Working run(work_);
-    if (capture_.is_auto()) {
+    if (capture_.is_auto() && options.capture.qkv) {
       const ChosenDType chosen = choose_dtype(model, prompt.ids, plan, run.pool);
       options.dtype = chosen.dtype;
       note(
-          "--dtype auto: {} (f16 would move scores by up to {:.2g} nats, bf16 by {:.2g}; at most "
-          "{} is allowed)",
+          "--dtype auto: {} (f16 moves scores of the first chunk by at most {:.2g} nats, bf16 by "
+          "{:.2g}; {} are allowed)",
           name_of(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
     }
     WriterOptions stopping = writer_options;
@@ -187,7 +186,7 @@ class RecordCommand final : public Command {
       note("stopped: what is kept is not compressed");
     if (report.has_ended && report.n_kept + report.n_prompt + report.n_decoded < plan.n_tokens)
       note("the answer ended before {} decode steps; --past-end goes on", n_decode_);
-    if (!capture_.is_auto()) tell_rounding(report, plan);
+    tell_rounding(report, plan, options.dtype);
     return tell(report, plan, out, n_threads);
   }
 
@@ -310,8 +309,10 @@ class RecordCommand final : public Command {
                   {"threads", n_threads},
                   {"content_hash", report.content_hash}});
     } else {
-      note("{} {}: {} tokens + {} decoded in {}, {}", interrupted ? "interrupted, kept" : "wrote",
-           out.string(), report.n_prompt, report.n_decoded, seconds_text(seconds),
+      const std::string before =
+          report.n_kept > 0 ? fmt::format("{} tokens of before + ", report.n_kept) : "";
+      note("{} {}: {}{} tokens + {} decoded in {}, {}", interrupted ? "interrupted, kept" : "wrote",
+           out.string(), before, report.n_prompt, report.n_decoded, seconds_text(seconds),
            bytes_text(static_cast<double>(report.bytes_written)));
     }
     if (!interrupted) return kOk;
@@ -319,17 +320,17 @@ class RecordCommand final : public Command {
     return code != 0 ? code : static_cast<int>(kInterrupted);
   }
 
-  /// Names the layer whose scores storing moved most, where that is much.
-  void tell_rounding(const RecordReport& report, const TraceInfo& plan) const {
+  /// Names the layer whose scores storing may have moved most, where that is much.
+  void tell_rounding(const RecordReport& report, const TraceInfo& plan, DType dtype) const {
+    constexpr float kMuch = 0.5F;  // nats
     const std::vector<float>& moved = report.moved_scores;
-    const auto most = std::ranges::max_element(
-        moved, [](float a, float b) { return std::isnan(a) ? !std::isnan(b) : a < b; });
-    if (most == moved.end() || !(*most > kMostMoved)) return;
+    const auto most = std::ranges::max_element(moved);
+    if (most == moved.end() || !(*most > kMuch)) return;
     note(
-        "layer {}: storing in {} moves scores by up to {:.2g} nats{}; --dtype auto stores so that "
-        "none moves by more than {}",
-        plan.layers[static_cast<std::size_t>(most - moved.begin())], name_of(plan.dtype), *most,
-        plan.dtype == DType::bf16 ? ", f16 would by an eighth of that" : "", kMostMoved);
+        "layer {}: storing in {} moves scores by up to {:.2g} nats; f32 moves none, and --dtype "
+        "auto chooses a type that moves none by more than {}",
+        plan.layers[static_cast<std::size_t>(most - moved.begin())], name_of(dtype), *most,
+        kMostMoved);
   }
 
   static Json rate(Index n, double seconds) {

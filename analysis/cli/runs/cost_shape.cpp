@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "analysis/base/replay_pairs.hpp"
@@ -68,7 +69,7 @@ std::vector<double> shape_contexts(const ModelConfig& config) {
 
 std::string shape_cell(const Json& row) {
   if (row.at("fits") == 0)
-    return fmt::format("no room: {} x", number_text(row.at("memory_share").get<double>(), 3));
+    return fmt::format("no room ({:.0f} cards)", std::ceil(row.at("memory_share").get<double>()));
   const std::string question = row.at("question").get<std::string>();
   const auto with_ends = [&](const std::string& name) {
     const auto part = [&](const char* end) {
@@ -242,7 +243,7 @@ std::string describe_shape_costs(const Json& report) {
     begin = end;
   }
   text += "\n";
-  if (has_no_room) text += "no room: weights and cache over the card's memory\n";
+  if (has_no_room) text += "no room: for weights and cache on one card, but on so many\n";
   if (has_beyond) {
     text += fmt::format("+ beyond the {} tokens that config.json allows\n",
                         number_text(report.at("max_context").get<double>(), 9));

@@ -171,6 +171,7 @@ std::optional<fs::path> RunJob::folder() const {
 Store& RunJob::open(const Work& of) {
   const auto dir = folder();
   if (!dir || (may_resume_ && !is_split())) return store_.emplace();
+  if (!store_dir_ && !maker_) maker_.emplace(*out);
   if (!store_dir_ && is_store(*dir)) {
     if (Leases(*dir / "leases", Store().worker()).is_held_here())
       throw IoError("{}: another process is at it: wait until it ends, or name another --out",

@@ -15,6 +15,7 @@
 
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/runs/work.hpp"
+#include "core/base/only_maker.hpp"
 
 namespace kvscope::cli {
 
@@ -111,6 +112,7 @@ class RunJob {
   std::optional<std::filesystem::path> store_dir_;
   bool without_failed_ = false;
   WorkerOptions workers_;
+  std::optional<OnlyMaker> maker_;  // of an output whose store goes at the end
   std::optional<Store> store_;
   bool has_failed_ = false;
 };

@@ -12,6 +12,7 @@
 #include "analysis/cli/runs/run_job.hpp"
 #include "analysis/cli/runs/study_page.hpp"
 #include "analysis/cli/runs/study_pictures.hpp"
+#include "analysis/runs/store.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
@@ -56,6 +57,9 @@ class StudyReportCommand final : public Command {
   int run(const OptionSet& options, const std::string&) override {
     LoadedStudy study = load_study(file_);
     if (!drawing_.against.empty()) require_method(study, drawing_.against);
+    if (is_store(out_))
+      throw UsageError("--out: {} is the store of a study: expected a folder of its own",
+                       out_.string());
     for (const char* file : {"report.html", "report.tex"}) {
       fs::create_directories(out_);
       check_new_output(out_ / file, drawing_.overwrite, "--overwrite");

@@ -93,11 +93,13 @@ std::string sweep_summary(const SweepResult& result) {
   std::vector<SummaryLine> lines;
   if (many_traces) header.insert(header.begin(), "trace");
   TextTable table(header);
+  Index n_windowed = 0;  // layers of a trace
   for (std::size_t first = 0; first < result.blocks.size();) {
     const SweepBlock& head = result.blocks[first];
     std::size_t last = first;
     std::array<Mean, kSweepNumbers.size()> means;
     Index n_dense = 0;
+    Index n_with_window = 0;
     double lowest = std::numeric_limits<double>::infinity();
     bool has_windows_only = true;
     for (; last < result.blocks.size() && result.blocks[last].trace == head.trace &&
@@ -106,10 +108,12 @@ std::string sweep_summary(const SweepResult& result) {
       const SweepRow& row = result.blocks[last].rows.front();
       n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
       has_windows_only = has_windows_only && row.number(SweepNumber::window) == 1.0;
+      n_with_window += row.number(SweepNumber::window) != 0.0 ? 1 : 0;
       if (row.number(SweepNumber::window) != 0.0) continue;
       for (std::size_t c = 0; c < means.size(); ++c) means[c].add(row.numbers[c]);
       lowest = std::min(lowest, row.number(SweepNumber::mass_min));
     }
+    n_windowed = std::max(n_windowed, n_with_window);
     const auto cell = [&](SweepNumber column) {
       return number_text(means[static_cast<std::size_t>(column)].value());
     };
@@ -157,6 +161,10 @@ std::string sweep_summary(const SweepResult& result) {
   }
   std::string text = table.text();
   for (const std::string& note : notes) text += note + "\n";
+  if (n_windowed > 0)
+    text +=
+        fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
+                    n_windowed, n_windowed == 1 ? "" : "s", n_windowed == 1 ? "is" : "are");
   text += NumberFormats::of(result.config).line();
   for (const std::string& remark : remarks_on(lines, is_matched)) text += remark + "\n";
   for (const std::string& sentence : calibration_warnings(result.config))

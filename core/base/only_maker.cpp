@@ -1,0 +1,41 @@
+#include "core/base/only_maker.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+OnlyMaker::OnlyMaker(const std::filesystem::path& output) {
+  std::error_code error;
+  const std::string whole = std::filesystem::weakly_canonical(output, error).string();
+  const std::string name = fmt::format("kvscope output {:016x}", std::hash<std::string>()(whole));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);  // behind a zero: no file
+  socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket_ < 0) return;
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) == 0) return;
+  const bool is_taken = errno == EADDRINUSE;
+  ::close(socket_);
+  socket_ = -1;
+  if (is_taken)
+    throw IoError("{}: another process is making it: wait until it ends, or name another --out",
+                  output.string());
+}
+
+OnlyMaker::~OnlyMaker() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+}  // namespace kvscope
