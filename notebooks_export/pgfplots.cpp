@@ -48,11 +48,12 @@ class PgfWriter {
     out_ += fmt::format("\\useasboundingbox (0pt,0pt) rectangle ({:.2f}pt,{:.2f}pt);\n",
                         layout_.size.w, layout_.size.h);
     for (std::size_t p = 0; p < figure_.panels.size(); ++p) panel(p);
+    // titles and labels in the layout's lines, where the other formats have them
     for (const PlacedText& words : layout_.words) {
-      if (!words.is_title) continue;
       out_ += fmt::format(
-          "\\node[anchor=base,inner sep=0pt,font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont] at "
+          "\\node[anchor=base,{}inner sep=0pt,font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont] at "
           "({:.2f}pt,{:.2f}pt) {{{}}};\n",
+          words.style.rotation == 0.0 ? "" : fmt::format("rotate={:g},", words.style.rotation),
           words.style.size, 1.2 * words.style.size, words.at.x, layout_.size.h - words.at.y,
           tex_text(words.text));
     }
@@ -293,7 +294,6 @@ class PgfWriter {
     }
     if (spec.reversed) out += fmt::format("{} dir=reverse,", axis);
     out += ticks(axis, layout, axis == 'x', frame);
-    if (layout.labelled) out += fmt::format("{}label={{{}}},", axis, tex_text(spec.label));
     return out;
   }
 
@@ -308,12 +308,10 @@ class PgfWriter {
     out_ += fmt::format(
         "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only axis,unbounded "
         "coords=jump,width={:.2f}pt,height={:.2f}pt,\n  {}\n  {}\n  {}tick align=outside,tick "
-        "pos=left,minor tick num=0,major tick length={:.1f}pt,label "
-        "style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont}}",
+        "pos=left,minor tick num=0,major tick length={:.1f}pt",
         frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
         axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
-        is_map ? "axis on top," : "axis lines=left,axis line style={-},", theme_.tick_length,
-        theme_.label_size, 1.2 * theme_.label_size);
+        is_map ? "axis on top," : "axis lines=left,axis line style={-},", theme_.tick_length);
     if (panel.grid && !is_map) {
       out_ += fmt::format(",grid=major,grid style={{line width={:.2f}pt,{}}}", theme_.grid_width,
                           tex_colour(theme_.grid).insert(0, "color="));
@@ -388,10 +386,9 @@ class PgfWriter {
         "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
         "axis,width={:.2f}pt,"
         "height={:.2f}pt,xmin=0,xmax=1,xtick=\\empty,\n  {}\n  tick align=outside,tick pos=right,"
-        "ylabel near ticks,yticklabel pos=right,axis on top,minor tick num=0,major tick "
-        "length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont}}]\n",
+        "yticklabel pos=right,axis on top,minor tick num=0,major tick length={:.1f}pt]\n",
         r.x, layout_.size.h - r.bottom(), r.w, r.h, axis_options('y', spec, axis, r),
-        theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size);
+        theme_.tick_length);
     Image ramp{1, 256, {}};
     for (int i = 255; i >= 0; --i) {
       const Colour c = colour_at(panel.colour->map, i / 255.0);

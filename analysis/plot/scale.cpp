@@ -107,7 +107,9 @@ std::vector<Tick> log_ticks(const Axis& axis, Range range, int n_wanted, double 
   for (double e = std::ceil(first / stride) * stride; e <= last; e += stride) at.push_back(e);
   std::vector<Tick> ticks;
   const bool few = base == 10.0 && at.size() < 3 && stride == 1.0;
-  if (few && high - low < 0.6) return linear_ticks(axis, range, n_wanted);
+  // less than a power apart, an axis would have one number or none
+  if ((few && high - low < 0.6) || (base == 2.0 && at.size() < 2))
+    return linear_ticks(axis, range, n_wanted);
   if (few) {
     for (double e = first - 1.0; e <= last + 1.0; e += 1.0) {
       for (double factor : {1.0, 2.0, 5.0}) {

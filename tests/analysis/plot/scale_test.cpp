@@ -67,6 +67,7 @@ TEST_CASE("logarithmic ticks are powers, fewer when they are many") {
   CHECK(labels_of(choose_ticks(axis, {8192.0, 131072.0}, 8)) == "8192 16k 32k 64k 128k");
   CHECK(tick_text(1000.0, TickFormat::tokens) == "1000");
   axis.format = TickFormat::number;
+  CHECK(labels_of(choose_ticks(axis, {75.0, 114.0}, 4)) == "80 90 100 110");
   CHECK(labels_of(choose_ticks(axis, {0.25, 2.0}, 8)) == "0.25 0.5 1 2");
   axis.format = TickFormat::bytes;
   CHECK(labels_of(choose_ticks(axis, {512.0, 4096.0}, 8)) == "512 B 1 KiB 2 KiB 4 KiB");
