@@ -256,9 +256,9 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   panel.grid = false;
   panel.aspect = static_cast<double>(atlas.n_rows) / static_cast<double>(atlas.n_columns);
   if (is_sorted) {
-    panel.x.label = fmt::format("Heads by {}{}, the largest first",
+    panel.x.label = fmt::format("Heads (layer.head) by {}{}, the largest first",
                                 difference ? "the difference of " : "", numbers.name);
-    if (is_matched) panel.x.label += "; in brackets layer.head of what it is compared with";
+    if (is_matched) panel.x.label += "; in brackets that which it is compared with";
     if (atlas.tiles.size() < atlas.n_all)
       panel.x.label += fmt::format("; {} of {}", atlas.tiles.size(), atlas.n_all);
     panel.x.ticks = {{-1.0, ""}};  // outside: none
@@ -280,7 +280,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
       const std::size_t partner = difference->partner[tile.layer * heads.size() + tile.head];
       words = fmt::format("({}) {}", head_words(*input.results[1], partner), words);
     }
-    if (is_sorted) words = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], words);
+    // short, so that it stands where the map is empty
+    if (is_sorted) words = fmt::format("{}.{}\n{}", layers[tile.layer], heads[tile.head], words);
     plot::Note note = tile_note(atlas, tile, std::move(words));
     if (has_maps && !is_sorted) note.room_y *= 0.6;  // what is below is the map's
     panel.marks.emplace_back(std::move(note));

@@ -273,6 +273,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   CoverageWriter writer(run.output, axes, grid);
   ScoreRowLoop loop(run.pool, run.stop, "coverage");
   Json summary;
+  summary["tokens"] = axes.n_tokens;
   summary["layers"] = Json::array();
   std::vector<PairSummary> pair_summaries(axes.pairs.size());
   std::vector<double> all_gains(static_cast<std::size_t>(axes.row_pos.back() + 1), 0.0);

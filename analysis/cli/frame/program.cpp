@@ -92,7 +92,7 @@ std::string did_you_mean_or_about(const std::string& word, const Words& known,
         "unknown command {}: it is a file, of which kvscope {} alone says what takes it", words[0],
         shell_word(words[0]));
   const bool is_path = words[0].find_first_of("./") != std::string::npos;
-  throw UsageError("unknown command \"{}\"{}", words[0],
+  throw UsageError("unknown command {}{}", words[0],
                    is_path ? ", and there is no file of that name"
                            : did_you_mean_or_about(words[0], names, words[0]));
 }

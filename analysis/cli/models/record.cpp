@@ -322,12 +322,12 @@ class RecordCommand final : public Command {
 
   /// Names the layer whose scores storing may have moved most, where that is much.
   void tell_rounding(const RecordReport& report, const TraceInfo& plan, DType dtype) const {
-    constexpr float kMuch = 0.5F;  // nats
+    constexpr float kMuch = 1.0F;  // nats; the bound is some times what happens
     const std::vector<float>& moved = report.moved_scores;
     const auto most = std::ranges::max_element(moved);
     if (most == moved.end() || !(*most > kMuch)) return;
     note(
-        "layer {}: storing in {} moves scores by up to {:.2g} nats; f32 moves none, and --dtype "
+        "layer {}: storing in {} may move scores by up to {:.2g} nats; f32 moves none, and --dtype "
         "auto chooses a type that moves none by more than {}",
         plan.layers[static_cast<std::size_t>(most - moved.begin())], name_of(dtype), *most,
         kMostMoved);

@@ -52,6 +52,10 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   sentence = pooled.sentence;
   plot::Panel panel =
       figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));
+  // The last block and page may reach beyond the text.
+  const double n_tokens = result.summary().value("tokens", std::max(map.x.high, map.y.high));
+  panel.x.range = plot::Range{map.x.low, std::min(map.x.high, n_tokens)};
+  panel.y.range = plot::Range{map.y.low, std::min(map.y.high, n_tokens)};
   panel.aspect = 0.95;
   panel.colour->masked_label = "not visible, or nothing kept";
   panel.colour->show_bar = false;

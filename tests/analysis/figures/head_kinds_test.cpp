@@ -59,7 +59,7 @@ TEST_CASE("heads against: what one method loses more than another, zero in the m
   std::size_t largest = 0;
   for (std::size_t head = 1; head < 8; ++head)
     largest = most(head) > most(largest) ? head : largest;
-  CHECK(notes[0].text.starts_with(fmt::format("L{} H{}\n", largest / 4, largest % 4)));
+  CHECK(notes[0].text.starts_with(fmt::format("{}.{}\n", largest / 4, largest % 4)));
   options.metric = "distance";
   CHECK_SAYS(heads.drawn("heads", options), "lost_mass alone");
   options.metric.clear();

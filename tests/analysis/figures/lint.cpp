@@ -186,6 +186,7 @@ class Linter {
       Colour ground = theme_.ground;
       for (std::size_t i = 0; i < word; ++i) {
         const Painted& below = canvas_.calls()[i];
+        if (below.clip && !below.clip->contains(p)) continue;
         if (below.what == Painted::What::polygon && is_inside(p, below.points))
           ground = blend(below.colour, ground);
         if (!below.rect.contains(p)) continue;

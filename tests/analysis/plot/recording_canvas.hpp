@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,8 +36,9 @@ struct Painted {
   double size = 0.0;  // the width of a line, the radius of markers, the em of words
   Image image = {};
   std::string text = {};
-  std::string group = {};   // the innermost
-  bool is_clipped = false;  // marks of data are, and what stands among them
+  std::string group = {};    // the innermost
+  std::optional<Rect> clip;  // what of it is seen
+  bool is_clipped = false;   // marks of data are, and what stands among them
 };
 
 class RecordingCanvas final : public Canvas {
@@ -95,11 +97,11 @@ class RecordingCanvas final : public Canvas {
   void push_clip(const Rect& rect) override {
     line("clip {}", said(rect));
     ++depth_;
-    ++clips_;
+    clips_.push_back(rect);
   }
   void pop_clip() override {
     --depth_;
-    --clips_;
+    clips_.pop_back();
   }
   void begin_group(std::string_view name) override {
     line("group {}", name);
@@ -118,7 +120,8 @@ class RecordingCanvas final : public Canvas {
 
   void keep(Painted call) {
     call.group = groups_.empty() ? std::string() : groups_.back();
-    call.is_clipped = clips_ > 0;
+    call.is_clipped = !clips_.empty();
+    if (call.is_clipped) call.clip = clips_.back();
     calls_.push_back(std::move(call));
   }
   void keep(Painted::What what, std::span<const Point> points, Colour colour, double size) {
@@ -154,7 +157,7 @@ class RecordingCanvas final : public Canvas {
   std::vector<Painted> calls_;
   std::vector<std::string> groups_;
   int depth_ = 0;
-  int clips_ = 0;
+  std::vector<Rect> clips_;
 };
 
 }  // namespace kvscope::plot
