@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {
@@ -190,8 +191,10 @@ fs::path find_in_hub_cache(const std::string& word) {
   const std::string revision =
       name && name->revision != "main" ? " --revision " + name->revision : "";
   const std::string model = name ? name->org + "/" + name->name : word;
-  throw IoError("{} is neither a folder nor in the hub's cache {}; fetch it: hf download {}{}",
-                word, hub_cache().string(), model, revision);
+  std::vector<std::string> known;
+  for (const StoredModel& stored : hub_models()) known.push_back(stored.word);
+  throw IoError("{} is neither a folder nor in the hub's cache {}; fetch it: hf download {}{}{}",
+                word, hub_cache().string(), model, revision, did_you_mean(model, known));
 }
 
 std::vector<StoredModel> hub_models() {

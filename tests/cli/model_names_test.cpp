@@ -103,6 +103,7 @@ TEST_CASE("ORG/NAME is looked for in the hub's cache") {
   const auto info = kvscope_run({"info", dir.file("t.h5"), "--json"}).json();
   CHECK(info.dump().find("\"tiny\"") != std::string::npos);  // not the snapshot's name
   CHECK(record("kv/tiny@abc123", dir, environment).code == 0);
+  check_refused("kv/tinny", dir, "Did you mean kv/tiny?", environment);
   // HF_HOME holds the cache in a folder of its own.
   CHECK(record("kv/tiny", dir, {"HF_HUB_CACHE=", "HF_HOME=" + dir.path().string()}).code == 0);
   write(model / "refs/main", "../../../../etc");
