@@ -31,7 +31,8 @@ constexpr const char* kLockedAdvice =
         name, 1e-6 * static_cast<double>(size), 1e-6 * whole);
   }
   throw FormatError(
-      "{}: not a whole HDF5 file ({} bytes; HDF5: {}); kvscope {} says what it is and what takes it",
+      "{}: not a whole HDF5 file ({} bytes; HDF5: {}); kvscope {} says what it is and what takes "
+      "it",
       name, size, reason, shell_word(name));
 }
 

@@ -146,7 +146,7 @@ std::string overview_text() {
   }
   out +=
       "\nkvscope COMMAND --help explains a command with examples; kvscope help WORDS finds what\n"
-      "answers a question (\"help needle\", \"help memory\"); kvscope FILE says what a file is and\n"
+      "answers a question (\"help needle\"); kvscope FILE says what a file is and\n"
       "what can be done with it. A first session:\n"
       "  kvscope record trace.h5 --max-tokens 1024\n"
       "  kvscope analyze quest trace.h5 --out quest.h5\n\n";

@@ -51,10 +51,12 @@ const std::map<std::string, std::string>& synonyms() {
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},
       {"sweep",
-       "pruning run compare benchmark methods baselines budgets recall mass accuracy best better versus vs "
+       "pruning run compare benchmark methods baselines budgets recall mass accuracy best "
+       "better versus vs "
        "h2o snapkv streamingllm tova replay equal grid"},
       {"selectors",
-       "selftest methods algorithms available baselines eviction policies options parameters supported "
+       "selftest methods algorithms available baselines eviction policies options "
+       "parameters supported "
        "list h2o snapkv"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
       {"ladder", "ties kernel approximations rungs serving engine vllm sglang implementation"},
@@ -67,7 +69,7 @@ const std::map<std::string, std::string>& synonyms() {
       {"bench machine", "hardware bandwidth measure profile calibrate cpu gpu"},
       {"simulate perplexity", "ppl quality loss nll likelihood language modelling degradation"},
       {"simulate retrieval",
-       "needle haystack niah passkey chain ruler longbench qa accuracy long-context multi-hop kv chain "
+       "needle haystack niah passkey ruler longbench qa accuracy long-context multi-hop kv chain "
        "recall facts"},
       {"simulate speculative", "acceptance accepted drafting draft tokens verification specattn"},
       {"fit draft", "small model truncated layers distill early exit self-speculative"},
