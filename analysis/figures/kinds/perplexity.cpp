@@ -66,7 +66,8 @@ std::vector<Curve> read_curves(const ResultView& result) {
 plot::Figure make_perplexity(const FigureInput& input) {
   std::vector<Curve> curves = read_curves(*input.results[0]);
   // The reference is drawn over those that lie on it.
-  std::ranges::stable_partition(curves, [](const Curve& one) { return one.selector != "full"; });
+  std::stable_partition(curves.begin(), curves.end(),
+                        [](const Curve& one) { return one.selector != "full"; });
   const figures::Wanted wanted(input.options.selector);
   std::erase_if(curves, [&](const Curve& curve) { return !wanted.has(curve.selector); });
   if (curves.empty()) figures::fail_empty(input.results[0]->name(), "no curve is left");
