@@ -132,7 +132,9 @@ ChosenDType choose_dtype(const Transformer& model, std::span<const TokenId> prom
   constexpr double kMostInF16 = 65504.0 / 16.0;
   const auto ids = prompt.first(std::min(prompt.size(), static_cast<std::size_t>(info.chunk)));
   const std::unique_ptr<KvStore> store = model.make_store(static_cast<Index>(ids.size()));
-  Probe probe(info, pool);
+  TraceInfo whole = info;  // the recorded rows may all come later
+  whole.rows = {0, whole.n_tokens};
+  Probe probe(whole, pool);
   ForwardOptions options;
   options.logits = Logits::none;
   options.observer = &probe;

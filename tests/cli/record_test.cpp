@@ -134,6 +134,11 @@ TEST_CASE("16 bits say by how much they move scores; auto takes those that move 
   CHECK(chosen.at("dtype") == "f16");
   CHECK(chosen.at("moved_scores") < bf16.at("moved_scores"));
   CHECK_FALSE(record("f32").contains("moved_scores"));
+  // Rows behind the first chunk are judged by the chunk all the same.
+  const auto late = ran(draft_run(dir.path() / "late.h5", {"--max-tokens", "40", "--chunk", "20",
+                                                           "--rows", "30:40", "--dtype", "auto"}));
+  CHECK(late.err.find("--dtype auto: f16") != std::string::npos);
+  CHECK(late.err.find("by at most 0 nats") == std::string::npos);
 }
 
 TEST_CASE("what cannot be recorded is refused in one sentence, and nothing is written") {

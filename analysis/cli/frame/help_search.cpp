@@ -52,12 +52,10 @@ const std::map<std::string, std::string>& synonyms() {
        "rank cut-off attribution debug put back"},
       {"sweep",
        "pruning run compare benchmark methods baselines budgets recall mass accuracy best "
-       "better versus vs "
-       "h2o snapkv streamingllm tova replay equal grid"},
+       "better versus vs replay equal grid"},
       {"selectors",
        "selftest methods algorithms available baselines eviction policies options "
-       "parameters supported "
-       "list h2o snapkv"},
+       "parameters supported list"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
       {"ladder", "ties kernel approximations rungs serving engine vllm sglang implementation"},
       {"cost",
@@ -138,6 +136,10 @@ Weights weights_of(Command& command) {
   add_words(weights, command.name(), 6.0);
   if (const auto found = synonyms().find(command.name()); found != synonyms().end())
     add_words(weights, found->second, 4.0);
+  if (command.name() == "selectors" || command.name() == "sweep") {
+    for (const SelectorEntry& entry : selector_registry().entries())
+      add_words(weights, entry.name, 4.0);
+  }
   add_words(weights, command.summary(), 4.0);
   add_words(weights, command.description(), 1.0);
   for (const Example& example : command.examples()) add_words(weights, example.meaning, 1.0);
