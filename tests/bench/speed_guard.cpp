@@ -1,11 +1,10 @@
 // A guard of speed: what people wait for, as ratios of its processor time to that of other work in
 // the same process, and a failure where a ratio grew by more than half.
 //
-//   build/release/tests/speed_guard [--target AVX2] [--only BENCH] [--slowed FACTOR] [--measure]
+//   build/release/tests/speed_guard [--target AVX2] [--only BENCH] [--measure]
 //
 // Exit code 1, with a sentence, if something is slower than its row of kExpected allows; 77 for a
-// build whose speed says nothing. --slowed judges as if the program took FACTOR times as long: the
-// guard's own test. To measure the table anew, after a change that is meant to be
+// build whose speed says nothing. To measure the table anew, after a change that is meant to be
 // slower or is faster: run `speed_guard --measure` and `speed_guard --target AVX2 --measure` on a
 // processor with AVX-512, which print the lines of the table.
 #include "tests/bench/speed_guard.hpp"
@@ -17,7 +16,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <iterator>
 #include <optional>
@@ -128,8 +126,8 @@ std::string target_name() {
   return all[0].starts_with("AVX3") ? "AVX3" : all[0];
 }
 
-/// True unless it is too slow. slowed: what the program's time is multiplied by.
-bool judge(const Bench& bench, const std::string& target, double slowed) {
+/// True unless it is too slow.
+bool judge(const Bench& bench, const std::string& target) {
   const std::optional<double> row = expected(bench.name, target);
   if (!row) {
     fmt::print("{:<21} not judged: no row for {}\n", bench.name, target);
@@ -144,8 +142,7 @@ bool judge(const Bench& bench, const std::string& target, double slowed) {
   }
   Found found{.reference = 1.0};
   for (int i = 0; i < 3 && found.ratio() > kFactor * *row; ++i) {
-    Found next = measure(*subject);
-    next.ours *= slowed;
+    const Found next = measure(*subject);
     if (next.ratio() < found.ratio()) found = next;
   }
   fmt::print("{:<21} {:9.5f} {:9.5f} {:8.3f} {:8.3f} {:7.2f}\n", bench.name, found.ours,
@@ -179,7 +176,6 @@ int main(int argc, char** argv) try {
     return 77;
   }
   bool is_table = false;
-  double slowed = 1.0;
   std::string_view only_bench;
   std::optional<test::OnlyTarget> only_target;
   for (int i = 1; i < argc; ++i) {
@@ -192,11 +188,9 @@ int main(int argc, char** argv) try {
       ++i;
     } else if (word == "--only" && is_bench(value)) {
       only_bench = argv[++i];
-    } else if (word == "--slowed" && std::atof(value.c_str()) >= 1.0) {
-      slowed = std::atof(argv[++i]);
     } else {
       std::fputs(
-          "usage: speed_guard [--target AVX2] [--only BENCH] [--slowed FACTOR] [--measure]\n",
+          "usage: speed_guard [--target AVX2] [--only BENCH] [--measure]\n",
           stderr);
       return 2;
     }
@@ -217,7 +211,7 @@ int main(int argc, char** argv) try {
   bool is_good = true;
   for (const Bench& bench : kBenches)
     if (only_bench.empty() || only_bench == bench.name)
-      is_good = judge(bench, target, slowed) && is_good;
+      is_good = judge(bench, target) && is_good;
 #ifndef KVSCOPE_WITH_WINDOW
   fmt::print("{:<21} not judged: built without the explorer\n", "frame of a map");
 #endif
