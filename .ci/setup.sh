@@ -11,7 +11,7 @@
 kvscope_root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 kvscope_build_packages=(g++ cmake ninja-build pkg-config git libeigen3-dev libhdf5-dev libboost-program-options-dev
-  nlohmann-json3-dev libfmt-dev libhwy-dev libpcre2-dev libutf8proc-dev libxxhash-dev libcairo2-dev fonts-dejavu-core python3-venv
+  nlohmann-json3-dev libfmt-dev libhwy-dev libonig-dev libutf8proc-dev libxxhash-dev libcairo2-dev fonts-dejavu-core python3-venv
   libtomlplusplus-dev libimgui-dev libfontconfig-dev libglfw3-dev libgl-dev libegl-dev libgl1-mesa-dri fonts-droid-fallback)
 kvscope_test_packages=(catch2 hdf5-tools python3-h5py python3-jinja2 python3-numpy poppler-utils xvfb xauth xdotool)
 

@@ -1,39 +1,36 @@
-// Compiled alone: GCC warns of anonymous types in the fields of a class where another file includes
-// this one.
 #include "core/model/regex.hpp"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include <oniguruma.h>
 #include <time.h>
-#include <array>
 
-#include <algorithm>
+#include <array>
 #include <new>
+#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/utf8.hpp"
-#include "core/model/regex_syntax.hpp"
 
 namespace kvscope {
 
 namespace {
 
 constexpr std::size_t kMaxPattern = 32768;  // bytes
-constexpr std::uint32_t kFirstLimit = 64;   // steps of a first try; almost every match needs fewer
-constexpr std::uint32_t kLimitGrowth = 4;
-constexpr std::uint32_t kCallsPerClock = 32;
-constexpr double kSeconds = 2.0;                 // processor time allowed for any text
-constexpr double kSecondsPerByte = 5e-6;         // and what each byte of text adds
-constexpr std::uint32_t kHeapLimit = 64 * 1024;  // KiB, without JIT
-constexpr std::size_t kJitStackStart = 32 * 1024;
-// Address space; used only as far as needed.
-constexpr std::size_t kJitStackMost = 32 * 1024 * 1024;
+constexpr std::uint32_t kCallsPerClock = 4;
+constexpr double kSeconds = 2.0;          // processor time allowed for any text
+constexpr double kSecondsPerByte = 5e-6;  // and what each byte of text adds
+constexpr unsigned long kMostRetries =
+    10'000'000;                             // of one match, as the tokenizers library has it
+constexpr unsigned kMostStack = 1U << 23U;  // entries that one match may push
 
-std::string message_of(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
+const OnigUChar* bytes_of(std::string_view text) {
+  return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+std::string message_of(int code, OnigErrorInfo* info = nullptr) {
+  std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> text{};
+  const int size = onig_error_code_to_str(text.data(), code, info);
+  return {reinterpret_cast<const char*>(text.data()), static_cast<std::size_t>(size)};
 }
 
 // Processor time of this thread: a busy machine or a debugger must not turn sound text into an
@@ -44,6 +41,18 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+void initialize_once() {
+  static const int code = [] {
+    OnigEncoding encodings[] = {ONIG_ENCODING_UTF8};
+    return onig_initialize(encodings, 1);
+  }();
+  if (code != ONIG_NORMAL) throw std::bad_alloc();
+}
+
+void free_region(OnigRegion* region) {
+  onig_region_free(region, /*free_self=*/1);
+}
+
 template <auto free_function>
 struct Free {
   template <class T>
@@ -52,26 +61,16 @@ struct Free {
   }
 };
 
-template <class T, auto free_function>
-using Owned = std::unique_ptr<T, Free<free_function>>;
-
-template <class T>
-T* or_no_memory(T* p) {
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
 }  // namespace
 
 struct Regex::Code {
-  Owned<pcre2_code, pcre2_code_free> compiled;
+  std::unique_ptr<OnigRegexType, Free<onig_free>> compiled;
   std::string where;
 };
 
 struct RegexMatcher::Scratch {
-  Owned<pcre2_match_data, pcre2_match_data_free> match;
-  Owned<pcre2_match_context, pcre2_match_context_free> context;
-  Owned<pcre2_jit_stack, pcre2_jit_stack_free> stack;
+  std::unique_ptr<OnigRegion, Free<free_region>> region{onig_region_new()};
+  std::unique_ptr<OnigMatchParam, Free<onig_free_match_param>> limits{onig_new_match_param()};
 };
 
 Regex::Regex(std::string_view pattern, const std::string& where) {
@@ -79,40 +78,35 @@ Regex::Regex(std::string_view pattern, const std::string& where) {
     throw ConfigError("{}: expected a regular expression of at most {} bytes, found {}", where,
                       kMaxPattern, pattern.size());
   }
-  const std::string translated = pcre2_from_oniguruma(pattern, where);
-  const Owned<pcre2_compile_context, pcre2_compile_context_free> context(
-      or_no_memory(pcre2_compile_context_create(nullptr)));
-  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  // Anchored: matches are tried place by place, so that the limits hold for each place.
-  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ANCHORED |
-                                     PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE;
-  auto code = std::make_shared<Code>();
-  code->where = where;
-  code->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
-                                     translated.size(), kOptions, &error, &offset, context.get()));
-  if (!code->compiled) {
-    throw ConfigError("{}: the regular expression {} is not valid: {}", where, quote(pattern, 200),
-                      message_of(error));
+  // Oniguruma before 6.9.9 leaves symbols out of this class, the tokenizers library has them in.
+  for (const std::string_view name : {"[:punct:]", "[:^punct:]"}) {
+    if (pattern.find(name) != std::string_view::npos)
+      throw ConfigError("{}: the regular expression {} has {}: not supported", where,
+                        quote(pattern, 200), name);
   }
-  // Without executable memory there is no JIT; the interpreter then gives the same matches.
-  pcre2_jit_compile(code->compiled.get(), PCRE2_JIT_COMPLETE);
-  code_ = std::move(code);
+  initialize_once();
+  OnigRegex compiled = nullptr;
+  OnigErrorInfo info{};
+  const int code = onig_new(&compiled, bytes_of(pattern), bytes_of(pattern) + pattern.size(),
+                            ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_ONIGURUMA, &info);
+  if (code != ONIG_NORMAL) {
+    throw ConfigError("{}: the regular expression {} is not valid: {}", where, quote(pattern, 200),
+                      message_of(code, &info));
+  }
+  auto made = std::make_shared<Code>();
+  made->compiled.reset(compiled);
+  made->where = where;
+  code_ = std::move(made);
 }
 
 RegexMatcher::RegexMatcher(const Regex& regex, std::size_t n_bytes)
     : code_(regex.code_),
       scratch_(std::make_unique<Scratch>()),
       deadline_(thread_seconds() + kSeconds + kSecondsPerByte * static_cast<double>(n_bytes)) {
-  scratch_->match.reset(
-      or_no_memory(pcre2_match_data_create_from_pattern(code_->compiled.get(), nullptr)));
-  scratch_->context.reset(or_no_memory(pcre2_match_context_create(nullptr)));
-  pcre2_set_heap_limit(scratch_->context.get(), kHeapLimit);
-  scratch_->stack.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr));
-  if (scratch_->stack) {
-    pcre2_jit_stack_assign(scratch_->context.get(), nullptr, scratch_->stack.get());
-  }
+  if (!scratch_->region || !scratch_->limits) throw std::bad_alloc();
+  onig_initialize_match_param(scratch_->limits.get());
+  onig_set_retry_limit_in_match_of_match_param(scratch_->limits.get(), kMostRetries);
+  onig_set_match_stack_limit_size_of_match_param(scratch_->limits.get(), kMostStack);
 }
 
 RegexMatcher::~RegexMatcher() = default;
@@ -123,34 +117,18 @@ void RegexMatcher::give_up(const std::string& why) const {
                     why);
 }
 
-void RegexMatcher::check_time(double reserve) const {
-  if (thread_seconds() + reserve > deadline_) give_up("it backtracks without end");
-}
-
 std::optional<ByteRange> RegexMatcher::match_at(std::string_view text, std::size_t pos) {
-  // PCRE2 counts backtracking steps but not the characters that a repeat runs over, so a step may
-  // cost as much as the text is long. The limit on steps only cuts a match into tries that the
-  // clock can be read between: each takes about kLimitGrowth times as long as the one before, and
-  // is not begun if that is too long.
-  if (++n_calls_ % kCallsPerClock == 0) check_time(/*reserve=*/0.0);
-  double began = 0.0;
-  for (std::uint64_t limit = kFirstLimit;; limit *= kLimitGrowth) {
-    const std::uint64_t most = std::min<std::uint64_t>(limit, UINT32_MAX);
-    pcre2_set_match_limit(scratch_->context.get(), static_cast<std::uint32_t>(most));
-    const int result =
-        pcre2_match(code_->compiled.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    pos, PCRE2_NO_UTF_CHECK, scratch_->match.get(), scratch_->context.get());
-    if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
-    if (result >= 0) {
-      const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(scratch_->match.get());
-      return ByteRange{ends[0], ends[1]};
-    }
-    if (result != PCRE2_ERROR_MATCHLIMIT) give_up(message_of(result));
-    if (limit > UINT32_MAX) give_up("it backtracks without end");
-    const double now = thread_seconds();
-    check_time(limit == kFirstLimit ? 0.0 : kLimitGrowth * (now - began));
-    began = now;
-  }
+  // A step back is counted, the characters that a repeat runs over are not: hence the clock. One
+  // call that runs over them again and again is quadratic in the text at worst.
+  if (++n_calls_ % kCallsPerClock == 0 && thread_seconds() > deadline_)
+    give_up("it backtracks without end");
+  const int found = onig_match_with_param(
+      code_->compiled.get(), bytes_of(text), bytes_of(text) + text.size(), bytes_of(text) + pos,
+      scratch_->region.get(), ONIG_OPTION_NONE, scratch_->limits.get());
+  if (found == ONIG_MISMATCH) return std::nullopt;
+  if (found < 0) give_up(message_of(found));
+  return ByteRange{static_cast<std::size_t>(scratch_->region->beg[0]),
+                   static_cast<std::size_t>(scratch_->region->end[0])};
 }
 
 std::optional<ByteRange> RegexMatcher::find(std::string_view text, std::size_t pos) {

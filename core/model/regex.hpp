@@ -13,8 +13,8 @@ namespace kvscope {
 /// A compiled expression. Immutable; copies share it; safe to use from several threads at once.
 class Regex {
  public:
-  /// `pattern` in the dialect of Oniguruma (see regex_syntax.hpp). `where` names its place in
-  /// messages. Throws ConfigError if it is malformed, too large or uses what is not supported.
+  /// `pattern` in the dialect of Oniguruma, which compiles it as for the tokenizers library. `where`
+  /// names its place in messages. Throws ConfigError if it is malformed or too large.
   Regex(std::string_view pattern, const std::string& where);
 
  private:
@@ -50,7 +50,6 @@ class RegexMatcher {
 
  private:
   struct Scratch;
-  void check_time(double reserve) const;
   [[noreturn]] void give_up(const std::string& why) const;
 
   std::shared_ptr<const Regex::Code> code_;

@@ -42,7 +42,7 @@ const std::map<std::string, Parts> kLibraryUsers = {
      {"traces", "analysis/cli", "tests"}},  // the command line asks for the library's version only
     {"H5", {"traces", "tests"}},
     {"hwy/", {"core", "tests"}},
-    {"pcre2", {"core"}},
+    {"oniguruma", {"core"}},
     {"utf8proc", {"core"}},
     {"xxh", {"core", "traces", "tests"}},
     {"boost/math/", {"analysis"}},
