@@ -54,6 +54,19 @@ void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes)
   }
 }
 
+void RawFile::read(std::uint64_t offset, void* data, std::size_t n_bytes) const {
+  char* next = static_cast<char*>(data);
+  while (n_bytes > 0) {
+    const ssize_t n = ::pread(fd_, next, n_bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw IoError("cannot read {}: {}", name_, std::strerror(errno));
+    if (n == 0) throw IoError("{}: ended early; did another program cut it?", name_);
+    next += n;
+    offset += static_cast<std::uint64_t>(n);
+    n_bytes -= static_cast<std::size_t>(n);
+  }
+}
+
 void RawFile::sync() {
   if (::fsync(fd_) != 0)
     throw IoError("cannot write {} to the device: {}", name_, std::strerror(errno));

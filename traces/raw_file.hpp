@@ -21,6 +21,8 @@ class RawFile {
 
   /// All bytes or an IoError (disk full, quota, ...).
   void write(std::uint64_t offset, const void* data, std::size_t n_bytes);
+  /// All bytes or an IoError, also where the file ends before.
+  void read(std::uint64_t offset, void* data, std::size_t n_bytes) const;
   /// Waits until the bytes are on the device.
   void sync();
   /// Marks the file as being recorded; readers are let through. Released on close, also by a kill.

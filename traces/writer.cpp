@@ -3,19 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
+#include <tuple>
 
 #include "core/base/error.hpp"
-#include "core/base/new_file.hpp"
-#include "core/base/parallel.hpp"
 #include "traces/copy.hpp"
 #include "traces/encode.hpp"
-#include "traces/hash.hpp"
 #include "traces/header.hpp"
-#include "traces/layout.hpp"
-#include "traces/queued_writer.hpp"
-#include "traces/raw_file.hpp"
+#include "traces/trace_writer.hpp"
 
 namespace kvscope {
 
@@ -23,97 +17,44 @@ namespace {
 
 constexpr Index kLeastForThreads = Index{64} << 10;  // bytes: fewer are written before one wakes up
 
-/// One array while it is being filled.
-struct GrowingArray {
-  schema::ArraySpec spec;
-  std::uint64_t data_offset = 0;  // in the file
-  std::uint64_t checksum_offset = 0;
-  Index n_filled = 0;                // positions of the running unit
-  std::vector<Checksum> running;     // per head, of the running unit
-  std::vector<std::uint64_t> table;  // [n_units, heads], as far as committed
-};
-
-/// Rows of one head on their way to the file.
-struct Piece {
-  GrowingArray* array = nullptr;
-  Index head = 0;
-  TypedRows rows;  // [n, row]
-};
-
-/// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
-/// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
-/// counts once /progress says so.
-class TraceWriter final : public CountingReceiver {
- public:
-  TraceWriter(std::filesystem::path out, const WriterOptions& options)
-      : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
-  ~TraceWriter() override {
-    // Nothing in it is worth recovering.
-    if (file_.is_open() && n_committed_ == 0) remove_quietly(part_);
+/// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without.
+template <class T>
+TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows) {
+  if (rows.rank() == 3) return rows;
+  if (rows.rank() != 2)
+    throw ShapeError("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank());
+  if (!array.spec.has_heads) {
+    return {rows.data(), {1, rows.dim(0), rows.dim(1)}, {0, rows.stride(0), 1}};
   }
+  return {rows.data(), {rows.dim(0), rows.dim(1), 1}, {rows.stride(0), 1, 1}};
+}
 
-  void begin(const TraceInfo& info) override;
-  void announce_prompt(std::span<const TokenId> ids) override;
-  void write_layer(const LayerRows& rows) override;
-  void write_attn(const AttnRows& rows) override;
-  void write_routing(const RoutingRows& rows) override;
-  void write_side(const SideRows& rows) override;
-  void write_logits(TensorView<const float> logits) override;
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
-  void write_moved_scores(std::span<const float> by_layer) override;
-  void commit_unit() override;
-  void finish(TraceStatus status) override;
-  std::size_t n_committed() const override { return n_committed_; }
-  std::int64_t bytes_written() const override { return bytes_written_; }
-  std::string content_hash() const override { return info_.content_hash; }
-  std::string recovery_hint() const override;
+}  // namespace
 
- private:
-  void make_room() const;
-  void take_places(TraceLayout& layout);
-  void go_on(Index n_units);
-  void open_file();
-  const TraceUnit& unit() const;
-  GrowingArray& array_at(Index layer, const char* name);
-  void require_open(const char* call) const;
-  void add_pieces(GrowingArray& array, TypedRows rows, std::vector<Piece>& pieces) const;
-  void write_pieces(const std::vector<Piece>& pieces);
-  void append_floats(GrowingArray& array, TensorView<const float> rows);
-  void append_integers(GrowingArray& array, TensorView<const std::int32_t> rows);
-  void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
-                   Index filled_row);
-  void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
-  void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
-  void complete(TraceStatus status);
-  void seal(TraceStatus status, h5::File file);
-  void make_copy(TraceStatus status, std::optional<int> gzip_level, std::stop_token stop);
-  bool make_compressed(TraceStatus status);
-
-  std::filesystem::path out_;
-  std::filesystem::path part_;
-  WriterOptions options_;
-  TraceInfo info_;
-  RawFile file_;
-  std::vector<GrowingArray> arrays_;
-  std::uint64_t text_offset_ = 0;
-  std::uint64_t text_index_offset_ = 0;
-  std::uint64_t text_checksum_offset_ = 0;
-  std::uint64_t progress_offset_ = 0;
-  std::uint64_t moved_offset_ = 0;
-  std::vector<std::uint64_t> text_table_;
-  std::vector<TokenId> tokens_;
-  std::int64_t n_text_bytes_ = 0;
-  bool has_tokens_ = false;  // write_tokens was called in the running unit
-  std::size_t n_committed_ = 0;
-  std::atomic<std::int64_t> bytes_written_ = 0;
-  std::unique_ptr<ThreadPool> pool_;
-  std::vector<std::vector<std::byte>> scratch_;  // of each thread
-  std::optional<NewFile> copy_;                  // what gets the name instead of the .part
-};
-
-std::uint64_t offset_of(const h5::Dataset& dataset) {
+std::pair<std::vector<GrowingArray>, TracePlaces> places_of(TraceLayout& layout) {
   // An empty array has no place in the file, and nothing is ever written to it.
-  return dataset.file_offset().value_or(0);
+  const auto offset_of = [](const h5::Dataset& dataset) {
+    return dataset.file_offset().value_or(0);
+  };
+  std::vector<GrowingArray> arrays;
+  for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
+    GrowingArray array;
+    array.spec = layout.arrays[i];
+    array.data_offset = offset_of(layout.data(i));
+    array.checksum_offset = offset_of(layout.checksums(i));
+    array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
+    array.table.reserve(layout.info.units.size() * array.running.size());
+    arrays.push_back(std::move(array));
+  }
+  TracePlaces at;
+  if (layout.token_bytes) {
+    at.text = offset_of(*layout.token_bytes);
+    at.text_index = offset_of(*layout.token_offsets);
+    at.text_checksum = offset_of(*layout.text_checksums);
+  }
+  at.progress = offset_of(*layout.progress);
+  if (layout.moved_scores) at.moved_scores = offset_of(*layout.moved_scores);
+  return {std::move(arrays), at};
 }
 
 // ---- begin -----------------------------------------------------------------------------------
@@ -133,7 +74,7 @@ void TraceWriter::begin(const TraceInfo& info) {
   // so that OUT.part is never half laid out
   const NewFile draft(out_, options_.overwrite, FileKind::trace);
   TraceLayout layout = create_layout(draft.temporary(), info_);
-  take_places(layout);
+  std::tie(arrays_, at_) = places_of(layout);
   layout.file.close();
   publish_file(draft.temporary(), part_, /*overwrite=*/false);
   open_file();
@@ -159,26 +100,6 @@ void TraceWriter::make_room() const {
   std::filesystem::remove(part_);
 }
 
-/// Where in the file the bytes of everything lie.
-void TraceWriter::take_places(TraceLayout& layout) {
-  for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
-    GrowingArray array;
-    array.spec = layout.arrays[i];
-    array.data_offset = offset_of(layout.data(i));
-    array.checksum_offset = offset_of(layout.checksums(i));
-    array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
-    array.table.reserve(info_.units.size() * array.running.size());
-    arrays_.push_back(std::move(array));
-  }
-  if (layout.token_bytes) {
-    text_offset_ = offset_of(*layout.token_bytes);
-    text_index_offset_ = offset_of(*layout.token_offsets);
-    text_checksum_offset_ = offset_of(*layout.text_checksums);
-  }
-  progress_offset_ = offset_of(*layout.progress);
-  if (layout.moved_scores) moved_offset_ = offset_of(*layout.moved_scores);
-}
-
 /// With the first n units of an earlier run, as that run described itself.
 void TraceWriter::go_on(Index n_units) {
   TraceLayout layout = open_layout(part_);
@@ -186,7 +107,7 @@ void TraceWriter::go_on(Index n_units) {
   info_.status = TraceStatus::recording;
   info_.uuid.clear();
   info_.content_hash.clear();
-  take_places(layout);
+  std::tie(arrays_, at_) = places_of(layout);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const h5::Dataset& table = layout.checksums(i);
     h5::Dims kept = table.dims();
@@ -207,7 +128,7 @@ void TraceWriter::go_on(Index n_units) {
   open_file();
   n_committed_ = static_cast<std::size_t>(n_units);
   const std::int64_t progress = n_units;  // the units behind it are written again
-  put(progress_offset_, &progress, sizeof progress);
+  put(at_.progress, &progress, sizeof progress);
 }
 
 void TraceWriter::open_file() {
@@ -240,7 +161,10 @@ void TraceWriter::require_open(const char* call) const {
 }
 
 GrowingArray& TraceWriter::array_at(Index layer, const char* name) {
-  const std::string path = layer < 0 ? name : schema::layer_path(layer, name);
+  return array_at(layer < 0 ? name : schema::layer_path(layer, name));
+}
+
+GrowingArray& TraceWriter::array_at(const std::string& path) {
   for (auto& array : arrays_) {
     if (array.spec.path == path) return array;
   }
@@ -296,18 +220,6 @@ void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
     }
   }
   array.running[static_cast<std::size_t>(head)].add(bytes.data(), bytes.size());
-}
-
-/// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without.
-template <class T>
-TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows) {
-  if (rows.rank() == 3) return rows;
-  if (rows.rank() != 2)
-    throw ShapeError("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank());
-  if (!array.spec.has_heads) {
-    return {rows.data(), {1, rows.dim(0), rows.dim(1)}, {0, rows.stride(0), 1}};
-  }
-  return {rows.data(), {rows.dim(0), rows.dim(1), 1}, {rows.stride(0), 1, 1}};
 }
 
 void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
@@ -437,14 +349,13 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
     throw ConfigError("/token_bytes: the text of the tokens needs more than the {} bytes planned",
                       info_.token_text_capacity);
   }
-  put(text_offset_ + static_cast<std::uint64_t>(n_text_bytes_), text.data(), text.size());
-  put(text_index_offset_ + static_cast<std::uint64_t>(range.begin) * 8, index.data(),
-      index.size() * 8);
+  put(at_.text + static_cast<std::uint64_t>(n_text_bytes_), text.data(), text.size());
+  put(at_.text_index + static_cast<std::uint64_t>(range.begin) * 8, index.data(), index.size() * 8);
   Checksum checksum;
   checksum.add(index.data(), index.size() * 8);
   checksum.add(text.data(), text.size());
   const std::uint64_t value = checksum.value();
-  put(text_checksum_offset_ + n_committed_ * 8, &value, 8);
+  put(at_.text_checksum + n_committed_ * 8, &value, 8);
   text_table_.push_back(value);
   n_text_bytes_ = index.back();
 }
@@ -454,7 +365,7 @@ void TraceWriter::write_moved_scores(std::span<const float> by_layer) {
   if (by_layer.size() != info_.moved_scores.size())
     throw ShapeError("{}: {} layers, expected {}", schema::kMovedScores, by_layer.size(),
                      info_.moved_scores.size());
-  put(moved_offset_, by_layer.data(), by_layer.size_bytes());
+  put(at_.moved_scores, by_layer.data(), by_layer.size_bytes());
 }
 
 // ---- commit and finish -----------------------------------------------------------------------
@@ -480,7 +391,7 @@ void TraceWriter::commit_unit() {
     array.n_filled = 0;
   }
   const std::int64_t n_units = static_cast<std::int64_t>(n_committed_) + 1;
-  put(progress_offset_, &n_units, sizeof n_units);
+  put(at_.progress, &n_units, sizeof n_units);
   ++n_committed_;
   has_tokens_ = false;
 }
@@ -567,8 +478,6 @@ void TraceWriter::finish(TraceStatus status) {
   file_.close();
   remove_quietly(part_);
 }
-
-}  // namespace
 
 std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
                                             const WriterOptions& options) {

@@ -13,8 +13,8 @@ namespace kvscope {
 /// A compiled expression. Immutable; copies share it; safe to use from several threads at once.
 class Regex {
  public:
-  /// `pattern` in the dialect of Oniguruma, which compiles it as for the tokenizers library. `where`
-  /// names its place in messages. Throws ConfigError if it is malformed or too large.
+  /// `pattern` in the dialect of Oniguruma, which compiles it as for the tokenizers library.
+  /// `where` names its place in messages. Throws ConfigError if it is malformed or too large.
   Regex(std::string_view pattern, const std::string& where);
 
  private:

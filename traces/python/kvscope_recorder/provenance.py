@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
+
+from kvscope._load import native
 
 from .errors import ConfigError, UnsupportedModelError
 from .layers import experts_per_token, kinds_of, sinks_of
@@ -232,11 +233,8 @@ class TokenTexts:
         self._texts = {index: as_bytes(content) for content, index in backend.get_vocab(with_added_tokens=True).items()}
         self._texts.update(added)
         self.longest = max(map(len, self._texts.values()), default=0)
-        digest = xxhash.xxh3_128()
-        for index in range(max(self._texts, default=-1) + 1):
-            text = self.of(index)
-            digest.update(f"{len(text)}:".encode() + text)
-        self.hash = "xxh128:" + digest.hexdigest()
+        texts = (self.of(index) for index in range(max(self._texts, default=-1) + 1))
+        self.hash = "xxh128:" + native.fingerprint(b"".join(f"{len(text)}:".encode() + text for text in texts))
 
     @staticmethod
     def _reader(data: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from . import filters, indexers, lse, provenance
 from .errors import UnsupportedModelError
 from .plan import classify, predict
 from .schema import CaptureSet, IndexShape, Rotation, TraceInfo
-from .worker import HostCopy, require_finite
+from .worker import HostCopy
 from .writer import TraceWriter
 
 #: Takes a job for the thread that writes, and the bytes that it holds.
@@ -146,7 +146,7 @@ class Sequence:
         step = max(1, (self._options.queue_bytes // 4) // (4 * logits.shape[-1]))
         for first in range(rows.start, rows.stop, step):
             part = logits[first : min(first + step, rows.stop)]
-            self._write("/logits", part, "f32", self.first + first)
+            self._write("/logits", part, "f32")
 
     def record_attention(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, first_key: int, window: int,
                          kernel_lse: torch.Tensor | None, sinks: torch.Tensor | None) -> None:
@@ -163,9 +163,9 @@ class Sequence:
         q = _select(q[:, rows], shape.q_heads)
         at = f"/layers/{layer}"
         if capture.qkv:
-            self._write(f"{at}/q", q, shape.dtype, self.first + rows.start)
-            self._write(f"{at}/k", k_new, shape.dtype, self.begin)
-            self._write(f"{at}/v", v_new, shape.dtype, self.begin)
+            self._write(f"{at}/q", q, shape.dtype)
+            self._write(f"{at}/k", k_new, shape.dtype)
+            self._write(f"{at}/v", v_new, shape.dtype)
         if (capture.lse or capture.maps) and rows.stop > rows.start:
             block = lse.Rows(q, k, shape.kv_of, shape.scale, shape.cap, self.first + rows.start, first_key, window)
             if kernel_lse is not None:
@@ -173,7 +173,7 @@ class Sequence:
             else:
                 values = lse.compute_lse(block, None if sinks is None else sinks[list(shape.q_heads)])
             if capture.lse:
-                self._write(f"{at}/lse", values, "f32", self.first + rows.start)
+                self._write(f"{at}/lse", values, "f32")
             if capture.maps:
                 self._record_maps(at, block, values, shape.dtype)
         if capture.stats:
@@ -187,55 +187,43 @@ class Sequence:
             if index is None:
                 raise UnsupportedModelError(f"capture index: the indexer of layer {layer} was not called in this forward pass")
             position = self.first + rows.start
-            self._write(f"{at}/index_q", index.q[row, :, rows], shape.dtype, position)
-            self._write(f"{at}/index_k", index.k[row, :, self.begin : self.end], shape.dtype, self.begin)
+            self._write(f"{at}/index_q", index.q[row, :, rows], shape.dtype)
+            self._write(f"{at}/index_k", index.k[row, :, self.begin : self.end], shape.dtype)
             if self._index.has_gates:
                 assert index.gates is not None
-                self._write(f"{at}/index_w", index.gates[row, :, rows], "f32", position)
+                self._write(f"{at}/index_w", index.gates[row, :, rows], "f32")
             chosen = indexers.chosen_blocks(index.chosen[row, :, rows], position, self._index)
-            self._write(f"{at}/index_selected", chosen, "i32", position)
+            self._write(f"{at}/index_selected", chosen, "i32")
         if k_pre_rope is not None:
             new = k_pre_rope[:, self.begin - self.first : self.end - self.first]
-            self._write(f"{at}/k_pre_rope", _select(new, shape.kv_heads), shape.dtype, self.begin)
+            self._write(f"{at}/k_pre_rope", _select(new, shape.kv_heads), shape.dtype)
 
     def _record_maps(self, at: str, block: lse.Rows, values: torch.Tensor, dtype: str) -> None:
         capture = self._options.capture
-        position = block.first_row
         for part in lse.map_blocks(block, values, self.end, capture.attn_dense, capture.attn_topk):
             if part.dense is not None:
-                self._write(f"{at}/attn", part.dense, dtype, position)
+                self._write(f"{at}/attn", part.dense, dtype)
             if part.top_pos is not None and part.top_prob is not None:
-                self._write(f"{at}/topk_pos", part.top_pos, "i32", position)
-                self._write(f"{at}/topk_prob", part.top_prob, "f32", position)
-                position += part.top_pos.shape[1]
-            elif part.dense is not None:
-                position += part.dense.shape[1]
+                self._write(f"{at}/topk_pos", part.top_pos, "i32")
+                self._write(f"{at}/topk_prob", part.top_prob, "f32")
 
     def _record_stats(self, layer: int, q: torch.Tensor, k: torch.Tensor, rows: slice) -> None:
         at, page = f"/layers/{layer}/stats", self._options.capture.page_size
-        self._write(f"{at}/q_norm", q.double().norm(dim=-1), "f32", self.first + rows.start)
-        self._write(f"{at}/k_norm", k.double().norm(dim=-1), "f32", self.begin)
+        self._write(f"{at}/q_norm", q.double().norm(dim=-1), "f32")
+        self._write(f"{at}/k_norm", k.double().norm(dim=-1), "f32")
         tail = self._tails.get(layer)
         keys = k if tail is None else torch.cat([tail, k], dim=1)
         full = keys.shape[1] // page
         self._tails[layer] = keys[:, full * page :].clone()
         pages = keys[:, : full * page].reshape(k.shape[0], full, page, k.shape[2])
-        first = self.begin // page
         if full:
-            self._write(f"{at}/page_min", pages.amin(dim=2), "f32", first)
-            self._write(f"{at}/page_max", pages.amax(dim=2), "f32", first)
+            self._write(f"{at}/page_min", pages.amin(dim=2), "f32")
+            self._write(f"{at}/page_max", pages.amax(dim=2), "f32")
 
-    def _write(self, path: str, tensor: torch.Tensor, stored: str, first_position: int) -> None:
+    def _write(self, path: str, tensor: torch.Tensor, stored: str) -> None:
         copy = HostCopy(tensor, stored)
         writer = self.writer
-
-        def write() -> None:
-            bits = copy.bits()
-            if stored != "i32":
-                require_finite(path, bits, stored, first_position)
-            writer.append(path, bits)
-
-        self._submit(write, copy.n_bytes)
+        self._submit(lambda: writer.append(path, copy.bits()), copy.n_bytes)
 
     # ---- the trace -----------------------------------------------------------------------------------
 

@@ -10,9 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from .errors import DataError
-
-_EXPONENT = {"f32": (np.uint32, 0x7FFFFFFF, 0x7F800000), "f16": (np.uint16, 0x7FFF, 0x7C00), "bf16": (np.uint16, 0x7FFF, 0x7F80)}
 _STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -50,25 +47,6 @@ class HostCopy:
         if self._stored == "bf16":
             return tensor.view(torch.int16).numpy().view(np.uint16)
         return tensor.numpy()
-
-
-def require_finite(path: str, rows: np.ndarray, stored: str, first_position: int) -> None:
-    """Raises DataError naming the first NaN or Inf of `rows` [heads, n, ...] or, without heads, [n, ...]."""
-    if rows.size == 0:
-        return
-    kind, magnitude, infinity = _EXPONENT[stored]
-    bits = rows.view(kind)
-    if int((bits & kind(magnitude)).max()) < infinity:
-        return
-    where = tuple(int(i) for i in np.argwhere((bits & kind(magnitude)) >= infinity)[0])
-    what = "NaN" if int(bits[where]) & magnitude > infinity else "Inf"
-    if stored == "f16":
-        what += " (f16 holds 65504 at most: record with dtype='bf16' or 'f32')"
-    head = f"head slot {where[0]}, " if path != "/logits" else ""
-    position, element = (where[1], where[2:]) if head else (where[0], where[1:])
-    raise DataError(
-        f"{path}: {head}position {first_position + position}, element {element[0] if element else 0} is {what}"
-    )
 
 
 class Worker:

@@ -15,4 +15,5 @@ NB_MODULE(_native, module) {
   kvscope::python::bind_call(module);
   kvscope::python::bind_selectors(module);
   kvscope::python::bind_run(module);
+  kvscope::python::bind_writer(module);
 }

@@ -13,5 +13,6 @@ void bind_result(nanobind::module_& module);     // Result, read_rows()
 void bind_call(nanobind::module_& module);       // Call, CallBudget, Selection, top()
 void bind_selectors(nanobind::module_& module);  // put_selector()
 void bind_run(nanobind::module_& module);        // Run: one selector through a sequence
+void bind_writer(nanobind::module_& module);     // TraceWriter, fingerprint()
 
 }  // namespace kvscope::python
