@@ -1,8 +1,9 @@
-// What pages of results have in common, as HTML that needs no other file and as LaTeX: the style,
-// pictures, tables and commands.
+// Pages of results, as HTML that needs no other file and as LaTeX: style, text, tables, pictures
+// and commands.
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvscope::papers {
@@ -19,20 +20,48 @@ struct DrawnPicture {
   bool not_run = false;  // for what the system refused
 };
 
-/// The page up to its first heading; `title` is plain text.
-std::string page_begin(const std::string& title);
-/// The picture, its table and its caption; `prefix` tells its ids from those of others.
-std::string picture_html(const DrawnPicture& picture, const std::string& prefix);
-/// Cells with the header first; a cell may have the marks of Markdown (** and <u>).
-std::string grid_html(const std::vector<std::vector<std::string>>& cells);
-/// `svg` as part of a page: without the XML declaration, its ids prefixed so that those of
-/// two pictures differ.
-std::string inline_svg(const std::string& svg, const std::string& prefix);
+enum class Style { plain, bold, italic, code, soft };
 
-/// A LaTeX document up to its title.
-std::string tex_preamble();
-std::string picture_tex(const DrawnPicture& picture);
-/// A command in typewriter letters that may break after blanks, commas and slashes.
-std::string command_tex(const std::string& command);
+/// Words in one style. A line feed begins another line.
+struct Span {
+  std::string text;
+  Style style = Style::plain;
+  std::string link = "";  // the id of an entry
+  int chip = -1;          // not negative: on a ground of this verdict's colour
+};
+using Spans = std::vector<Span>;
+
+struct PageColumn {
+  std::string title;
+  double share;  // of the line, in LaTeX
+};
+
+/// A page of results: everything is said once and written in both ways. All texts are plain.
+class Page {
+ public:
+  /// `writer`: the program that makes it.
+  Page(const std::string& title, const std::string& writer);
+  void heading(const std::string& text);
+  void paragraph(const Spans& spans);
+  /// A framed part with its name, where it is from, and its verdict; until end_entry().
+  void begin_entry(const std::string& id, const std::string& title, const std::string& where,
+                   const Span& verdict);
+  void end_entry();
+  void terms(const std::vector<std::pair<std::string, Spans>>& terms);
+  void table(const std::vector<PageColumn>& columns, const std::vector<std::vector<Spans>>& rows);
+  void picture(const DrawnPicture& picture);
+  /// `summary`: what they can be folded under; empty: they cannot.
+  void commands(const std::vector<std::string>& commands, const std::string& summary = "");
+  /// Nothing at all of no lines.
+  void list(const std::string& heading, const std::vector<std::string>& lines);
+
+  std::string html() const { return html_ + "</body></html>\n"; }
+  std::string tex() const { return tex_ + "\\end{document}\n"; }
+
+ private:
+  std::string html_;
+  std::string tex_;
+  int n_pictures_ = 0;
+};
 
 }  // namespace kvscope::papers

@@ -1,5 +1,4 @@
-// The report over all items: one outcome as HTML that needs no other file, as LaTeX beside the
-// pictures' PDFs, as JSON.
+// The report over all items: as a page and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -43,8 +42,7 @@ struct ReportHead {
 /// "command", "values", "files", ...}]}.
 nlohmann::ordered_json report_json(const ReportHead& head,
                                    const std::vector<ItemOutcome>& outcomes);
-std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
-std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
+Page report_page(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
 
 /// "12 hold, 8 hold in form, ...": what the report begins with; verdicts that nobody got are left
 /// out.

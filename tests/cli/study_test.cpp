@@ -208,7 +208,7 @@ TEST_CASE("a study's figures, tables and page come from its store, and say how t
   REQUIRE(run.code == 0);
   const std::string html = read_file(out + "/report.html");
   for (const char* words :
-       {"Does &lt;Quest&gt; pay?", "id=\"t0-0-", "<td>Quest</td>", "kvscope study run",
+       {"Does &lt;Quest&gt; pay?", "id=\"p0-", "<td>Quest</td>", "kvscope study run",
         "kvscope figure budget sweep.csv --metric mass --panels model,text",
         "Zero is quest, of the same budget.", "on the same tokens", "max-tokens = 48"})
     CHECK_HAS(html, words);

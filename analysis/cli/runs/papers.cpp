@@ -231,8 +231,9 @@ class PapersCommand final : public Command {
     save_text(*out_ / "items.json",
               json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n",
               /*overwrite=*/true);
-    save_text(*out_ / "report.html", papers::report_html(head, outcomes), /*overwrite=*/true);
-    save_text(*out_ / "report.tex", papers::report_tex(head, outcomes), /*overwrite=*/true);
+    const papers::Page page = papers::report_page(head, outcomes);
+    save_text(*out_ / "report.html", page.html(), /*overwrite=*/true);
+    save_text(*out_ / "report.tex", page.tex(), /*overwrite=*/true);
   }
 
   void tell(const papers::ReportHead& head,

@@ -1,5 +1,6 @@
 // kvscope study report: a study as one page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <string>
@@ -10,10 +11,13 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/signals.hpp"
 #include "analysis/cli/runs/run_job.hpp"
-#include "analysis/cli/runs/study_page.hpp"
 #include "analysis/cli/runs/study_pictures.hpp"
+#include "analysis/papers/page.hpp"
 #include "analysis/runs/store.hpp"
+#include "analysis/study/study_items.hpp"
+#include "analysis/study/study_state.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 
@@ -23,6 +27,66 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostOfStudy = std::size_t{1} << 20U;
+
+using Setup = std::vector<std::pair<std::string, papers::Spans>>;
+
+constexpr std::string_view kReading =
+    "An item is a task of one model on one text under one method, budget and protocol; its key is "
+    "made of the hashes below, so a number here is of exactly these contents. Intervals are of "
+    "95 %; each figure says what they are of. Means of a sweep are over the layers without a "
+    "sliding window.";
+
+std::string counted(std::size_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+std::string with_hash(const std::string& name, const std::string& hash) {
+  return hash.empty() ? name : fmt::format("{} ({})", name, hash);
+}
+
+/// The question as its lists say it, where its writer gave none.
+std::string question_of_study(const StudyFile& study) {
+  if (!study.question.empty()) return study.question;
+  std::vector<std::string> tasks;
+  for (const StudyTask& task : study.tasks) tasks.push_back(task.name);
+  std::string where = study.models.empty()
+                          ? counted(study.recordings.size(), "recording")
+                          : fmt::format("{} and {}", counted(study.models.size(), "model"),
+                                        counted(study.texts.size(), "text"));
+  return fmt::format("How do {} at {} compare on {}, in {}?",
+                     counted(study.methods.size(), "method"),
+                     counted(study.budgets.size(), "budget"), where, fmt::join(tasks, ", "));
+}
+
+/// Names with the hashes that decide numbers: models, drafts, texts, recordings, methods, budgets,
+/// protocols, the options of recordings, the code.
+Setup setup_of_study(const StudyFile& study, const StudyInputs& inputs) {
+  Setup setup;
+  const auto add = [&](const char* what, const std::vector<std::string>& words) {
+    if (!words.empty()) setup.push_back({what, {{fmt::format("{}", fmt::join(words, ", "))}}});
+  };
+  std::vector<std::string> models, texts, recordings, methods, budgets;
+  for (std::size_t m = 0; m < study.models.size(); ++m) {
+    models.push_back(with_hash(study.models[m].name, inputs.models[m]));
+    if (study.models[m].draft)
+      models.back() += " with draft " + with_hash(*study.models[m].draft, inputs.drafts[m]);
+  }
+  for (std::size_t t = 0; t < study.texts.size(); ++t)
+    texts.push_back(with_hash(study.texts[t].name, inputs.texts[t]));
+  for (std::size_t r = 0; r < study.recordings.size(); ++r)
+    recordings.push_back(with_hash(study.recordings[r].name, inputs.recordings[r]));
+  for (const StudyMethod& method : study.methods) methods.push_back(method.spec.text());
+  for (const Budget& budget : study.budgets) budgets.push_back(budget.to_string());
+  add("Models", models);
+  add("Texts", texts);
+  add("Recordings", recordings);
+  add("Methods", methods);
+  add("Budgets", budgets);
+  add("Protocols", study.protocols);
+  add("Recorded with", option_words(study.record));
+  add("Code", {std::string(code_version())});
+  return setup;
+}
 
 class StudyReportCommand final : public Command {
  public:
@@ -64,47 +128,70 @@ class StudyReportCommand final : public Command {
       fs::create_directories(out_);
       check_new_output(out_ / file, drawing_.overwrite, "--overwrite");
     }
-    const StudyReport report = report_of(study, options.command_line(name(), kOptionsOfNoNumber));
-    save_text(out_ / "report.html", study_html(report), drawing_.overwrite);
-    save_text(out_ / "report.tex", study_tex(report), drawing_.overwrite);
+    const papers::Page page = page_of(study, options.command_line(name(), kOptionsOfNoNumber));
+    save_text(out_ / "report.html", page.html(), drawing_.overwrite);
+    save_text(out_ / "report.tex", page.tex(), drawing_.overwrite);
     print((out_ / "report.html").string() + "\n" + (out_ / "report.tex").string() + "\n");
     return kOk;
   }
 
  private:
-  StudyReport report_of(const LoadedStudy& study, const std::string& command_line) {
+  papers::Page page_of(const LoadedStudy& study, const std::string& command_line) {
+    using papers::Style;
     const StudyAnswers answers(study.plan, study.store);
     drawing_.out = out_;
-    StudyReport report;
-    report.title = fmt::format("The study {}", study.file.name);
-    report.question = question_of_study(study.file);
-    report.writer = writer_name();
-    report.command_line = command_line;
-    report.setup = setup_of_study(study.file, study.inputs);
-    report.counts = count_study(study.plan, study.store);
-    report.left_out = study.plan.left_out;
-    const StopOnSignal stop;
-    for (const StudyTask& task : study.file.tasks) {
-      report.tasks.push_back(
-          {task.name, command_line_of(option_words(task.options), "kvscope " + task.command),
-           draw_task(study, answers, task.name, drawing_, stop.token())});
-    }
+    double seconds = 0.0;                                    // of processor, of all that is known
     std::map<std::string, std::vector<std::string>> failed;  // items by what is said of them
     for (const StudyItem& item : study.plan.items) {
-      if (const StoredAnswer* known = study.store.find(item.key)) report.seconds += known->seconds;
+      if (const StoredAnswer* known = study.store.find(item.key)) seconds += known->seconds;
       const std::string sentence = failure_of(study.plan, study.store, item);
       if (!sentence.empty()) failed[sentence].push_back(label_of(item));
     }
+    papers::Page page(fmt::format("The study {}", study.file.name), writer_name());
+    page.paragraph({{question_of_study(study.file), Style::bold}});
+    page.paragraph({{std::string(kReading)}});
+    page.paragraph({{fmt::format("Made by {} with ", writer_name()), Style::soft},
+                    {command_line, Style::code},
+                    {fmt::format("; the items took {} of processor time.", seconds_text(seconds)),
+                     Style::soft}});
+    page.heading("Setup");
+    page.terms(setup_of_study(study.file, study.inputs));
+    add_counts(page, count_study(study.plan, study.store));
+    const StopOnSignal stop;
+    for (const StudyTask& task : study.file.tasks) {
+      page.heading(task.name);
+      page.commands({command_line_of(option_words(task.options), "kvscope " + task.command)});
+      for (const papers::DrawnPicture& picture :
+           draw_task(study, answers, task.name, drawing_, stop.token())) {
+        page.picture(picture);
+        if (!picture.command.empty()) page.commands({picture.command}, "Command");
+      }
+    }
+    std::vector<std::string> failures;
     for (const auto& [sentence, labels] : failed)
-      report.failures.push_back(
-          labels.size() == 1
-              ? fmt::format("{}: {}", labels[0], sentence)
-              : fmt::format("{} items, {} first: {}", labels.size(), labels[0], sentence));
+      failures.push_back(labels.size() == 1 ? fmt::format("{}: {}", labels[0], sentence)
+                                            : fmt::format("{} items, {} first: {}", labels.size(),
+                                                          labels[0], sentence));
+    page.list("Failed", failures);
+    page.list("Left out", study.plan.left_out);
+    page.heading("How it was computed");
     const std::string file = shell_word(file_.string());
-    report.commands = {"kvscope study run " + file, "kvscope study table --rows " + file,
-                       command_line};
-    report.source = read_regular_file(file_, kMostOfStudy);
-    return report;
+    page.commands(
+        {"kvscope study run " + file, "kvscope study table --rows " + file, command_line});
+    page.paragraph({{"The study file:"}});
+    page.commands({read_regular_file(file_, kMostOfStudy)});
+    return page;
+  }
+
+  static void add_counts(papers::Page& page, const std::vector<StudyCounts>& counts) {
+    std::vector<std::vector<papers::Spans>> rows;
+    for (const StudyCounts& task : counts) {
+      rows.push_back({{{task.task}}});
+      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do})
+        rows.back().push_back({{std::to_string(n)}});
+    }
+    page.table({{"Task", 0.3}, {"Items", 0.15}, {"Known", 0.15}, {"Failed", 0.15}, {"To do", 0.15}},
+               rows);
   }
 
   static std::string label_of(const StudyItem& item) {

@@ -53,7 +53,7 @@ struct Made {
 
 TEST_CASE("the page is one file, with texts as texts") {
   const Made made;
-  const std::string html = report_html({.model = "<script>"}, made.outcomes);
+  const std::string html = report_page({.model = "<script>"}, made.outcomes).html();
   CHECK_THAT(html, !has("<script>"));
   CHECK_THAT(html, !has("src="));
   CHECK_THAT(html, !has("http"));
@@ -61,13 +61,13 @@ TEST_CASE("the page is one file, with texts as texts") {
             "Not drawn: there is no column.", "50 % [40 %, 60 %]",
             "Share of &lt;b&gt; reaches 90 %",
             "paired: -25.0 points [-40.0, -10.0] over 20 prompts", "7 trials do not tell.",
-            "url(#quoka-made-up-0-clip1)", "A note. A remark.");
-  CHECK_HAS(report_tex({.model = "m"}, made.outcomes), "A note. A remark.");
+            "url(#p0-clip1)", "A note. A remark.");
+  CHECK_HAS(report_page({.model = "m"}, made.outcomes).tex(), "A note. A remark.");
 }
 
 TEST_CASE("the TeX escapes what means something there") {
   const Made made;
-  const std::string tex = report_tex({.model = "my_model"}, made.outcomes);
+  const std::string tex = report_page({.model = "my_model"}, made.outcomes).tex();
   CHECK_HAS(tex, "my\\_model", "\\& 50\\_percent", "\\includegraphics",
             "\\input{items/quoka-made-up/table.tex}");
 }
