@@ -148,7 +148,7 @@ HardwareProfile find_hardware(const std::string& name_or_path) {
   const std::vector<std::string> names = hardware_names();
   throw ConfigError(
       "there is no hardware profile \"{}\"; built in are {}, and a word with a slash "
-      "or .json names a file of kvscope bench machine{}",
+      "or .json names a file{}",
       name_or_path, fmt::join(names, ", "), did_you_mean(name_or_path, names));
 }
 

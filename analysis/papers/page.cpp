@@ -285,10 +285,12 @@ void Page::picture(const DrawnPicture& picture) {
   tex_ += picture_tex(picture);
 }
 
-void Page::commands(const std::vector<std::string>& commands, const std::string& summary) {
+void Page::commands(const std::vector<std::string>& commands, const std::string& summary,
+                    bool is_open) {
   if (commands.empty()) return;
   if (!summary.empty())
-    html_ += fmt::format("<details open><summary>{}</summary>\n", xml_escape(summary));
+    html_ += fmt::format("<details{}><summary>{}</summary>\n", is_open ? " open" : "",
+                         xml_escape(summary));
   for (const std::string& command : commands) {
     html_ += fmt::format("<pre>{}</pre>\n", xml_escape(command));
     for (std::size_t at = 0; at < command.size();) {

@@ -51,7 +51,8 @@ class Page {
   void table(const std::vector<PageColumn>& columns, const std::vector<std::vector<Spans>>& rows);
   void picture(const DrawnPicture& picture);
   /// `summary`: what they can be folded under; empty: they cannot.
-  void commands(const std::vector<std::string>& commands, const std::string& summary = "");
+  void commands(const std::vector<std::string>& commands, const std::string& summary = "",
+                bool is_open = false);
   /// Nothing at all of no lines.
   void list(const std::string& heading, const std::vector<std::string>& lines);
 

@@ -88,7 +88,7 @@ void add_item(Page& page, const ItemOutcome& outcome) {
     page.picture(picture);
     if (!picture.command.empty()) commands.push_back(picture.command);
   }
-  page.commands(commands, "Commands, in the report's folder");
+  page.commands(commands, "Commands, in the report's folder", /*is_open=*/true);
   page.end_entry();
 }
 

@@ -14,6 +14,8 @@ kvscope_bench(bench_file_writes bench/file_writes.cpp fmt::fmt Threads::Threads)
 kvscope_bench(bench_recording bench/recording.cpp kvscope_cli fmt::fmt)
 # Published speeds beside the cost model's predictions, and the model's error.
 kvscope_bench(bench_ledger bench/ledger.cpp kvscope::analysis kvscope::core fmt::fmt)
+# This machine as a profile of kvscope cost.
+kvscope_bench(bench_machine bench/machine.cpp kvscope::analysis kvscope::core fmt::fmt)
 # Attention and products on random data; engine.py compares them with PyTorch.
 kvscope_bench(bench_engine bench/engine.cpp kvscope::core fmt::fmt)
 # How often vAttention's error exceeds what it states, on a recording.

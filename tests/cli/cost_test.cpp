@@ -1,4 +1,4 @@
-// kvscope cost and bench machine, run as a user runs them.
+// kvscope cost, run as a user runs it.
 #include "tests/cli/run_program.hpp"
 
 namespace kvscope::test::cost_test {

@@ -17,11 +17,11 @@ struct Example {
   std::string meaning;
 };
 
-/// The words of a command, as Command has them one by one.
+/// The words of a command.
 struct CommandCard {
-  std::string name;
-  std::string summary;
-  std::string description = "";
+  std::string name;              // "record" or, in a group, "analyze quoka"
+  std::string summary;           // one line without a full stop, for the overview
+  std::string description = "";  // a paragraph or two for the command's own help
   std::vector<Example> examples = {};
 };
 
@@ -29,15 +29,8 @@ struct CommandCard {
 class Command {
  public:
   virtual ~Command() = default;
-  /// A command has a card, or says its words by the functions below.
-  virtual CommandCard card() const { return {}; }
-  /// "record" or, in a group, "analyze quoka".
-  virtual std::string name() const { return card().name; }
-  /// One line without a full stop, for the overview.
-  virtual std::string summary() const { return card().summary; }
-  /// A paragraph or two for the command's own help; may be empty.
-  virtual std::string description() const { return card().description; }
-  virtual std::vector<Example> examples() const { return card().examples; }
+  virtual CommandCard card() const = 0;
+  std::string name() const { return card().name; }
   virtual void declare(OptionSet& options) = 0;
   /// After declare and parse. `command_line`: as typed, for provenance. Returns an ExitCode.
   virtual int run(const OptionSet& options, const std::string& command_line) = 0;

@@ -25,7 +25,7 @@ struct Described {
 std::vector<Described> describe_all() {
   std::vector<Described> all;
   for (const auto& command : all_commands()) {
-    Described described{command->name(), command->summary(), OptionSet(), false};
+    Described described{command->name(), command->card().summary, OptionSet(), false};
     command->declare(described.options);
     described.takes_files =
         std::ranges::any_of(described.options.positionals(),
@@ -232,11 +232,12 @@ std::string fish_script() {
 
 class CompletionCommand final : public Command {
  public:
-  std::string name() const override { return "completion"; }
-  std::string summary() const override { return "print a completion script for bash, zsh or fish"; }
-  std::vector<Example> examples() const override {
-    return {{"source <(kvscope completion bash)", "for this shell"},
-            {"kvscope completion fish > ~/.config/fish/completions/kvscope.fish", "for good"}};
+  CommandCard card() const override {
+    return {"completion",
+            "print a completion script for bash, zsh or fish",
+            "",
+            {{"source <(kvscope completion bash)", "for this shell"},
+             {"kvscope completion fish > ~/.config/fish/completions/kvscope.fish", "for good"}}};
   }
   void declare(OptionSet& options) override {
     options

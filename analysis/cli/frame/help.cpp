@@ -32,7 +32,7 @@ std::string left_column(const OptionSpec& spec) {
 constexpr std::size_t kNameWidth = 23;
 
 std::string overview_line(const Command& command) {
-  return two_columns(command.name(), command.summary(), kNameWidth);
+  return two_columns(command.name(), command.card().summary, kNameWidth);
 }
 
 /// What the commands from here on answer.
@@ -171,10 +171,11 @@ OptionText text_of(const OptionSpec& spec) {
 
 std::string command_text(const Command& command, const OptionSet& options,
                          std::span<const OptionText> told_elsewhere) {
-  std::string summary = command.summary();
+  std::string summary = command.card().summary;
   std::string out =
       fmt::format("kvscope {}: {}\n\n{}\n", command.name(), summary, usage_line(command, options));
-  if (!command.description().empty()) out += fmt::format("\n{}", wrap(command.description(), 0));
+  if (!command.card().description.empty())
+    out += fmt::format("\n{}", wrap(command.card().description, 0));
   std::size_t width = 0;
   for (const auto& spec : options.positionals()) width = std::max(width, spec.name.size());
   for (const auto& spec : options.options()) width = std::max(width, left_column(spec).size());
@@ -197,7 +198,7 @@ std::string command_text(const Command& command, const OptionSet& options,
   if (!shared.empty())
     out += wrap(
         fmt::format("and, of those that several commands share: {}", fmt::join(shared, ", ")), 2);
-  const auto examples = command.examples();
+  const auto examples = command.card().examples;
   if (!examples.empty()) out += "\nexamples:\n";
   for (const auto& example : examples)
     out += fmt::format("  {}\n      {}\n", example.command, example.meaning);
@@ -259,13 +260,14 @@ std::string manual_page() {
   for (const auto& command : all_commands()) {
     OptionSet options;
     command->declare(options);
-    out += fmt::format(".SS {}\n{}.\n.PP\n.B {}\n", troff("kvscope " + command->name()),
-                       troff(command->summary()), troff(usage_line(*command, options).substr(7)));
-    if (!command->description().empty())
-      out += fmt::format(".PP\n{}\n", troff(command->description()));
+    out +=
+        fmt::format(".SS {}\n{}.\n.PP\n.B {}\n", troff("kvscope " + command->name()),
+                    troff(command->card().summary), troff(usage_line(*command, options).substr(7)));
+    if (!command->card().description.empty())
+      out += fmt::format(".PP\n{}\n", troff(command->card().description));
     for (const auto& spec : options.options())
       out += fmt::format(".TP\n.B {}\n{}\n", troff(left_column(spec)), troff(spec.explanation()));
-    for (const auto& example : command->examples()) {
+    for (const auto& example : command->card().examples) {
       out += fmt::format(".PP\n{}:\n.PP\n.RS\n{}\n.RE\n", troff(example.meaning),
                          troff(example.command));
     }
@@ -297,8 +299,8 @@ Json spec_json(const OptionSpec& spec) {
 
 Json command_json(const Command& command, const OptionSet& options) {
   Json json = {{"name", command.name()},
-               {"summary", command.summary()},
-               {"description", command.description()},
+               {"summary", command.card().summary},
+               {"description", command.card().description},
                {"arguments", Json::array()},
                {"options", Json::array()}};
   for (const auto& spec : options.positionals()) json["arguments"].push_back(spec_json(spec));
@@ -308,14 +310,13 @@ Json command_json(const Command& command, const OptionSet& options) {
 
 class HelpCommand final : public Command {
  public:
-  std::string name() const override { return "help"; }
-  std::string summary() const override {
-    return "this overview, the help of one command, or what answers a question";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"},
-            {"kvscope help attention sinks",
-             "commands, options, figures, methods and columns that these words find"}};
+  CommandCard card() const override {
+    return {"help",
+            "this overview, the help of one command, or what answers a question",
+            "",
+            {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"},
+             {"kvscope help attention sinks",
+              "commands, options, figures, methods and columns that these words find"}}};
   }
   void declare(OptionSet& options) override {
     options.flag("all", "print the help of every command, shared options once", all_);

@@ -61,10 +61,10 @@ const std::map<std::string, std::string>& synonyms() {
       {"cost",
        "memory gb size hardware latency predict estimate flops bytes bandwidth speedup gpu "
        "roofline how much kv cache a100 h100 traffic"},
-      {"bench select", "speed latency benchmark microbenchmark overhead kernel selection fast"},
+      {"bench select",
+       "speed latency benchmark microbenchmark overhead kernel selection fast hardware"},
       {"bench live", "ttft throughput speed speedup latency tokens per second end-to-end wall"},
       {"bench nucleus", "top-p sort sorting binary search speed threshold"},
-      {"bench machine", "hardware bandwidth measure profile calibrate cpu gpu"},
       {"simulate perplexity", "ppl quality loss nll likelihood language modelling degradation"},
       {"simulate retrieval",
        "needle haystack niah passkey ruler longbench qa accuracy long-context multi-hop kv chain "
@@ -140,9 +140,9 @@ Weights weights_of(Command& command) {
     for (const SelectorEntry& entry : selector_registry().entries())
       add_words(weights, entry.name, 4.0);
   }
-  add_words(weights, command.summary(), 4.0);
-  add_words(weights, command.description(), 1.0);
-  for (const Example& example : command.examples()) add_words(weights, example.meaning, 1.0);
+  add_words(weights, command.card().summary, 4.0);
+  add_words(weights, command.card().description, 1.0);
+  for (const Example& example : command.card().examples) add_words(weights, example.meaning, 1.0);
   for (const OptionSpec& option : options.options()) add_words(weights, option.name, 1.0);
   return weights;
 }
@@ -190,7 +190,7 @@ std::string help_about(const std::string& words) {
   std::string commands;
   for (const std::string& name : commands_about(words, kMost)) {
     const auto at = std::ranges::find_if(all, [&](const auto& c) { return c->name() == name; });
-    commands += two_columns(name, (*at)->summary(), kWidth);
+    commands += two_columns(name, (*at)->card().summary, kWidth);
   }
   std::map<std::string, Words> commands_of;  // by option
   for (const auto& command : all) {

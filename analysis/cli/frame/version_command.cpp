@@ -14,9 +14,8 @@ namespace {
 
 class VersionCommand final : public Command {
  public:
-  std::string name() const override { return "version"; }
-  std::string summary() const override {
-    return "version, commit, compiler, HDF5 filters, vector targets";
+  CommandCard card() const override {
+    return {"version", "version, commit, compiler, HDF5 filters, vector targets"};
   }
   void declare(OptionSet& options) override { declare_json(options, json_); }
 

@@ -19,18 +19,14 @@ namespace {
 
 class AttentionMapCommand final : public Command {
  public:
-  std::string name() const override { return "analyze attention-map"; }
-  std::string summary() const override {
-    return "the attention map of one head, pooled for a figure";
-  }
-  std::string description() const override {
-    return "Recomputes the softmax rows of one query head from the recorded q and k, block by "
-           "block, and keeps the largest (or mean) weight of each cell. kvscope figure "
-           "attention-map draws it.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope analyze attention-map trace.h5 --layers 2 --heads 6 --out map.h5",
-             "at most 512 x 512 cells"}};
+  CommandCard card() const override {
+    return {"analyze attention-map",
+            "the attention map of one head, pooled for a figure",
+            "Recomputes the softmax rows of one query head from the recorded q and k, block by "
+            "block, and keeps the largest (or mean) weight of each cell. kvscope figure "
+            "attention-map draws it.",
+            {{"kvscope analyze attention-map trace.h5 --layers 2 --heads 6 --out map.h5",
+              "at most 512 x 512 cells"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace", trace_, /*required=*/true);

@@ -22,19 +22,20 @@ namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-std::string AnalyzeCommand::description() const {
-  std::string text =
-      "Prints one line per layer; with --out also writes every array to an HDF5 "
-      "file that h5web and silx plot.";
-  if (!card_.must_be_zero.empty()) text += " Exit code 5 if a bound that must hold was violated.";
-  return card_.about.empty() ? text : card_.about + "\n" + text;
-}
-
-std::vector<Example> AnalyzeCommand::examples() const {
+CommandCard AnalyzeCommand::card() const {
+  const std::string name = "analyze " + card_.kind;
   const std::string files = n_traces_ == 2 ? "verifier.h5 draft.h5" : "trace.h5";
-  return {{fmt::format("kvscope {} {}", name(), files), "the summary as a table"},
-          {fmt::format("kvscope {} {} --out result.h5 --json", name(), files),
-           "all arrays to a file, the summary as JSON"}};
+  std::string about = card_.about.empty() ? "" : card_.about + "\n";
+  about +=
+      "Prints one line per layer; with --out also writes every array to an HDF5 file that h5web "
+      "and silx plot.";
+  if (!card_.must_be_zero.empty()) about += " Exit code 5 if a bound that must hold was violated.";
+  return {name,
+          card_.summary,
+          about,
+          {{fmt::format("kvscope {} {}", name, files), "the summary as a table"},
+           {fmt::format("kvscope {} {} --out result.h5 --json", name, files),
+            "all arrays to a file, the summary as JSON"}}};
 }
 
 std::string AnalyzeCommand::headline(const Json& totals) const {

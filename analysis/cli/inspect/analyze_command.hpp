@@ -31,10 +31,7 @@ struct AnalysisCard {
 
 class AnalyzeCommand : public Command {
  public:
-  std::string name() const override { return "analyze " + card_.kind; }
-  std::string summary() const override { return card_.summary; }
-  std::string description() const override;
-  std::vector<Example> examples() const override;
+  CommandCard card() const override;
   void declare(OptionSet& options) override;
   int run(const OptionSet& options, const std::string& command_line) override;
 

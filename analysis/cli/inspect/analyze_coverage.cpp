@@ -58,21 +58,21 @@ AnalysisCard coverage_card() {
 class AnalyzeCoverage final : public AnalyzeCommand {
  public:
   AnalyzeCoverage() : AnalyzeCommand(coverage_card()) {}
-  std::string description() const override {
-    return "Replays selectors on the recorded q, k and v and maps what they keep of the true "
-           "attention: layer x head, and query block x page. Counts how many keys hold a share p "
-           "of a row's attention (nucleus sizes) and the smallest budgets with which an oracle "
-           "keeps the target mass: per row (mean, p95, max) and one budget shared by all rows and "
-           "heads of a layer, by mean mass. With --draft also SpecAttn's kept mass and its "
-           "lower bound p - sqrt(KL / 2) from Pinsker's inequality. Maps and distributions go "
-           "to --out. Exit code 5 if the bound was violated.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope analyze coverage trace.h5", "nucleus sizes and smallest budgets"},
-            {"kvscope analyze coverage trace.h5 --selector quoka,quest --budget 64,128 --out c.h5",
-             "four selections, their heat maps to a file"},
-            {"kvscope analyze coverage verifier.h5 --draft draft.h5 --nucleus 0.97",
-             "SpecAttn against its Pinsker bound"}};
+  CommandCard card() const override {
+    return {"analyze coverage",
+            kind_card().summary,
+            "Replays selectors on the recorded q, k and v and maps what they keep of the true "
+            "attention: layer x head, and query block x page. Counts how many keys hold a share p "
+            "of a row's attention (nucleus sizes) and the smallest budgets with which an oracle "
+            "keeps the target mass: per row (mean, p95, max) and one budget shared by all rows and "
+            "heads of a layer, by mean mass. With --draft also SpecAttn's kept mass and its "
+            "lower bound p - sqrt(KL / 2) from Pinsker's inequality. Maps and distributions go "
+            "to --out. Exit code 5 if the bound was violated.",
+            {{"kvscope analyze coverage trace.h5", "nucleus sizes and smallest budgets"},
+             {"kvscope analyze coverage trace.h5 --selector quoka,quest --budget 64,128 --out c.h5",
+              "four selections, their heat maps to a file"},
+             {"kvscope analyze coverage verifier.h5 --draft draft.h5 --nucleus 0.97",
+              "SpecAttn against its Pinsker bound"}}};
   }
 
  private:

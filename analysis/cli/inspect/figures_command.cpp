@@ -13,11 +13,12 @@ namespace {
 
 class FiguresCommand final : public Command {
  public:
-  std::string name() const override { return "figures"; }
-  std::string summary() const override { return "list the figures and what they are drawn from"; }
-  std::vector<Example> examples() const override {
-    return {{"kvscope figures", "all of them, one line each"},
-            {"kvscope figures budget", "what one needs, and the command that makes it"}};
+  CommandCard card() const override {
+    return {"figures",
+            "list the figures and what they are drawn from",
+            "",
+            {{"kvscope figures", "all of them, one line each"},
+             {"kvscope figures budget", "what one needs, and the command that makes it"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("NAME", "one figure, in detail", figure_, /*required=*/false);

@@ -152,20 +152,19 @@ std::string store_text(const Json& json) {
 
 class InfoCommand final : public Command {
  public:
-  std::string name() const override { return "info"; }
-  std::string summary() const override {
-    return "what a trace, a result, a model, a store or a folder of recordings holds";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope info trace.h5",
-             "shapes, captures and provenance of a trace (also of a .part file)"},
-            {"kvscope info verifier --json",
-             "config and parameter count of a checkpoint, here an embedded one"},
-            {"kvscope info SmolLM2-135M-Instruct.Q4_1.gguf",
-             "metadata, types of weights and shapes of a GGUF file"},
-            {"kvscope info recordings", "a folder of traces: a line for each, and sums"},
-            {"kvscope info sweep.csv.store",
-             "of a store: what is done, missing and failed, and the time left"}};
+  CommandCard card() const override {
+    return {"info",
+            "what a trace, a result, a model, a store or a folder of recordings holds",
+            "",
+            {{"kvscope info trace.h5",
+              "shapes, captures and provenance of a trace (also of a .part file)"},
+             {"kvscope info verifier --json",
+              "config and parameter count of a checkpoint, here an embedded one"},
+             {"kvscope info SmolLM2-135M-Instruct.Q4_1.gguf",
+              "metadata, types of weights and shapes of a GGUF file"},
+             {"kvscope info recordings", "a folder of traces: a line for each, and sums"},
+             {"kvscope info sweep.csv.store",
+              "of a store: what is done, missing and failed, and the time left"}}};
   }
   void declare(OptionSet& options) override {
     options

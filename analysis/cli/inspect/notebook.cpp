@@ -21,29 +21,27 @@ namespace {
 
 class NotebookCommand final : public Command {
  public:
-  std::string name() const override { return "notebook"; }
-  std::string summary() const override {
-    return "a Jupyter notebook that checks and draws results";
-  }
-  std::string description() const override {
+  CommandCard card() const override {
     std::vector<std::string> kinds;
     for (const NotebookKind& kind : notebook_kinds())
       kinds.push_back(fmt::format("{} ({}; from {})", kind.name, kind.summary,
                                   fmt::join(kind.result_kinds, ", ")));
-    return fmt::format(
-        "Writes nbformat 4.5 without outputs; it needs h5py and numpy and runs under "
-        "jupyter nbconvert --execute. The first cells check versions and that the files are the "
-        "ones it was written about; then it recomputes numbers in NumPy, asserts that they equal "
-        "the program's, and draws the figures. Paths in it are relative to its folder. Traces are "
-        "searched where the result says, then next to the result; a partial trace (.part) may be "
-        "named with --trace. Kinds: {}.",
-        fmt::join(kinds, "; "));
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope notebook bounds theorem-b1.h5 quest.h5 --out bounds.ipynb",
-             "both bounds in one notebook"},
-            {"kvscope notebook recall sweep.h5 --trace trace.h5 --out recall.ipynb",
-             "a sweep whose trace is elsewhere"}};
+    return {
+        "notebook",
+        "a Jupyter notebook that checks and draws results",
+        fmt::format(
+            "Writes nbformat 4.5 without outputs; it needs h5py and numpy and runs under "
+            "jupyter nbconvert --execute. The first cells check versions and that the files are "
+            "the ones it was written about; then it recomputes numbers in NumPy, asserts that "
+            "they equal the program's, and draws the figures. Paths in it are relative to its "
+            "folder. Traces are searched where the result says, then next to the result; a "
+            "partial trace (.part) may be "
+            "named with --trace. Kinds: {}.",
+            fmt::join(kinds, "; ")),
+        {{"kvscope notebook bounds theorem-b1.h5 quest.h5 --out bounds.ipynb",
+          "both bounds in one notebook"},
+         {"kvscope notebook recall sweep.h5 --trace trace.h5 --out recall.ipynb",
+          "a sweep whose trace is elsewhere"}}};
   }
   void declare(OptionSet& options) override {
     OptionSpec& kind = options.positional("KIND", "what it is about", kind_, /*required=*/true);

@@ -48,13 +48,13 @@ void look_into(const fs::path& folder, int depth, std::vector<StoredModel>& mode
 
 class ModelsCommand final : public Command {
  public:
-  std::string name() const override { return "models"; }
-  std::string summary() const override {
-    return "models on this machine: the hub's cache, Ollama's store, folders";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope models", "what --model can name, with size and context, and what runs here"},
-            {"kvscope models ~/models --json", "also the checkpoints and GGUF files of a folder"}};
+  CommandCard card() const override {
+    return {
+        "models",
+        "models on this machine: the hub's cache, Ollama's store, folders",
+        "",
+        {{"kvscope models", "what --model can name, with size and context, and what runs here"},
+         {"kvscope models ~/models --json", "also the checkpoints and GGUF files of a folder"}}};
   }
   void declare(OptionSet& options) override {
     options

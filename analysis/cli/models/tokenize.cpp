@@ -23,17 +23,18 @@ namespace {
 
 class TokenizeCommand final : public Command {
  public:
-  std::string name() const override { return "tokenize"; }
-  std::string summary() const override { return "turn text into token ids, or ids into text"; }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
-        {"printf 'hello' | kvscope tokenize --model ~/models/Qwen3-0.6B",
-         "ids, blank separated, of standard input"},
-        {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
-        {"kvscope tokenize --model ~/models/Qwen3-0.6B --prompt 'Who wrote it?' --chat --pieces",
-         "what the model's chat template makes of a question"},
-        {"kvscope tokenize --decode '14 512 7'", "the text of ids"}};
+        "tokenize",
+        "turn text into token ids, or ids into text",
+        "",
+        {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
+         {"printf 'hello' | kvscope tokenize --model ~/models/Qwen3-0.6B",
+          "ids, blank separated, of standard input"},
+         {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
+         {"kvscope tokenize --model ~/models/Qwen3-0.6B --prompt 'Who wrote it?' --chat --pieces",
+          "what the model's chat template makes of a question"},
+         {"kvscope tokenize --decode '14 512 7'", "the text of ids"}}};
   }
   void declare(OptionSet& options) override {
     options.add(

@@ -100,7 +100,7 @@ class CostCommand final : public Command {
     options.positional("TRACE", "a recorded trace", trace_, /*required=*/false);
     replay_.declare(options);
     options.add("hardware", "LIST",
-                fmt::format("profiles: {}, or files of kvscope bench machine",
+                fmt::format("profiles: {}, or files (of tests/bench's bench_machine)",
                             fmt::join(hardware_names(), ", ")),
                 hardware_);
     options.add("batch", "LIST", "sequences side by side, each with its own cache", batch_);
@@ -165,9 +165,8 @@ class CostCommand final : public Command {
     if (trace_ && !replay_.has_selectors())
       throw UsageError("--selector is missing: expected at least one method");
     if (hardware_.empty()) {
-      throw UsageError(
-          "--hardware is missing: expected some of {}, or a file of kvscope bench machine",
-          fmt::join(hardware_names(), ", "));
+      throw UsageError("--hardware is missing: expected some of {}, or a file",
+                       fmt::join(hardware_names(), ", "));
     }
     if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite");
   }

@@ -29,23 +29,23 @@ AnalysisCard ladder_card() {
 class LadderCommand final : public AnalyzeCommand {
  public:
   LadderCommand() : AnalyzeCommand(ladder_card()) {}
-  std::string name() const override { return "ladder"; }
-  std::string description() const override {
-    return "Papers choose tokens per query head, for every query, by exact scores; engines share "
-           "a list among heads, load whole pages, choose at some steps, rank by scores of few "
-           "bits or by a mean query, and share a list among the queries of a chunk. Each of "
-           "these simplifications is replayed alone, and together with those before it, on the "
-           "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
-           "Of scores of few bits it counts the lists whose cut lies among equal scores, and the "
-           "keys that their order decides. What cannot be applied to a method is named with the "
-           "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 "
-           "or quest+every=4. kvscope figure ladder draws the result.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
-             "Quest's ladder, arrays to a file"},
-            {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
-             "a method that ranks single tokens takes all rungs of pages"}};
+  CommandCard card() const override {
+    return {
+        "ladder",
+        kind_card().summary,
+        "Papers choose tokens per query head, for every query, by exact scores; engines share "
+        "a list among heads, load whole pages, choose at some steps, rank by scores of few "
+        "bits or by a mean query, and share a list among the queries of a chunk. Each of "
+        "these simplifications is replayed alone, and together with those before it, on the "
+        "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
+        "Of scores of few bits it counts the lists whose cut lies among equal scores, and the "
+        "keys that their order decides. What cannot be applied to a method is named with the "
+        "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 "
+        "or quest+every=4. kvscope figure ladder draws the result.",
+        {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
+          "Quest's ladder, arrays to a file"},
+         {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
+          "a method that ranks single tokens takes all rungs of pages"}}};
   }
 
  private:

@@ -250,6 +250,7 @@ class PapersCommand final : public Command {
                      values.empty() ? "" : values[0].label});
     }
     print(table.text() + head.formats.line());
+    print("Brackets: an interval. \"A to b\": the least and the greatest layer or head.\n");
     print("\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
           papers::tally(outcomes, papers::Kind::claim),
           papers::tally(outcomes, papers::Kind::error),

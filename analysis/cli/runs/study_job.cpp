@@ -10,6 +10,7 @@
 
 #include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/options/exit_code.hpp"
+#include "analysis/options/options.hpp"
 #include "analysis/runs/store.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_table.hpp"

@@ -87,6 +87,9 @@ class TaskDrawer {
                      : "Means over what the items measured (lengths, kinds of prompts).");
       if (!is_sweep) break;
     }
+    if (has_column(rows, "kept"))
+      table("kept", stem_ + "-common.csv",
+            "Keys that a query attends to, as measured: equal budgets are not equal keys.");
     for (const char* column : kDifferences) {
       if (has_column(means, column))
         figure(stem_ + "-means.csv", column,

@@ -33,25 +33,21 @@ std::string text_of(const Json& number, std::string (*text)(double)) {
 
 class StudyPlanCommand final : public Command {
  public:
-  std::string name() const override { return "study plan"; }
-  std::string summary() const override {
-    return "list what a study asks, what is known of it, and what the rest costs";
-  }
-  std::string description() const override {
-    return "Checks the study, and computes nothing. An item is a task of one model on one text "
-           "with one method, budget and protocol, or a recording. Processor time, memory of a "
-           "worker and disk are predicted from what the store has measured of jobs of the same "
-           "kind (command, options and model), in this or another study; --probe does two jobs of "
-           "each kind and one of each method that nobody has measured, and keeps their results. "
-           "Without either they are unknown, except the sizes of recordings, which follow from "
-           "model, text and options.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope study plan small.toml", "what there is to do"},
-            {"kvscope study plan small.toml --probe --workers 16",
-             "time two jobs of each kind first; the time of the rest on 16 workers"},
-            {"kvscope study plan small.toml --check",
-             "after a run: how well two jobs of each kind predict the others"}};
+  CommandCard card() const override {
+    return {"study plan",
+            "list what a study asks, what is known of it, and what the rest costs",
+            "Checks the study, and computes nothing. An item is a task of one model on one text "
+            "with one method, budget and protocol, or a recording. Processor time, memory of a "
+            "worker and disk are predicted from what the store has measured of jobs of the same "
+            "kind (command, options and model), in this or another study; --probe does two jobs of "
+            "each kind and one of each method that nobody has measured, and keeps their results. "
+            "Without either they are unknown, except the sizes of recordings, which follow from "
+            "model, text and options.",
+            {{"kvscope study plan small.toml", "what there is to do"},
+             {"kvscope study plan small.toml --probe --workers 16",
+              "time two jobs of each kind first; the time of the rest on 16 workers"},
+             {"kvscope study plan small.toml --check",
+              "after a run: how well two jobs of each kind predict the others"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,

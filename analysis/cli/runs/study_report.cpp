@@ -90,23 +90,20 @@ Setup setup_of_study(const StudyFile& study, const StudyInputs& inputs) {
 
 class StudyReportCommand final : public Command {
  public:
-  std::string name() const override { return "study report"; }
-  std::string summary() const override {
-    return "a study as one page: question, setup, tables, figures, failures, commands";
-  }
-  std::string description() const override {
-    return "Writes report.html, which needs no other file, report.tex for pdflatex, and tables and "
-           "figures beside them: what each task measured against the keys that were kept, a line "
-           "per method and a panel per model and text (of more than 24 a panel per model, over its "
-           "texts); of a sweep mass, recall and output error, and their differences to one method "
-           "head by head, with paired intervals; of a simulation the increase of perplexity over "
-           "full attention, accuracy or accepted tokens. Each figure's .json draws it again in "
-           "another format, venue or theme (kvscope reproduce). Bands of more than eight methods "
-           "are left out. The setup has the hashes that decide the numbers. The question is the "
-           "study file's own (question = \"...\"), or what its lists ask.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope study report small.toml --out small-report", "small-report/report.html"}};
+  CommandCard card() const override {
+    return {
+        "study report",
+        "a study as one page: question, setup, tables, figures, failures, commands",
+        "Writes report.html, which needs no other file, report.tex for pdflatex, and tables and "
+        "figures beside them: what each task measured against the keys that were kept, a line "
+        "per method and a panel per model and text (of more than 24 a panel per model, over its "
+        "texts); of a sweep mass, recall and output error, and their differences to one method "
+        "head by head, with paired intervals; of a simulation the increase of perplexity over "
+        "full attention, accuracy or accepted tokens. Each figure's .json draws it again in "
+        "another format, venue or theme (kvscope reproduce). Bands of more than eight methods "
+        "are left out. The setup has the hashes that decide the numbers. The question is the "
+        "study file's own (question = \"...\"), or what its lists ask.",
+        {{"kvscope study report small.toml --out small-report", "small-report/report.html"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,

@@ -16,19 +16,17 @@ namespace fs = std::filesystem;
 
 class StudyRunCommand final : public Command {
  public:
-  std::string name() const override { return "study run"; }
-  std::string summary() const override { return "compute what of a study is not known yet"; }
-  std::string description() const override {
-    return "Records what the tasks replay, then does every item that the store does not know: one "
-           "that any study in the same store asked before is not computed again. Items that fail "
-           "stop no other; they are named, the code is 4, and they are tried again with "
-           "--retry-failed. After Ctrl-C or a kill the same command goes on. Several runs and "
-           "--worker processes may share a store: each item is given to one of them.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope study run small.toml", "in this process"},
-            {"kvscope study run small.toml --engine local --workers 4",
-             "in four processes; slurm, mpi and ray as in kvscope sweep"}};
+  CommandCard card() const override {
+    return {"study run",
+            "compute what of a study is not known yet",
+            "Records what the tasks replay, then does every item that the store does not know: one "
+            "that any study in the same store asked before is not computed again. Items that fail "
+            "stop no other; they are named, the code is 4, and they are tried again with "
+            "--retry-failed. After Ctrl-C or a kill the same command goes on. Several runs and "
+            "--worker processes may share a store: each item is given to one of them.",
+            {{"kvscope study run small.toml", "in this process"},
+             {"kvscope study run small.toml --engine local --workers 4",
+              "in four processes; slurm, mpi and ray as in kvscope sweep"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,

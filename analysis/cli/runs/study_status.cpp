@@ -21,11 +21,10 @@ namespace fs = std::filesystem;
 
 class StudyStatusCommand final : public Command {
  public:
-  std::string name() const override { return "study status"; }
-  std::string summary() const override { return "how far a study is, and what of it failed"; }
-  std::string description() const override {
-    return "May be asked while a run works. The rate is that of the last hundred items; the time "
-           "left follows from it, and is unknown if nobody works or has finished one lately.";
+  CommandCard card() const override {
+    return {"study status", "how far a study is, and what of it failed",
+            "May be asked while a run works. The rate is that of the last hundred items; the time "
+            "left follows from it, and is unknown if nobody works or has finished one lately."};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,

@@ -2,6 +2,7 @@
 #include "analysis/study/study_table.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,10 @@
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/study_setup.hpp"
 #include "analysis/study/study_answers.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 enum class StudyTableFormat { csv, markdown, json };
@@ -22,26 +25,25 @@ namespace fs = std::filesystem;
 
 class StudyTableCommand final : public Command {
  public:
-  std::string name() const override { return "study table"; }
-  std::string summary() const override { return "all results of a study as one table"; }
-  std::string description() const override {
-    return "A line for each item: task, model, text, protocol, method, budget, then what the task "
-           "measured (empty in lines of other tasks). A sweep's line has means over the layers "
-           "without a sliding window (of mass_min the least) and no intervals; --rows has a line "
-           "for every layer, and columns selector, budget_kind and budget as results have them, "
-           "for kvscope table. Items that failed, or that the task leaves out, have a "
-           "remark.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope study table small.toml --out small.csv", "for a spreadsheet or pandas"},
-            {"kvscope study table small.toml --format markdown", "for a page"},
-            {"kvscope study table small.toml --task perplexity --rows --out ppl.csv",
-             "one task's rows, which kvscope table turns into a table for a paper"}};
+  CommandCard card() const override {
+    return {"study table",
+            "all results of a study as one table",
+            "A line for each item: task, model, text, protocol, method, budget, then what the task "
+            "measured (empty in lines of other tasks). A sweep's line has means over the layers "
+            "without a sliding window (of mass_min the least) and no intervals; --rows has a line "
+            "for every layer, and columns selector, budget_kind and budget as results have them, "
+            "for kvscope table. Items that failed, or that the task leaves out, have a "
+            "remark.",
+            {{"kvscope study table small.toml --out small.csv", "for a spreadsheet or pandas"},
+             {"kvscope study table small.toml --format markdown", "for a page"},
+             {"kvscope study table small.toml --task perplexity --rows --out ppl.csv",
+              "one task's rows, which kvscope table turns into a table for a paper"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
-    options.add("format", "WORD", "how the table is written", format_);
+    options.add("format", "WORD", "how the table is written [csv; on a terminal in columns]",
+                format_);
     options.add("task", "NAME", "the results of one task [all]", task_);
     options.flag("rows", "every row, as the task's command has it", rows_);
     options.add("out", "FILE", "write it there instead of printing it", out_).short_name = 'o';
@@ -68,11 +70,22 @@ class StudyTableCommand final : public Command {
  private:
   std::string text_of(const StudyTable& table) const {
     if (format_ == StudyTableFormat::json) return study_json(table).dump(1) + "\n";
-    return format_ == StudyTableFormat::csv ? study_csv(table) : study_markdown(table);
+    if (format_ == StudyTableFormat::markdown) return study_markdown(table);
+    if (format_ || out_ || ::isatty(STDOUT_FILENO) == 0) return study_csv(table);
+    TextTable columns(table.columns);
+    for (const auto& row : table.rows) {
+      std::vector<std::string> cells;
+      for (const std::string& cell : row) {
+        const auto number = number_from<double>(cell);
+        cells.push_back(number ? number_text(*number, 4) : cell);
+      }
+      columns.add_row(std::move(cells));
+    }
+    return columns.text();
   }
 
   fs::path file_;
-  StudyTableFormat format_ = StudyTableFormat::csv;
+  std::optional<StudyTableFormat> format_;
   std::optional<std::string> task_;
   bool rows_ = false;
   std::optional<fs::path> out_;

@@ -82,8 +82,7 @@ class SweepCommand final : public Command {
         calibration_);
     options.add(
         "hardware", "NAME",
-        "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope "
-        "bench machine",
+        "adds predicted microseconds on this card: a profile of kvscope cost, by name or as a file",
         hardware_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);

@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -1,5 +1,9 @@
-#include "analysis/cost/measure_machine.hpp"
-
+// This machine as a hardware profile of kvscope cost: bandwidth by the size of a read, the rates of
+// products, attention and scoring, gathering by the length of runs, ranking, a parallel loop, as
+// the program's own kernels do them. Nothing else should run at the same time.
+//
+//   build/release/tests/bench_machine [THREADS] > here.json
+//   kvscope cost trace.h5 --selector quest --budget 256 --hardware ./here.json
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,11 +11,13 @@
 #include <atomic>
 #include <chrono>
 
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/measure_layers.hpp"
+#include "analysis/cost/hardware.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/attention/top_cuts.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/json.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/tensor/lane_kernels.hpp"
@@ -223,49 +229,35 @@ struct MachineRates {
 };
 
 /// Measures all once more and keeps the best of each.
-void measure_again(Machine& machine, MachineRates& best, const std::function<void()>& step) {
+void measure_again(Machine& machine, MachineRates& best) {
   const auto take = [](double& known, double rate) { known = std::max(known, rate); };
   take(best.loops, 1.0 / machine.loop());
   for (std::size_t i = 0; i < kReadBytes.size(); ++i)
     take(best.read[i], machine.bandwidth(kReadBytes[i]));
   take(best.product, machine.product());
-  step();
   for (std::size_t i = 0; i < kDenseRows.size(); ++i)
     take(best.dense_rows[i], machine.dense_rate(kDenseRows[i], kFewKeys));
   take(best.dense, std::max(machine.dense_rate(kQueryRows, 4096), best.dense_rows.back()));
   take(best.lists, 1.0 / machine.list_seconds(kQueryRows, 1, kKeys));
-  step();
   take(best.dots_4, machine.score_rate(4));
   take(best.dots_64, machine.score_rate(64));
-  step();
   take(best.ranked, 1.0 / machine.ranking());
   for (std::size_t i = 0; i < kRuns.size(); ++i)
     take(best.gathered[i], 1.0 / machine.list_seconds(1, kRuns[i], kKeys));
   take(best.dense_read,
        machine.dense_rate(1, kKeys) /
            (4.0 * static_cast<double>(kQueryHeads * kChannels) * static_cast<double>(kKeys)));
-  step();
 }
 
-}  // namespace
-
-HardwareProfile measure_machine(const std::string& cpu, ThreadPool& pool,
-                                const ProgressFn& progress, const std::stop_token& stop) {
+HardwareProfile measure_machine(const std::string& cpu, ThreadPool& pool) {
   constexpr int kRounds = 3;  // a program that is busy for a second does not meet all of them
-  constexpr std::int64_t kSteps = 4 * kRounds;
   Machine machine(pool);
   MachineRates rates;
-  std::int64_t done = 0;
-  const auto step = [&] {
-    check_stop(stop, "bench machine");
-    if (progress) progress({"bench machine", done++, kSteps, "parts"});
-  };
-  step();
-  for (int round = 0; round < kRounds; ++round) measure_again(machine, rates, step);
+  for (int round = 0; round < kRounds; ++round) measure_again(machine, rates);
 
   const int n_threads = pool.n_threads();
-  const std::string here = fmt::format("measured by kvscope bench machine on {} with {} thread{}",
-                                       cpu, n_threads, n_threads == 1 ? "" : "s");
+  const std::string here = fmt::format("measured by bench_machine on {} with {} thread{}", cpu,
+                                       n_threads, n_threads == 1 ? "" : "s");
   HardwareProfile profile;
   profile.name = "this-machine";
   profile.title = cpu;
@@ -316,4 +308,12 @@ HardwareProfile measure_machine(const std::string& cpu, ThreadPool& pool,
   return profile;
 }
 
+}  // namespace
+
 }  // namespace kvscope
+
+int main(int argc, char** argv) {
+  using namespace kvscope;
+  ThreadPool pool(argc > 1 ? std::max(1, std::atoi(argv[1])) : available_cores());
+  fmt::print("{}\n", hardware_json(measure_machine(cpu_name(), pool)).dump(1));
+}
