@@ -9,6 +9,7 @@
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/trace/result.hpp"
 #include "notebooks_export/figure_export.hpp"
 #include "notebooks_export/open_result.hpp"
 

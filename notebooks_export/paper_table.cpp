@@ -104,29 +104,21 @@ std::string caption_of(const std::vector<BoundValue>& values,
   return caption + ".";
 }
 
-}  // namespace
-
-PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
-  if (spec.rows.empty() || spec.values.empty())
-    throw ConfigError("a table needs at least one field for its rows and one value for its cells");
-
-  // What goes where.
-  LeftOut left_out;
-  const MatchedRows matched(table);
-  const RowSlots rows = chosen_rows(table, spec, matched, left_out);
-  Texts targets;  // that the rows were to meet
+/// Costs that the rows were to meet.
+Texts targets_of(const Table& table, const MatchedRows& matched, const RowSlots& rows) {
+  Texts targets;
   for (const std::string& target : matched.targets()) {
     if (std::any_of(rows.begin(), rows.end(), [&](std::size_t row) {
           return !matched.has_no_knob(row) && table.text("match").at(row) == target;
         }))
       targets.push_back(target);
   }
-  std::vector<TableField> row_fields = bind_fields(table, spec.rows, rows, spec);
-  if (row_fields.empty())  // all were optional: the last one heads the only row
-    row_fields =
-        bind_fields(table, {spec.rows.back().substr(0, spec.rows.back().find('?'))}, rows, spec);
-  const std::vector<TableField> column_fields = bind_fields(table, spec.columns, rows, spec);
-  check_alike(table, rows, matched, row_fields, column_fields);
+  return targets;
+}
+
+/// Two kinds of "Attention kept" go by their columns.
+std::vector<BoundValue> bind_values(const Table& table, const TableSpec& spec, const RowSlots& rows,
+                                    const MatchedRows& matched) {
   std::vector<BoundValue> values;
   std::vector<BoundValue*> ambiguous;
   for (const TableValue& value : spec.values)
@@ -135,43 +127,35 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     if (!spec.values[v].better && is_the_cost(matched, values[v].column->name))
       values[v].better = Better::neither;
   }
-  for (BoundValue& value : values) {  // two kinds of "Attention kept" go by their columns
+  for (BoundValue& value : values) {
     const auto same = std::count_if(values.begin(), values.end(), [&](const BoundValue& other) {
       return other.title == value.title && other.column != value.column;
     });
     if (same > 0) ambiguous.push_back(&value);
   }
   for (BoundValue* value : ambiguous) value->title = value->column->name;
-  const TableColumn* doubt = table.find("doubt");
-  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, table, matched);
+  return values;
+}
 
-  // The header.
-  PaperTable out;
-  out.caption = spec.caption;
-  if (out.caption.empty()) out.caption = caption_of(values, column_fields, targets);
-  out.label = spec.label;
-  std::vector<TableField> fields = row_fields;
-  fields.insert(fields.end(), column_fields.begin(), column_fields.end());
-  out.note = subject_sentence(table, rows, fields);
-  for (const std::string& sentence :
-       {mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields)),
-        missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
-        prompts_sentence(left_out), doubts_sentence(doubt, rows),
-        whole_sentence(table, rows, fields)}) {
-    if (!sentence.empty()) out.note += (out.note.empty() ? "" : " ") + sentence;
-  }
+void add_sentence(std::string& note, const std::string& sentence) {
+  if (!sentence.empty()) note += (note.empty() ? "" : " ") + sentence;
+}
+
+/// Titles of rows and columns; returns what marks have to know of them.
+TableLayout make_header(PaperTable& out, const std::vector<TableField>& row_fields,
+                        const std::vector<TableField>& column_fields,
+                        const std::vector<BoundValue>& values, const TablePivot& pivot) {
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
   for (const TableField& field : column_fields) out.level_titles.push_back(field.title());
   const bool shows_values = values.size() > 1 || column_fields.empty();
   if (shows_values) out.level_titles.emplace_back();
   out.header.resize(out.level_titles.size());
-  const std::vector<std::size_t> columns = column_order(pivot);
   TableLayout layout;
   layout.methods_in_rows = !row_fields.empty() && row_fields.back().is_method();
   for (std::size_t l = 0; l < column_fields.size(); ++l) {
     if (column_fields[l].is_method()) layout.method_level = l;
   }
-  for (const std::size_t c : columns) {
+  for (const std::size_t c : column_order(pivot)) {
     const std::size_t first_of_column = layout.ranked_by.size();
     for (std::size_t v = 0; v < values.size(); ++v)
       layout.ranked_by.push_back(first_of_column + ranking_value(values, v));
@@ -183,59 +167,111 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
       layout.column_roles.push_back(pivot.column_roles[c]);
     }
   }
+  return layout;
+}
 
-  // The cells.
-  const std::vector<std::size_t> order = row_order(pivot);
-  const auto full_mean = [&](std::size_t r, const Texts& column, std::size_t v) {
-    Texts group = texts_of(pivot.rows.keys[r]);
-    for (const std::size_t other : order) {
-      const Texts keys = texts_of(pivot.rows.keys[other]);
-      if (pivot.roles[other] != RowRole::full ||
+/// Cells of a pivot.
+class CellMaker {
+ public:
+  CellMaker(const Table& table, const TablePivot& pivot, Spread spread)
+      : table_(table), pivot_(pivot), spread_(spread), order_(row_order(pivot)) {}
+
+  const std::vector<std::size_t>& order() const { return order_; }
+
+  PaperCell cell(std::size_t r, std::size_t c, const BoundValue& value, std::size_t v) const {
+    const Texts column = texts_of(pivot_.columns.keys[c]);
+    const CellSample* sample = pivot_.find(r, column, v);
+    const bool is_full =
+        pivot_.roles[r] == RowRole::full || pivot_.column_roles[c] == RowRole::full;
+    PaperCell cell;
+    cell.value = sample ? sample->mean() : kNan;
+    cell.is_doubted = sample && sample->is_doubted;
+    cell.keeps_all = sample && sample->keeps_all && !is_full;
+    cell.missed_cost = sample && sample->missed_cost && !is_full;
+    if (value.derive != Derive::none && sample) {
+      const bool is_itself = pivot_.roles[r] == RowRole::full && value.derive != Derive::ratio;
+      cell.value =
+          is_itself ? kNan : derived(cell.value, full_mean(r, column, value, v), value.derive);
+    }
+    cell.text = format_number(cell.value, value.format);
+    if (sample && value.better != Better::neither)
+      cell.units = units_of_cell(table_, *value.column, sample->rows);
+    if (sample && value.derive == Derive::none) {
+      cell.spread = spread_text(*sample, spread_, value.format);
+      cell.low = sample->low_sum / static_cast<double>(sample->n);
+      cell.high = sample->high_sum / static_cast<double>(sample->n);
+    }
+    return cell;
+  }
+
+ private:
+  /// Of full attention's row in the same group.
+  double full_mean(std::size_t r, const Texts& column, const BoundValue& value,
+                   std::size_t v) const {
+    const Texts group = texts_of(pivot_.rows.keys[r]);
+    for (const std::size_t other : order_) {
+      const Texts keys = texts_of(pivot_.rows.keys[other]);
+      if (pivot_.roles[other] != RowRole::full ||
           !std::equal(keys.begin(), keys.end() - 1, group.begin()))
         continue;
-      if (const CellSample* sample = pivot.find(other, column, v)) return sample->mean();
+      if (const CellSample* sample = pivot_.find(other, column, v)) return sample->mean();
     }
-    throw ConfigError("{}: comparing with full attention needs rows of selector full",
-                      values[v].title);
-  };
-  const auto is_full_cell = [&](std::size_t r, std::size_t c) {
-    return pivot.roles[r] == RowRole::full || pivot.column_roles[c] == RowRole::full;
-  };
-  for (const std::size_t r : order) {
+    throw ConfigError("{}: comparing with full attention needs rows of selector full", value.title);
+  }
+
+  const Table& table_;
+  const TablePivot& pivot_;
+  Spread spread_;
+  std::vector<std::size_t> order_;
+};
+
+}  // namespace
+
+PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
+  if (spec.rows.empty() || spec.values.empty())
+    throw ConfigError("a table needs at least one field for its rows and one value for its cells");
+  LeftOut left_out;
+  const MatchedRows matched(table);
+  const RowSlots rows = chosen_rows(table, spec, matched, left_out);
+  const Texts targets = targets_of(table, matched, rows);
+  std::vector<TableField> row_fields = bind_fields(table, spec.rows, rows, spec);
+  if (row_fields.empty())  // all were optional: the last one heads the only row
+    row_fields =
+        bind_fields(table, {spec.rows.back().substr(0, spec.rows.back().find('?'))}, rows, spec);
+  const std::vector<TableField> column_fields = bind_fields(table, spec.columns, rows, spec);
+  check_alike(table, rows, matched, row_fields, column_fields);
+  const std::vector<BoundValue> values = bind_values(table, spec, rows, matched);
+  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, table, matched);
+
+  PaperTable out;
+  out.caption = spec.caption;
+  if (out.caption.empty()) out.caption = caption_of(values, column_fields, targets);
+  out.label = spec.label;
+  std::vector<TableField> fields = row_fields;
+  fields.insert(fields.end(), column_fields.begin(), column_fields.end());
+  out.note = subject_sentence(table, rows, fields);
+  for (const std::string& sentence :
+       {mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields)),
+        missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
+        prompts_sentence(left_out), doubts_sentence(table.find("doubt"), rows),
+        whole_sentence(table, rows, fields)})
+    add_sentence(out.note, sentence);
+  const TableLayout layout = make_header(out, row_fields, column_fields, values, pivot);
+
+  const CellMaker cells(table, pivot, spec.spread);
+  const std::vector<std::size_t> columns = column_order(pivot);
+  for (const std::size_t r : cells.order()) {
     PaperRow row;
     row.keys = texts_of(pivot.rows.keys[r]);
     row.role = pivot.roles[r];
     for (const std::size_t c : columns) {
-      const Texts column = texts_of(pivot.columns.keys[c]);
-      for (std::size_t v = 0; v < values.size(); ++v) {
-        const CellSample* sample = pivot.find(r, column, v);
-        const BoundValue& value = values[v];
-        PaperCell cell;
-        cell.value = sample ? sample->mean() : kNan;
-        cell.is_doubted = sample && sample->is_doubted;
-        cell.keeps_all = sample && sample->keeps_all && !is_full_cell(r, c);
-        cell.missed_cost = sample && sample->missed_cost && !is_full_cell(r, c);
-        if (value.derive != Derive::none && sample) {
-          const bool is_itself = row.role == RowRole::full && value.derive != Derive::ratio;
-          cell.value =
-              is_itself ? kNan : derived(cell.value, full_mean(r, column, v), value.derive);
-        }
-        cell.text = format_number(cell.value, value.format);
-        if (sample && value.better != Better::neither)
-          cell.units = units_of_cell(table, *value.column, sample->rows);
-        if (sample && value.derive == Derive::none) {
-          cell.spread = spread_text(*sample, spec.spread, value.format);
-          cell.low = sample->low_sum / static_cast<double>(sample->n);
-          cell.high = sample->high_sum / static_cast<double>(sample->n);
-        }
-        row.cells.push_back(std::move(cell));
-      }
+      for (std::size_t v = 0; v < values.size(); ++v)
+        row.cells.push_back(cells.cell(r, c, values[v], v));
     }
     out.rows.push_back(std::move(row));
   }
-  const std::string marks =
-      marks_sentence(mark_methods(out, layout), unit_word(table, *values.front().column));
-  if (!marks.empty()) out.note += (out.note.empty() ? "" : " ") + marks;
+  add_sentence(out.note,
+               marks_sentence(mark_methods(out, layout), unit_word(table, *values.front().column)));
   return out;
 }
 

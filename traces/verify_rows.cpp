@@ -64,6 +64,131 @@ ExactRow recompute(std::span<const float> q, const CheckedHead& head, TokenRange
   return row;
 }
 
+/// The checks of one head's rows, one after the other.
+class RowChecker {
+ public:
+  RowChecker(const TraceFile& trace, Index layer, Index q_head, const CheckedHead& head)
+      : trace_(trace),
+        info_(trace.info()),
+        layer_(layer),
+        q_head_(q_head),
+        head_(head),
+        base_(base_tolerance(info_.dtype)),
+        roundoff_(unit_roundoff(info_.dtype)) {
+    if (!info_.window.empty()) window_ = info_.window[static_cast<std::size_t>(layer)];
+  }
+
+  void check(Index pos) {
+    pos_ = pos;
+    q_ = trace_.read_q(layer_, q_head_, {pos, pos + 1});
+    seen_ = {first_visible(pos, window_), pos + 1};
+    exact_ = recompute(q_.view().row(0), head_, seen_, info_.sink_logit(layer_, q_head_),
+                       info_.score_rule(), roundoff_);
+    ++result_.n_rows;
+    result_.output_norm = std::max(result_.output_norm, exact_.output_norm);
+    if (!std::isfinite(exact_.lse) || !std::isfinite(exact_.output_norm))
+      return complain("softmax(QK^T)V is not finite");
+    if (info_.capture.lse) check_lse();
+    if (info_.capture.attn_dense) check_dense();
+    if (info_.capture.attn_topk > 0) check_topk();
+  }
+
+  RowCheck take() { return std::move(result_); }
+
+ private:
+  void complain(const std::string& what) {
+    result_.problems.push_back(
+        fmt::format("/layers/{}: query head {}, row {}: {}", layer_, q_head_, pos_, what));
+  }
+
+  void check_lse() {
+    const double recorded = trace_.read_lse(layer_, q_head_, {pos_, pos_ + 1})(0);
+    const double error = std::fabs(recorded - exact_.lse);
+    result_.lse_error = std::max(result_.lse_error, error);
+    const double allowed = base_.lse + exact_.score_slack + 1e-6 * std::fabs(exact_.lse);
+    const double rounding =
+        head_.key_roundings.view().empty()
+            ? 0.0  // of no interest beside the sums' own rounding
+            : rounding_of_lse(q_.view().row(0), head_.keys.view().range(0, seen_.begin, seen_.end),
+                              head_.key_roundings.view().range(0, seen_.begin, seen_.end),
+                              exact_.prob, info_.score_scale, info_.dtype);
+    const bool is_reported = error > allowed;
+    result_.lse_rows.push_back(
+        {layer_, q_head_, pos_, recorded, exact_.lse, rounding, is_reported});
+    if (is_reported)
+      complain(
+          fmt::format("lse is {:.6g}, recomputed from q and k {:.6g} (allowed difference {:.2g})",
+                      recorded, exact_.lse, allowed));
+  }
+
+  bool is_visible(Index key) const { return key >= exact_.seen.begin && key <= pos_; }
+  double exact_prob(Index key) const {
+    return is_visible(key) ? exact_.prob[static_cast<std::size_t>(key - exact_.seen.begin)] : 0.0;
+  }
+  /// A score that moves by s changes a probability p by at most p (exp(2 s) - 1).
+  double allowed_prob(double p) const {
+    return base_.attn + p * std::expm1(2 * exact_.score_slack);
+  }
+
+  void check_dense() {
+    const Tensor<float> attn = trace_.read_attn(layer_, q_head_, {pos_, pos_ + 1});
+    double sum = 0;
+    for (Index key = 0; key < info_.n_tokens; ++key) {
+      const double p = exact_prob(key);
+      const double error = std::fabs(attn(0, key) - p);
+      sum += attn(0, key);
+      result_.attn_error = std::max(result_.attn_error, error);
+      if (error > allowed_prob(p) || (!is_visible(key) && attn(0, key) != 0.0f)) {
+        complain(
+            fmt::format("attention to key {} is {:.6g}, recomputed {:.6g}", key, attn(0, key), p));
+        break;
+      }
+    }
+    const double error = std::fabs(sum - exact_.sum_of_prob);
+    result_.row_sum_error = std::max(result_.row_sum_error, error);
+    if (error > 1e-3 + 2 * roundoff_ + std::expm1(2 * exact_.score_slack))
+      complain(fmt::format("attention sums to {:.6g}, expected {:.6g}", sum, exact_.sum_of_prob));
+  }
+
+  void check_topk() {
+    const TopkRows top = trace_.read_topk(layer_, q_head_, {pos_, pos_ + 1});
+    const Index n =
+        std::min<Index>(info_.capture.attn_topk, static_cast<Index>(exact_.prob.size()));
+    std::vector<double> sorted = exact_.prob;
+    std::partial_sort(sorted.begin(), sorted.begin() + n, sorted.end(), std::greater<>());
+    for (Index rank = 0; rank < info_.capture.attn_topk; ++rank) {
+      const Index key = top.pos(0, rank);
+      if (rank >= n ? key != -1 : !is_visible(key))
+        return complain(
+            fmt::format("top-k rank {} names key {}, which is not a visible one", rank, key));
+      if (rank >= n) continue;
+      const double recorded = top.prob(0, rank);
+      const double p = exact_prob(key);
+      const double best = sorted[static_cast<std::size_t>(rank)];
+      result_.attn_error = std::max(result_.attn_error, std::fabs(recorded - p));
+      if (std::fabs(recorded - p) > allowed_prob(p) || best - p > 2 * allowed_prob(best))
+        return complain(fmt::format(
+            "top-k rank {} is key {} with {:.6g}; recomputed it has {:.6g} and rank {} has {:.6g}",
+            rank, key, recorded, p, rank, best));
+    }
+  }
+
+  const TraceFile& trace_;
+  const TraceInfo& info_;
+  Index layer_;
+  Index q_head_;
+  const CheckedHead& head_;
+  RowTolerance base_;
+  double roundoff_;
+  std::optional<Index> window_;
+  RowCheck result_;
+  // of the row that is checked
+  Index pos_ = 0;
+  Tensor<float> q_;
+  TokenRange seen_;
+  ExactRow exact_;
+};
+
 }  // namespace
 
 RowTolerance base_tolerance(DType dtype) {
@@ -80,107 +205,9 @@ CheckedHead::CheckedHead(Tensor<float> k, Tensor<float> v, DType dtype)
 
 RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
                     const std::vector<Index>& positions, const CheckedHead& head) {
-  const TraceInfo& info = trace.info();
-  const RowTolerance base = base_tolerance(info.dtype);
-  const double roundoff = unit_roundoff(info.dtype);
-  std::optional<Index> window;
-  if (!info.window.empty()) window = info.window[static_cast<std::size_t>(layer)];
-  RowCheck check;
-  const auto complain = [&](Index pos, const std::string& what) {
-    check.problems.push_back(
-        fmt::format("/layers/{}: query head {}, row {}: {}", layer, q_head, pos, what));
-  };
-  for (const Index pos : positions) {
-    const TokenRange one = {pos, pos + 1};
-    const Tensor<float> q = trace.read_q(layer, q_head, one);
-    const TokenRange seen = {first_visible(pos, window), pos + 1};
-    const ExactRow exact = recompute(q.view().row(0), head, seen, info.sink_logit(layer, q_head),
-                                     info.score_rule(), roundoff);
-    ++check.n_rows;
-    check.output_norm = std::max(check.output_norm, exact.output_norm);
-    if (!std::isfinite(exact.lse) || !std::isfinite(exact.output_norm)) {
-      complain(pos, "softmax(QK^T)V is not finite");
-      continue;
-    }
-    if (info.capture.lse) {
-      const double recorded = trace.read_lse(layer, q_head, one)(0);
-      const double error = std::fabs(recorded - exact.lse);
-      check.lse_error = std::max(check.lse_error, error);
-      const double allowed = base.lse + exact.score_slack + 1e-6 * std::fabs(exact.lse);
-      const double rounding =
-          head.key_roundings.view().empty()
-              ? 0.0  // of no interest beside the sums' own rounding
-              : rounding_of_lse(q.view().row(0), head.keys.view().range(0, seen.begin, seen.end),
-                                head.key_roundings.view().range(0, seen.begin, seen.end),
-                                exact.prob, info.score_scale, info.dtype);
-      check.lse_rows.push_back(
-          {layer, q_head, pos, recorded, exact.lse, rounding, /*is_reported=*/error > allowed});
-      if (error > allowed) {
-        complain(
-            pos,
-            fmt::format("lse is {:.6g}, recomputed from q and k {:.6g} (allowed difference {:.2g})",
-                        recorded, exact.lse, allowed));
-      }
-    }
-    // A score that moves by s changes a probability p by at most p (exp(2 s) - 1).
-    const auto allowed_prob = [&](double p) {
-      return base.attn + p * std::expm1(2 * exact.score_slack);
-    };
-    const auto exact_prob = [&](Index key) {
-      return key < exact.seen.begin || key > pos
-                 ? 0.0
-                 : exact.prob[static_cast<std::size_t>(key - exact.seen.begin)];
-    };
-    if (info.capture.attn_dense) {
-      const Tensor<float> attn = trace.read_attn(layer, q_head, one);
-      double sum = 0;
-      for (Index key = 0; key < info.n_tokens; ++key) {
-        const double p = exact_prob(key);
-        const double error = std::fabs(attn(0, key) - p);
-        sum += attn(0, key);
-        check.attn_error = std::max(check.attn_error, error);
-        const bool visible = key >= exact.seen.begin && key <= pos;
-        if (error > allowed_prob(p) || (!visible && attn(0, key) != 0.0f)) {
-          complain(pos, fmt::format("attention to key {} is {:.6g}, recomputed {:.6g}", key,
-                                    attn(0, key), p));
-          break;
-        }
-      }
-      check.row_sum_error = std::max(check.row_sum_error, std::fabs(sum - exact.sum_of_prob));
-      if (std::fabs(sum - exact.sum_of_prob) >
-          1e-3 + 2 * roundoff + std::expm1(2 * exact.score_slack)) {
-        complain(pos,
-                 fmt::format("attention sums to {:.6g}, expected {:.6g}", sum, exact.sum_of_prob));
-      }
-    }
-    if (info.capture.attn_topk > 0) {
-      const TopkRows top = trace.read_topk(layer, q_head, one);
-      const Index n =
-          std::min<Index>(info.capture.attn_topk, static_cast<Index>(exact.prob.size()));
-      std::vector<double> sorted = exact.prob;
-      std::partial_sort(sorted.begin(), sorted.begin() + n, sorted.end(), std::greater<>());
-      for (Index rank = 0; rank < info.capture.attn_topk; ++rank) {
-        const Index key = top.pos(0, rank);
-        const double recorded = top.prob(0, rank);
-        if (rank >= n ? key != -1 : key < exact.seen.begin || key > pos) {
-          complain(pos, fmt::format("top-k rank {} names key {}, which is not a visible one", rank,
-                                    key));
-          break;
-        }
-        if (rank >= n) continue;
-        const double p = exact_prob(key);
-        const double best = sorted[static_cast<std::size_t>(rank)];
-        check.attn_error = std::max(check.attn_error, std::fabs(recorded - p));
-        if (std::fabs(recorded - p) > allowed_prob(p) || best - p > 2 * allowed_prob(best)) {
-          complain(pos, fmt::format("top-k rank {} is key {} with {:.6g}; recomputed it has {:.6g} "
-                                    "and rank {} has {:.6g}",
-                                    rank, key, recorded, p, rank, best));
-          break;
-        }
-      }
-    }
-  }
-  return check;
+  RowChecker checker(trace, layer, q_head, head);
+  for (const Index pos : positions) checker.check(pos);
+  return checker.take();
 }
 
 }  // namespace kvscope

@@ -291,6 +291,70 @@ std::vector<double> along_values(const Table& table, Along along) {
   return sums;
 }
 
+namespace {
+
+/// What the points of curves are means of, for the caption.
+struct BandFacts {
+  std::size_t n_min = std::numeric_limits<std::size_t>::max();
+  std::size_t n_max = 0;
+  std::vector<std::string> without_interval;
+  std::set<std::string> means_of;  // what the bands are intervals of
+  std::set<std::string_view> intervals;
+};
+
+std::vector<std::string> sentences_on(const BandFacts& facts, BandKind band,
+                                      const std::string& rows_are) {
+  const BandKind said = band == BandKind::ci ? BandKind::none : band;
+  std::vector<std::string> sentences = {band_sentence(said, facts.n_min, facts.n_max, rows_are)};
+  if (band != BandKind::ci) return sentences;
+  for (const std::string_view interval : facts.intervals) {
+    if (!interval.empty()) sentences.push_back(fmt::format("Bands: {}.", interval));
+  }
+  if (facts.intervals.contains(""))
+    sentences.push_back(fmt::format(
+        "Bands: the result's 95% intervals of each {}'s mean over calls (bootstrap), their ends "
+        "averaged{}.",
+        facts.means_of.empty() ? "layer" : fmt::format("{}", fmt::join(facts.means_of, " or ")),
+        facts.without_interval.empty()
+            ? std::string()
+            : fmt::format("; none are recorded for {}", fmt::join(facts.without_interval, ", "))));
+  return sentences;
+}
+
+/// Adds the curve of one method, and rules where it takes no budget.
+void add_method(plot::Panel& panel, const std::map<BudgetKey, SweepCell>& cells,
+                const std::string& selector, plot::Tone tone, Along along, BandKind band,
+                BandFacts& facts) {
+  const std::string label = method_label(selector);
+  std::multimap<double, std::pair<Summary, std::size_t>> points;
+  for (const auto& [key, cell] : cells) {
+    Summary s = summarize(cell.values, band);
+    if (s.n == 0) continue;
+    if (band == BandKind::ci) {
+      s.low = cell.ends.low();
+      s.high = cell.ends.high();
+    }
+    facts.n_min = std::min(facts.n_min, s.n);
+    facts.n_max = std::max(facts.n_max, s.n);
+    if (key.second < 0.0 &&
+        (along == Along::budget || (along == Along::keys && selector == "full"))) {
+      panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, s.middle, label, tone});
+      continue;
+    }
+    const double x = along == Along::budget ? key.second : cell.x.value();
+    // A logarithmic axis has no place for an empty list.
+    if (along == Along::keys && !(x > 0.0)) continue;
+    points.emplace(x, std::pair(s, cell.row));
+  }
+  plot::Line line = curve_of(points, band);
+  line.label = label;
+  line.tone = tone;
+  line.markers = tone.role != plot::Role::reference || line.x.size() == 1;
+  if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
+}
+
+}  // namespace
+
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured) {
   const bool lacks_keys = along == Along::keys && !table.has("kept") && options.x.empty();
@@ -301,32 +365,32 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   const auto budget = table.numbers("budget");
   std::vector<std::string> names = parse_words(options.metric);
   if (names.empty()) names = parse_words(fallback);
-
-  plot::Figure figure = panels_in_rows(names.size(), 3);
   std::set<double> budgets;
   for (std::size_t r : selection.rows) {
     if (!std::isnan(budget[r])) budgets.insert(budget[r]);
   }
-  std::size_t n_min = std::numeric_limits<std::size_t>::max();
-  std::size_t n_max = 0;
   std::vector<std::string> methods = coloured;
   for (const std::string& selector : selection.selectors) {
     if (!contains(methods, selector)) methods.push_back(selector);
   }
   const MethodTones tones(methods);
-  std::vector<std::string> without_interval;
-  std::vector<std::string> beyond;
-  std::set<std::string> means_of;  // what the bands are intervals of
-  std::set<std::string_view> intervals;
+  // references first: what is compared lies over them
+  std::vector<std::string> order = selection.selectors;
+  std::stable_partition(order.begin(), order.end(), [&](const std::string& selector) {
+    return tones.of(selector).role == plot::Role::reference;
+  });
 
+  plot::Figure figure = panels_in_rows(names.size(), 3);
+  BandFacts facts;
+  std::vector<std::string> beyond;
   for (const std::string& name : names) {
     const SweepMetric& metric = sweep_metric(name);
     SweepCells cells = collect_cells(table, selection, metric, along);
     if (options.band == BandKind::ci && interval_stem(table, metric.column).empty())
-      without_interval.push_back(std::string(metric.option));
-    if (cells.has_layer_ends) means_of.insert("layer");
-    if (cells.has_head_ends) means_of.insert("head");
-    intervals.insert(metric.interval);
+      facts.without_interval.push_back(std::string(metric.option));
+    if (cells.has_layer_ends) facts.means_of.insert("layer");
+    if (cells.has_head_ends) facts.means_of.insert("head");
+    facts.intervals.insert(metric.interval);
     plot::Panel panel{
         .x = axis_of(along, selection.budget_kind, {budgets.begin(), budgets.end()}),
         .y = {.label = std::string(metric.label),
@@ -334,40 +398,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     if (metric.has_zero)
       panel.marks.emplace_back(
           plot::Rule{plot::Rule::Kind::horizontal, 0.0, "", {plot::Role::neutral, 0}});
-    // references first: what is compared lies over them
-    std::vector<std::string> order = selection.selectors;
-    std::stable_partition(order.begin(), order.end(), [&](const std::string& selector) {
-      return tones.of(selector).role == plot::Role::reference;
-    });
-    for (const std::string& selector : order) {
-      const std::string label = method_label(selector);
-      const plot::Tone tone = tones.of(selector);
-      std::multimap<double, std::pair<Summary, std::size_t>> points;
-      for (const auto& [key, cell] : cells.of[selector]) {
-        Summary s = summarize(cell.values, options.band);
-        if (s.n == 0) continue;
-        if (options.band == BandKind::ci) {
-          s.low = cell.ends.low();
-          s.high = cell.ends.high();
-        }
-        n_min = std::min(n_min, s.n);
-        n_max = std::max(n_max, s.n);
-        if (key.second < 0.0 &&
-            (along == Along::budget || (along == Along::keys && selector == "full"))) {
-          panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, s.middle, label, tone});
-          continue;
-        }
-        const double x = along == Along::budget ? key.second : cell.x.value();
-        // A logarithmic axis has no place for an empty list.
-        if (along == Along::keys && !(x > 0.0)) continue;
-        points.emplace(x, std::pair(s, cell.row));
-      }
-      plot::Line line = curve_of(points, options.band);
-      line.label = label;
-      line.tone = tone;
-      line.markers = tone.role != plot::Role::reference || line.x.size() == 1;
-      if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
-    }
+    for (const std::string& selector : order)
+      add_method(panel, cells.of[selector], selector, tones.of(selector), along, options.band,
+                 facts);
     const std::string why = why_beyond_oracle(cells, metric, along);
     if (!why.empty())
       beyond.push_back(names.size() > 1 ? fmt::format("{}: {}", metric.label, why) : why);
@@ -382,22 +415,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         "First axis: the keys that a query attended to, as measured, with those kept in "
         "addition to the budget (--x budget: nominal budgets).");
   }
-  const BandKind said = options.band == BandKind::ci ? BandKind::none : options.band;
-  figure.caption.push_back(band_sentence(said, n_min, n_max, selection.rows_are));
-  if (options.band == BandKind::ci) {
-    for (const std::string_view interval : intervals) {
-      if (!interval.empty()) figure.caption.push_back(fmt::format("Bands: {}.", interval));
-    }
-  }
-  if (options.band == BandKind::ci && intervals.contains("")) {
-    figure.caption.push_back(fmt::format(
-        "Bands: the result's 95% intervals of each {}'s mean over "
-        "calls (bootstrap), their ends averaged{}.",
-        means_of.empty() ? "layer" : fmt::format("{}", fmt::join(means_of, " or ")),
-        without_interval.empty()
-            ? std::string()
-            : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));
-  }
+  for (std::string& sentence : sentences_on(facts, options.band, selection.rows_are))
+    figure.caption.push_back(std::move(sentence));
   figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
   if (!beyond.empty()) figure.caption.emplace_back(what_an_oracle_bounds(along));
   return figure;

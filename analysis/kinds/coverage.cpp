@@ -241,6 +241,27 @@ std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
   return mapped<ReplayPair>(which, [&](std::size_t p) { return pairs[p]; });
 }
 
+/// Means over the layers, and what holds for all of them together.
+Json totals_of(const Json& layers, const CoverageAxes& axes, const std::vector<double>& gains,
+               double target_mass) {
+  const auto over_layers = [&](const std::string& key) {
+    Mean out;
+    for (const Json& row : layers)
+      if (row[key].is_number()) out.add(row[key].get<double>());
+    return json_number(out.value());
+  };
+  Json totals = {
+      {"rows", axes.row_pos.size()}, {"heads", axes.q_heads.size()}, {"target_mass", target_mass}};
+  for (const double p : axes.shares) totals[share_key(p)] = over_layers(share_key(p));
+  totals["budget_mean"] = over_layers("budget_mean");
+  double largest = 0.0;
+  for (const Json& row : layers)
+    if (row["budget_max"].is_number()) largest = std::max(largest, row["budget_max"].get<double>());
+  totals["budget_max"] = largest;
+  totals["budget_shared"] = or_null(shared_budget(gains, target_mass));
+  return totals;
+}
+
 }  // namespace
 
 Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
@@ -277,7 +298,6 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   summary["layers"] = Json::array();
   std::vector<PairSummary> pair_summaries(axes.pairs.size());
   std::vector<double> all_gains(static_cast<std::size_t>(axes.row_pos.back() + 1), 0.0);
-  std::vector<double> budget_mean;
   for (std::size_t l = 0; l < axes.layers.size(); ++l) {
     check_stop(run.stop, "coverage");
     const auto slot = static_cast<Index>(l);
@@ -313,28 +333,11 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     for (std::size_t k = 0; k < all_gains.size(); ++k) all_gains[k] += nucleus.gains[k];
   }
 
-  // 3. what a person reads first
   summary["pairs"] = Json::array();
   for (std::size_t p = 0; p < axes.pairs.size(); ++p)
     summary["pairs"].push_back(pair_summaries[p].json(axes.pairs[p]));
   summary["skipped"] = plan.pairs.skipped;
-  Json totals;
-  totals["rows"] = axes.row_pos.size();
-  totals["heads"] = axes.q_heads.size();
-  totals["target_mass"] = options.target_mass;
-  const auto over_layers = [&](const std::string& key) {
-    Mean out;
-    for (const Json& row : summary["layers"])
-      if (row[key].is_number()) out.add(row[key].get<double>());
-    return json_number(out.value());
-  };
-  for (const double p : axes.shares) totals[share_key(p)] = over_layers(share_key(p));
-  totals["budget_mean"] = over_layers("budget_mean");
-  double largest = 0.0;
-  for (const Json& row : summary["layers"])
-    if (row["budget_max"].is_number()) largest = std::max(largest, row["budget_max"].get<double>());
-  totals["budget_max"] = largest;
-  totals["budget_shared"] = or_null(shared_budget(all_gains, options.target_mass));
+  Json totals = totals_of(summary["layers"], axes, all_gains, options.target_mass);
   if (pinsker) {
     writer.write_pinsker(*pinsker);
     Json floors = pinsker_summary(*pinsker, summary["layers"]);

@@ -204,6 +204,127 @@ void add_values(Json& row, const std::string& prefix, const Measured* found) {
   }
 }
 
+/// What every rung measured, alone and together.
+class RungResults {
+ public:
+  RungResults(const std::vector<LadderRung>& rungs, const LadderOptions& options,
+              const std::vector<Index>& positions, const LadderReplay& replay) {
+    std::vector<MethodSpec> by_query;
+    std::vector<MethodSpec> by_chunk;
+    for (const LadderRung& rung : rungs) {
+      add_method(rung.is_chunk ? by_chunk : by_query, rung.alone);
+      add_method(rung.is_together_chunk ? by_chunk : by_query, rung.together);
+      add_method(by_query, rung.other_order);
+    }
+    std::vector<TokenRange> queries;
+    std::vector<TokenRange> chunks;
+    for (const Index pos : positions) {
+      queries.push_back({pos, pos + 1});
+      chunks.push_back({pos + 1 - options.chunk, pos + 1});
+    }
+    of_queries_ = replay.run(by_query, queries, Phase::decode);
+    of_chunks_ = replay.run(by_chunk, chunks, Phase::prefill);
+  }
+
+  /// Null where the method is none, or was refused.
+  const Measured* of(const MethodSpec& method, bool is_chunk, std::string& refused) const {
+    if (method.empty()) return nullptr;
+    const Measured& found = (is_chunk ? of_chunks_ : of_queries_).at(method.text());
+    if (found.refused.empty()) return &found;
+    refused = found.refused;
+    return nullptr;
+  }
+
+ private:
+  std::map<std::string, Measured> of_queries_;
+  std::map<std::string, Measured> of_chunks_;
+};
+
+using RungPair = std::array<const Measured*, 2>;  // alone, together
+constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
+
+/// [layer][rung]
+std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderRung>& rungs,
+                                               const std::vector<Index>& layers,
+                                               const RungResults& results) {
+  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(rungs.size()));
+  for (std::size_t r = 0; r < rungs.size(); ++r) {
+    std::string refused;
+    const Measured* first = results.of(rungs[r].alone, false, refused);
+    const Measured* last = results.of(rungs[r].other_order, false, refused);
+    if (first == nullptr || last == nullptr) continue;
+    for (const auto& [place, lists] : last->lists) {
+      const auto layer = std::ranges::find(layers, place.first) - layers.begin();
+      ties[static_cast<std::size_t>(layer)][r].add(first->lists.at(place), lists);
+    }
+  }
+  return ties;
+}
+
+Json rung_row(const LadderRung& rung, const RungPair& found, std::size_t r,
+              const std::vector<std::vector<TieCensus>>& ties) {
+  const auto& [alone, together] = found;
+  Json row = {{"concession", rung.concession},
+              {"rung", rung.name},
+              {"selector", alone == nullptr ? "" : rung.alone.text()},
+              {"refused", rung.refused}};
+  add_values(row, "", alone);
+  row["together_selector"] = together == nullptr ? "" : rung.together.text();
+  add_values(row, "together_", together);
+  Mean share, changed;
+  for (const auto& of_layer : ties) {
+    share.add(of_layer[r].share.value());
+    changed.add(of_layer[r].changed.value());
+  }
+  row["tie_share"] = json_number(share.value());
+  row["tie_changed"] = json_number(changed.value());
+  return row;
+}
+
+/// Writes the arrays of all layers; returns their rows. `top`: the last rung that concessions
+/// together reach.
+Json write_layers(const std::vector<Index>& layers, const std::vector<RungPair>& found,
+                  const std::vector<std::vector<TieCensus>>& ties, std::size_t top,
+                  ResultWriter& output) {
+  const auto n_rungs = n_of(found);
+  LayerArrays arrays(output, n_of(layers));
+  std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
+  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      tensors[mode][v] =
+          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
+                              std::string(kUnits[v]), std::string(kWords[v]), kNan);
+    }
+  }
+  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_rungs}, {"rung"}, "1",
+                                                 "lists whose cut lies among equal scores", kNan);
+  Tensor<double>& tie_changed =
+      arrays.add<double>("ties/changed", {n_rungs}, {"rung"}, "token",
+                         "keys of a list that the order of equal scores decides", kNan);
+  Json rows = Json::array();
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    arrays.clear();
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      const auto rung = static_cast<Index>(r);
+      tie_share(rung) = ties[l][r].share.value();
+      tie_changed(rung) = ties[l][r].changed.value();
+      for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+        for (std::size_t v = 0; found[r][mode] != nullptr && v < kValues.size(); ++v)
+          (*tensors[mode][v])(rung) = found[r][mode]->layers[l][v];
+      }
+    }
+    Json row = {{"layer", layers[l]}};
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      row[std::string(kValues[v])] = json_number((*tensors[0][v])(Index{0}));
+      row["together_" + std::string(kValues[v])] =
+          json_number((*tensors[1][v])(static_cast<Index>(top)));
+    }
+    rows.push_back(std::move(row));
+    arrays.write(static_cast<Index>(l));
+  }
+  return rows;
+}
+
 }  // namespace
 
 Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
@@ -214,7 +335,6 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   const TraceInfo& info = trace.info();
   const std::vector<Index> layers = sparse_layers(info, options);
   const std::vector<Index> positions = query_positions(info, options, trace.where());
-  const bool has_steps = options.selector.caps().decode;
   std::vector<LadderRung> rungs =
       ladder_rungs(options.selector, options.budget, options.every, options.chunk);
 
@@ -224,115 +344,25 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   config.update(fields_to_json(options));
   add_artifacts({options.selector}, config);
   run.begin("ladder", trace, config);
-
-  std::vector<MethodSpec> by_query;
-  std::vector<MethodSpec> by_chunk;
-  for (const LadderRung& rung : rungs) {
-    add_method(rung.is_chunk ? by_chunk : by_query, rung.alone);
-    add_method(rung.is_together_chunk ? by_chunk : by_query, rung.together);
-    add_method(by_query, rung.other_order);
-  }
-  std::vector<TokenRange> queries;
-  std::vector<TokenRange> chunks;
-  for (const Index pos : positions) {
-    queries.push_back({pos, pos + 1});
-    chunks.push_back({pos + 1 - options.chunk, pos + 1});
-  }
   const LadderReplay replay(trace, options, layers, run.pool, run.progress, run.stop);
-  const std::map<std::string, Measured> of_queries = replay.run(by_query, queries, Phase::decode);
-  const std::map<std::string, Measured> of_chunks = replay.run(by_chunk, chunks, Phase::prefill);
-  const auto result_of = [&](const MethodSpec& method, bool is_chunk,
-                             std::string& refused) -> const Measured* {
-    if (method.empty()) return nullptr;
-    const Measured& found = (is_chunk ? of_chunks : of_queries).at(method.text());
-    if (found.refused.empty()) return &found;
-    refused = found.refused;
-    return nullptr;
-  };
-
+  const RungResults results(rungs, options, positions, replay);
   write_axis(run.output, "layer", layers, "layer", "layer");
   write_axis(run.output, "query_pos", positions, "token", "position of the measured query");
-  const auto n_rungs = n_of(rungs);
-  LayerArrays arrays(run.output, n_of(layers));
-  std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
-  constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
-  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
-    for (std::size_t v = 0; v < kValues.size(); ++v) {
-      tensors[mode][v] =
-          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
-                              std::string(kUnits[v]), std::string(kWords[v]), kNan);
-    }
-  }
 
-  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_rungs}, {"rung"}, "1",
-                                                 "lists whose cut lies among equal scores", kNan);
-  Tensor<double>& tie_changed =
-      arrays.add<double>("ties/changed", {n_rungs}, {"rung"}, "token",
-                         "keys of a list that the order of equal scores decides", kNan);
-  // [layer][rung]
-  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(rungs.size()));
-  for (std::size_t r = 0; r < rungs.size(); ++r) {
-    std::string refused;
-    const Measured* first = result_of(rungs[r].alone, false, refused);
-    const Measured* last = result_of(rungs[r].other_order, false, refused);
-    if (first == nullptr || last == nullptr) continue;
-    for (const auto& [place, lists] : last->lists) {
-      const auto layer = std::ranges::find(layers, place.first) - layers.begin();
-      ties[static_cast<std::size_t>(layer)][r].add(first->lists.at(place), lists);
-    }
-  }
-
+  const auto ties = count_ties(rungs, layers, results);
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
-  std::vector<std::array<const Measured*, 2>> found;
+  std::vector<RungPair> found;
+  std::size_t top = 0;  // of those together, the chunk apart, which keeps its own keys beside
   for (LadderRung& rung : rungs) {
-    const Measured* alone = result_of(rung.alone, rung.is_chunk, rung.refused);
-    const Measured* together =
-        result_of(rung.together, rung.is_together_chunk, rung.together_refused);
-    found.push_back({alone, together});
-    Json row = {{"concession", rung.concession},
-                {"rung", rung.name},
-                {"selector", alone == nullptr ? "" : rung.alone.text()},
-                {"refused", rung.refused}};
-    add_values(row, "", alone);
-    row["together_selector"] = together == nullptr ? "" : rung.together.text();
-    add_values(row, "together_", together);
-    Mean share, changed;
-    for (const auto& of_layer : ties) {
-      share.add(of_layer[found.size() - 1].share.value());
-      changed.add(of_layer[found.size() - 1].changed.value());
-    }
-    row["tie_share"] = json_number(share.value());
-    row["tie_changed"] = json_number(changed.value());
-    summary["rows"].push_back(std::move(row));
+    found.push_back({results.of(rung.alone, rung.is_chunk, rung.refused),
+                     results.of(rung.together, rung.is_together_chunk, rung.together_refused)});
+    const std::size_t r = found.size() - 1;
+    summary["rows"].push_back(rung_row(rung, found[r], r, ties));
+    if (found[r][1] != nullptr && !rung.is_together_chunk) top = r;
   }
-  if (!has_steps)
+  if (!options.selector.caps().decode)
     summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
-  std::size_t top = 0;  // the last rung that concessions together reach, the chunk apart, which
-                        // keeps its own keys beside
-  for (std::size_t r = 0; r < found.size(); ++r) {
-    if (found[r][1] != nullptr && !rungs[r].is_together_chunk) top = r;
-  }
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    arrays.clear();
-    Json row = {{"layer", layers[l]}};
-    for (std::size_t r = 0; r < found.size(); ++r) {
-      tie_share(static_cast<Index>(r)) = ties[l][r].share.value();
-      tie_changed(static_cast<Index>(r)) = ties[l][r].changed.value();
-      for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
-        for (std::size_t v = 0; v < kValues.size(); ++v) {
-          if (found[r][mode] != nullptr)
-            (*tensors[mode][v])(static_cast<Index>(r)) = found[r][mode]->layers[l][v];
-        }
-      }
-    }
-    for (std::size_t v = 0; v < kValues.size(); ++v) {
-      row[std::string(kValues[v])] = json_number((*tensors[0][v])(Index{0}));
-      row["together_" + std::string(kValues[v])] =
-          json_number((*tensors[1][v])(static_cast<Index>(top)));
-    }
-    summary["layers"].push_back(std::move(row));
-    arrays.write(static_cast<Index>(l));
-  }
+  summary["layers"] = write_layers(layers, found, ties, top, run.output);
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {

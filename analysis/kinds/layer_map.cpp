@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <tuple>
+#include <utility>
 
+#include "analysis/base/layer_arrays.hpp"
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/mean_rows.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -198,23 +200,13 @@ void write_column(ResultWriter& output, const std::string& name, const std::vect
   output.write<T>(name, 0, values);
 }
 
-}  // namespace
-
-Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
-                       const LayerMapOptions& options, const AnalysisRun& run) {
-  check_fields(options);
-  require_full_qkv(verifier, "layer-map");
-  require_full_qkv(draft, "layer-map");
-  const Index n_tokens = shared_tokens(verifier, draft, options.token_match);
-  const std::vector<Index> row_pos = choose_rows(n_tokens, options);
-  const auto n_rows = static_cast<Index>(row_pos.size());
-  const std::vector<Index>& ver_layers = verifier.info().layers;
-  const std::vector<Index>& draft_layers = draft.info().layers;
-  const auto n_ver = static_cast<Index>(ver_layers.size());
-  const auto n_draft = static_cast<Index>(draft_layers.size());
-
-  // 1. head-mean rows of all layers of both models, a block of queries at a time; all pairs of each
-  // row
+/// Head-mean rows of all layers of both models, a block of queries at a time; all pairs of each row.
+RowResults compare_rows(const TraceSource& verifier, const TraceSource& draft,
+                        const std::vector<Index>& row_pos, Index n_tokens,
+                        const LayerMapOptions& options, const AnalysisRun& run) {
+  const auto n_rows = n_of(row_pos);
+  const auto n_ver = n_of(verifier.info().layers);
+  const auto n_draft = n_of(draft.info().layers);
   RowResults results(n_rows, n_draft, n_ver);
   ScoreRowLoop loop(run.pool, run.stop, "layer-map");
   ModelRows ver_rows(verifier);
@@ -235,89 +227,117 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
     });
     if (run.progress) run.progress({"layer-map", last, n_rows, "rows"});
   }
+  return results;
+}
 
-  // 2. means over the rows, and the maps
-  const auto same = [](double x) { return x; };
-  const Tensor<double> kl = mean_over_rows(results.kl, same);
-  const Tensor<double> smoothed = mean_over_rows(results.smoothed, same);
-  const Tensor<double> variation = mean_over_rows(results.variation, same);
-  const Tensor<double> floor =
-      mean_over_rows(results.kl, [&](double x) { return options.nucleus - std::sqrt(0.5 * x); });
-  const MonotoneMap monotone(kl, ver_layers, options.dense_layers);
-  const LayerAssignment argmax = unconstrained_layer_map(kl.view());
+/// Means over the rows, [draft, verifier].
+struct LayerMeans {
+  LayerMeans(const RowResults& results, double nucleus)
+      : kl(mean_over_rows(results.kl, [](double x) { return x; })),
+        smoothed(mean_over_rows(results.smoothed, [](double x) { return x; })),
+        variation(mean_over_rows(results.variation, [](double x) { return x; })),
+        floor(mean_over_rows(results.kl, [&](double x) { return nucleus - std::sqrt(0.5 * x); })) {}
+  Tensor<double> kl, smoothed, variation, floor;
+};
 
-  // 3. arrays
+void write_means(const LayerMeans& means, const RowResults& results, ResultWriter& output) {
+  write_matrix(output, "kl", means.kl, "nat", "KL(verifier || draft)");
+  write_matrix(output, "kl_smoothed", means.smoothed, "nat",
+               "KL(verifier || draft), all rows smoothed");
+  write_matrix(output, "total_variation", means.variation, "1", "total variation distance");
+  write_matrix(output, "pinsker_floor", means.floor, "1",
+               "floor p - sqrt(KL / 2) on the verifier's mass");
+  output.declare({"kl_rows",
+                  ResultType::f64,
+                  results.kl.shape(),
+                  {"row", "draft_layer", "verifier_layer"},
+                  "nat",
+                  "KL(verifier || draft) per row"});
+  output.write<double>("kl_rows", 0, results.kl.flat());
+}
+
+/// Writes the maps; returns a row for each layer of the verifier, and "kl_mean_mapped".
+std::pair<Json, double> write_maps(const LayerMeans& means, const MonotoneMap& monotone,
+                                   const std::vector<Index>& ver_layers,
+                                   const std::vector<Index>& draft_layers, ResultWriter& output) {
+  const LayerAssignment argmax = unconstrained_layer_map(means.kl.view());
+  std::vector<std::int64_t> monotone_layer, argmax_layer;
+  std::vector<double> monotone_kl, argmax_kl;
+  Json rows = Json::array();
+  for (Index j = 0; j < n_of(ver_layers); ++j) {
+    const auto slot = monotone.draft_slot[static_cast<std::size_t>(j)];
+    const Index free_slot = argmax.draft_of[static_cast<std::size_t>(j)];
+    monotone_layer.push_back(slot ? draft_layers[static_cast<std::size_t>(*slot)] : -1);
+    monotone_kl.push_back(slot ? means.kl(*slot, j) : kNan);
+    argmax_layer.push_back(draft_layers[static_cast<std::size_t>(free_slot)]);
+    argmax_kl.push_back(means.kl(free_slot, j));
+    rows.push_back({{"layer", ver_layers[static_cast<std::size_t>(j)]},
+                    {"draft_layer", slot ? Json(monotone_layer.back()) : Json(nullptr)},
+                    {"kl", json_number(monotone_kl.back())},
+                    {"total_variation", json_number(slot ? means.variation(*slot, j) : kNan)},
+                    {"pinsker_floor", json_number(slot ? means.floor(*slot, j) : kNan)},
+                    {"argmax_draft_layer", argmax_layer.back()},
+                    {"argmax_kl", json_number(argmax_kl.back())}});
+  }
+  write_column(output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
+  write_column(output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
+  write_column(output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
+  write_column(output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
+  return {std::move(rows), mean(monotone_kl)};
+}
+
+/// How much smoothing changes a divergence at most.
+double largest_change(const LayerMeans& means) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(means.kl.count()); ++i)
+    largest = std::max(largest, std::abs(means.kl.flat()[i] - means.smoothed.flat()[i]));
+  return largest;
+}
+
+void add_plots(ResultWriter& output) {
+  const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
+  output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
+  output.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
+  output.add_plot({"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
+  output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
+  output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
+}
+
+}  // namespace
+
+Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
+                       const LayerMapOptions& options, const AnalysisRun& run) {
+  check_fields(options);
+  require_full_qkv(verifier, "layer-map");
+  require_full_qkv(draft, "layer-map");
+  const Index n_tokens = shared_tokens(verifier, draft, options.token_match);
+  const std::vector<Index> row_pos = choose_rows(n_tokens, options);
+  const std::vector<Index>& ver_layers = verifier.info().layers;
+  const std::vector<Index>& draft_layers = draft.info().layers;
+  const RowResults results = compare_rows(verifier, draft, row_pos, n_tokens, options, run);
+  const LayerMeans means(results, options.nucleus);
+  const MonotoneMap monotone(means.kl, ver_layers, options.dense_layers);
+
   const TraceSource* const traces[] = {&verifier, &draft};
   run.begin("layer-map", traces, fields_to_json(options));
   write_axis(run.output, "draft_layer", draft_layers, "1", "draft layer");
   write_axis(run.output, "verifier_layer", ver_layers, "1", "verifier layer");
   write_axis(run.output, "row_pos", row_pos, "token", "query position");
-  write_matrix(run.output, "kl", kl, "nat", "KL(verifier || draft)");
-  write_matrix(run.output, "kl_smoothed", smoothed, "nat",
-               "KL(verifier || draft), all rows smoothed");
-  write_matrix(run.output, "total_variation", variation, "1", "total variation distance");
-  write_matrix(run.output, "pinsker_floor", floor, "1",
-               "floor p - sqrt(KL / 2) on the verifier's mass");
-  run.output.declare({"kl_rows",
-                      ResultType::f64,
-                      results.kl.shape(),
-                      {"row", "draft_layer", "verifier_layer"},
-                      "nat",
-                      "KL(verifier || draft) per row"});
-  run.output.write<double>("kl_rows", 0, results.kl.flat());
-
-  std::vector<std::int64_t> monotone_layer, argmax_layer;
-  std::vector<double> monotone_kl, argmax_kl;
+  write_means(means, results, run.output);
   Json summary;
-  summary["layers"] = Json::array();
-  for (Index j = 0; j < n_ver; ++j) {
-    const auto slot = monotone.draft_slot[static_cast<std::size_t>(j)];
-    const Index free_slot = argmax.draft_of[static_cast<std::size_t>(j)];
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    monotone_layer.push_back(slot ? draft_layers[static_cast<std::size_t>(*slot)] : -1);
-    monotone_kl.push_back(slot ? kl(*slot, j) : nan);
-    argmax_layer.push_back(draft_layers[static_cast<std::size_t>(free_slot)]);
-    argmax_kl.push_back(kl(free_slot, j));
-    Json entry;
-    entry["layer"] = ver_layers[static_cast<std::size_t>(j)];
-    entry["draft_layer"] = slot ? Json(monotone_layer.back()) : Json(nullptr);
-    entry["kl"] = json_number(monotone_kl.back());
-    entry["total_variation"] = json_number(slot ? variation(*slot, j) : nan);
-    entry["pinsker_floor"] = json_number(slot ? floor(*slot, j) : nan);
-    entry["argmax_draft_layer"] = argmax_layer.back();
-    entry["argmax_kl"] = json_number(argmax_kl.back());
-    summary["layers"].push_back(entry);
-  }
-  write_column(run.output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
-  write_column(run.output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
-  write_column(run.output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
-  write_column(run.output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
-
-  // 4. totals
-  double sensitivity = 0.0;
-  for (Index i = 0; i < kl.count(); ++i) {
-    sensitivity = std::max(sensitivity, std::abs(kl.flat()[static_cast<std::size_t>(i)] -
-                                                 smoothed.flat()[static_cast<std::size_t>(i)]));
-  }
+  double kl_mean_mapped = 0.0;
+  std::tie(summary["layers"], kl_mean_mapped) =
+      write_maps(means, monotone, ver_layers, draft_layers, run.output);
   std::int64_t n_smoothed = 0;
-  for (Index n : results.n_smoothed) n_smoothed += n;
-  auto& totals = summary["totals"];
-  totals["rows"] = n_rows;
-  totals["tokens"] = n_tokens;
-  totals["monotone_cost"] = json_number(monotone.cost);
-  totals["argmax_cost"] = json_number(monotone.unconstrained_cost);
-  totals["kl_mean_mapped"] = json_number(mean(monotone_kl));
-  totals["smoothed_layer_rows"] = n_smoothed;
-  totals["largest_change_by_smoothing"] = json_number(sensitivity);
-
-  const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
-  run.output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
-  run.output.add_plot(
-      {"plot_total_variation", "total_variation", axes, "Total variation distance"});
-  run.output.add_plot(
-      {"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
-  run.output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
-  run.output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
+  for (const Index n : results.n_smoothed) n_smoothed += n;
+  summary["totals"] = {{"rows", n_of(row_pos)},
+                       {"tokens", n_tokens},
+                       {"monotone_cost", json_number(monotone.cost)},
+                       {"argmax_cost", json_number(monotone.unconstrained_cost)},
+                       {"kl_mean_mapped", json_number(kl_mean_mapped)},
+                       {"smoothed_layer_rows", n_smoothed},
+                       {"largest_change_by_smoothing", json_number(largest_change(means))}};
+  add_plots(run.output);
   return run.finish(std::move(summary));
 }
 

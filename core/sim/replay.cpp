@@ -61,6 +61,62 @@ std::vector<std::vector<Tensor<float>>> rows_of_calls(const TraceSource& draft,
   return draft_attention_rows(draft, proposed, pool);
 }
 
+/// The draft's rows of one call after the other.
+class DraftRows {
+ public:
+  /// draft null: every call has none.
+  DraftRows(const TraceSource* draft, std::span<const TokenRange> calls)
+      : draft_(draft), calls_(calls) {}
+  std::vector<Tensor<float>> next(ThreadPool& pool) {
+    if (draft_ == nullptr) return {};
+    if (at_ == drafted_.size()) {
+      calls_ = calls_.subspan(at_);
+      drafted_ = rows_of_calls(*draft_, calls_, pool);
+      at_ = 0;
+    }
+    return std::move(drafted_[at_++]);
+  }
+
+ private:
+  const TraceSource* draft_;
+  std::span<const TokenRange> calls_;                // those of drafted_ and behind
+  std::vector<std::vector<Tensor<float>>> drafted_;  // of some calls at a time
+  std::size_t at_ = 0;
+};
+
+/// The layers that are measured, and those before them that methods go through. Throws ConfigError
+/// if the calibration is the recording itself.
+std::vector<ReplayLayer> read_layers(const TraceSource& trace, const std::vector<Index>& layers,
+                                     bool cross_layer, Index n_keys,
+                                     const TraceSource* calibration) {
+  const TraceInfo& info = trace.info();
+  std::vector<ReplayLayer> data;
+  for (const Index layer : info.layers) {
+    const bool is_asked = std::ranges::find(layers, layer) != layers.end();
+    if (is_asked || (cross_layer && layer < layers.back()))
+      data.push_back(read_layer(trace, layer, n_keys));
+  }
+  if (calibration != nullptr && !info.uuid.empty() && calibration->info().uuid == info.uuid) {
+    throw ConfigError(
+        "calibration: {} is the recording that is replayed, expected one of another text",
+        calibration->where());
+  }
+  return data;
+}
+
+/// Asks all methods about one layer of a call.
+void ask_all(std::vector<ReplayRun>& runs, const ReplayLayer& layer, const Tensor<float>& q,
+             TokenRange call, ThreadPool& pool, const std::stop_token& stop) {
+  pool.parallel_for(static_cast<Index>(runs.size()), [&](Index r, int) {
+    if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
+    ReplayRun& run = runs[static_cast<std::size_t>(r)];
+    if (!run.caps().uses_pool) run.ask(layer, q.view(), call);
+  });
+  for (ReplayRun& run : runs) {
+    if (run.caps().uses_pool) run.ask(layer, q.view(), call, &pool);
+  }
+}
+
 }  // namespace
 
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
@@ -81,18 +137,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
       std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run.caps().needs_draft; });
   if (wants_draft && draft != nullptr) require_same_tokens(trace, *draft);
 
-  std::vector<ReplayLayer> data;
-  for (Index layer : info.layers) {
-    const bool is_asked = std::find(layers.begin(), layers.end(), layer) != layers.end();
-    if (is_asked || (cross_layer && layer < layers.back()))
-      data.push_back(read_layer(trace, layer, calls.back().end));
-  }
-  if (options.calibration != nullptr && !info.uuid.empty() &&
-      options.calibration->info().uuid == info.uuid) {
-    throw ConfigError(
-        "calibration: {} is the recording that is replayed, expected one of another text",
-        options.calibration->where());
-  }
+  const std::vector<ReplayLayer> data =
+      read_layers(trace, layers, cross_layer, calls.back().end, options.calibration);
   for (ReplayRun& run : runs) run.calibrate(options.calibration, data, pool);
   const Index n_prompt = prompt_end(info, options.calls);
 
@@ -108,21 +154,14 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
   }
 
   std::vector<PairAnswer> answers(pairs.size());
-  std::vector<std::vector<Tensor<float>>> drafted;  // of some calls at a time
-  std::size_t n_drafted = 0;                        // calls, these included
+  const bool has_rows = wants_draft && options.calls.phase != Phase::prefill;
+  DraftRows drafted(has_rows ? draft : nullptr, calls);
   for (std::size_t c = 0; c < calls.size(); ++c) {
     if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
     if (progress)
       progress({"replay", static_cast<Index>(c), static_cast<Index>(calls.size()), "calls"});
     const TokenRange call = calls[c];
-    std::vector<Tensor<float>> draft_rows;
-    if (wants_draft && draft != nullptr && options.calls.phase != Phase::prefill) {
-      if (c == n_drafted) {
-        drafted = rows_of_calls(*draft, std::span(calls).subspan(c), pool);
-        n_drafted += drafted.size();
-      }
-      draft_rows = std::move(drafted[drafted.size() - (n_drafted - c)]);
-    }
+    const std::vector<Tensor<float>> draft_rows = drafted.next(pool);
     const auto n_runs = static_cast<Index>(runs.size());
     pool.parallel_for(n_runs, [&](Index r, int) {
       ReplayRun& run = runs[static_cast<std::size_t>(r)];
@@ -135,14 +174,7 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
         continue;
       }
       const Tensor<float> q = read_queries(trace, data[i].layer, call);
-      pool.parallel_for(n_runs, [&](Index r, int) {
-        if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
-        ReplayRun& run = runs[static_cast<std::size_t>(r)];
-        if (!run.caps().uses_pool) run.ask(data[i], q.view(), call);
-      });
-      for (ReplayRun& run : runs) {
-        if (run.caps().uses_pool) run.ask(data[i], q.view(), call, &pool);
-      }
+      ask_all(runs, data[i], q, call, pool, stop);
       if (!measured[i]) continue;
       for (const ReplayRun& run : runs) {
         for (std::size_t m = 0; m < run.members().size(); ++m) {

@@ -51,18 +51,8 @@ float TokenCanvas::text_width(const PanelContext& context, float window_width, I
          context.look.px(4);
 }
 
-TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& texts,
-                              const TokenLines& lines, const TokenMarks& marks,
-                              const UnderlineColours& colours, std::optional<Index> show) {
-  const Look& look = context.look;
-  TokenEvents events;
-  ImFont* font = context.fonts.body();
-  const float line_height = std::round(font->FontSize + look.px(kBelow));
-  // Whole lines only: none is cut at the edge as long as nobody scrolls by hand.
-  const float whole = std::floor(ImGui::GetContentRegionAvail().y / line_height) * line_height;
-  const float room = std::max(line_height, whole);
-  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
-  ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
+void TokenCanvas::scroll_to_place(const TokenLines& lines, std::optional<Index> show,
+                                  float line_height, float room) {
   // Lines of another width, or a window that another layout begins at the top.
   const bool is_new_place = width_ > 0.0f && (width_ != lines.width || ImGui::IsWindowAppearing());
   if (!show && is_new_place) show = anchor_;
@@ -81,11 +71,11 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   } else if (is_new_place) {
     scroll_to(static_cast<float>(lines.line_of(top_)) * line_height);
   }
-  const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
-  const float scroll = ImGui::GetScrollY();
-  const float gutter = gutter_width(context, lines.n_tokens());
-  const float left = at.x + gutter;
+}
 
+TokenEvents TokenCanvas::take_events(const TokenLines& lines, const TokenMarks& marks, ImVec2 at,
+                                     float room) {
+  TokenEvents events;
   // Whoever types, walks or turns the wheel points at nothing, wherever the mouse lies.
   const auto& keys = ImGui::GetIO().KeysDownDuration;
   const bool has_pressed =
@@ -94,15 +84,15 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
     rests_ = ImGui::GetIO().MousePos;
 
   const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x);
-  ImGui::SetCursorScreenPos({at.x, at.y + scroll});
+  ImGui::SetCursorScreenPos(at);
   ImGui::InvisibleButton("tokens", {width, std::max(1.0f, room)},
                          ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
   if (ImGui::IsItemHovered()) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     walk(lines, marks, events);
     if (rests_ && (rests_->x != mouse.x || rests_->y != mouse.y)) rests_.reset();
-    const auto line = static_cast<Index>((mouse.y - at.y) / line_height);
-    const Index pos = lines.token_at(line, mouse.x - left);
+    const auto line = static_cast<Index>((mouse.y - origin_.y) / line_height_);
+    const Index pos = lines.token_at(line, mouse.x - origin_.x);
     if (pos >= 0) {
       if (!rests_) events.hovered = pos;
       const bool with_shift = ImGui::GetIO().KeyShift;
@@ -113,6 +103,29 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
       }
     }
   }
+  return events;
+}
+
+TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& texts,
+                              const TokenLines& lines, const TokenMarks& marks,
+                              const UnderlineColours& colours, std::optional<Index> show) {
+  const Look& look = context.look;
+  ImFont* font = context.fonts.body();
+  const float line_height = std::round(font->FontSize + look.px(kBelow));
+  // Whole lines only: none is cut at the edge as long as nobody scrolls by hand.
+  const float whole = std::floor(ImGui::GetContentRegionAvail().y / line_height) * line_height;
+  const float room = std::max(line_height, whole);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+  ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
+  scroll_to_place(lines, show, line_height, room);
+  const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
+  const float scroll = ImGui::GetScrollY();
+  const float gutter = gutter_width(context, lines.n_tokens());
+  const float left = at.x + gutter;
+
+  origin_ = {left, at.y};
+  line_height_ = line_height;
+  const TokenEvents events = take_events(lines, marks, {at.x, at.y + scroll}, room);
   ImGui::SetCursorScreenPos({at.x, at.y});
   ImGui::Dummy({1.0f, static_cast<float>(lines.n_lines()) * line_height});
 
@@ -122,8 +135,6 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const auto first = std::max<Index>(0, static_cast<Index>(scroll / line_height));
   const auto last =
       std::min(lines.n_lines(), static_cast<Index>((scroll + room) / line_height) + 1);
-  origin_ = {left, at.y};
-  line_height_ = line_height;
   first_ = first;
   last_ = last;
   if (!scrolls_ && first < lines.n_lines()) {

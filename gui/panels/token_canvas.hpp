@@ -37,6 +37,11 @@ class TokenCanvas {
  private:
   /// What arrows do while the mouse is over the text.
   void walk(const TokenLines& lines, const TokenMarks& marks, TokenEvents& events);
+  /// To `show` if it is out of sight, or where lines of another width begin.
+  void scroll_to_place(const TokenLines& lines, std::optional<Index> show, float line_height,
+                       float room);
+  /// What mouse and keys do. `at`: where the lines in sight begin, in pixels.
+  TokenEvents take_events(const TokenLines& lines, const TokenMarks& marks, ImVec2 at, float room);
 
   // Of the last frame.
   ImVec2 origin_ = {0, 0};  // top left corner of the first line's text

@@ -21,7 +21,7 @@ std::filesystem::path explained(const std::string& program, const std::filesyste
       run_program({program, "explain", "--facts", "6", "--selector", "streamingllm", "--budget",
                    "48", "--lengths", "600", "--depths", "1", "--out", file.string()},
                   [](const std::string&) {}, {});
-  REQUIRE(end.code == 0);
+  REQUIRE(end.code() == 0);
   return file;
 }
 

@@ -311,7 +311,7 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
   Words lines;
   const ProgramEnd end = run_program({echo, "a b", "$HOME"},
                                      [&](const std::string& line) { lines.push_back(line); }, {});
-  CHECK(end.code == 0);
+  CHECK(end.code() == 0);
   CHECK(end.out == "[a b]\n[$HOME]\n");
   REQUIRE(lines.size() == 1);
   const std::string waits = script(folder,
@@ -325,7 +325,7 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
         stop.request_stop();
       },
       stop.get_token());
-  CHECK(stopped.code == 130);
+  CHECK(stopped.code() == 130);
   CHECK(lines.back() == "stopped");
 }
 

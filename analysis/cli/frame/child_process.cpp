@@ -1,30 +1,23 @@
 #include "analysis/cli/frame/child_process.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string_view>
 #include <utility>
-
-#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
-  Pipe in;
-  Pipe out;
+  const Descriptor nothing = Descriptor::open("/dev/null", O_RDWR);
   Pipe err;
-  pid_ = start_program({argv, {}, in.reading.get(), out.writing.get(), err.writing.get()});
-  in_ = std::move(in.writing);
-  out_ = std::move(out.reading);
+  pid_ = start_program({argv, {}, nothing.get(), nothing.get(), err.writing.get()});
   err_ = std::move(err.reading);
 }
 
@@ -33,16 +26,6 @@ ChildProcess::~ChildProcess() {
     send(SIGKILL);
     wait();
   }
-}
-
-bool ChildProcess::write_line(const std::string& line) {
-  const std::string text = line + "\n";  // shorter than a pipe holds: written whole or not at all
-  return in_.get() >= 0 &&
-         ::write(in_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
-
-void ChildProcess::close_input() {
-  in_.close();
 }
 
 void ChildProcess::send(int signal) const {
@@ -74,32 +57,6 @@ bool read_some(int fd, std::string& text) {
   if (n < 0) return errno == EINTR || errno == EAGAIN;
   text.append(buffer, static_cast<std::size_t>(n));
   return n > 0;
-}
-
-ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_token& stop) {
-  ChildProcess child(argv);
-  child.close_input();
-  ChildOutcome outcome;
-  constexpr double kPatience = 20.0;  // seconds for a launcher to end its tasks
-  std::optional<Stopwatch> told;
-  std::array<pollfd, 2> ends = {pollfd{child.out(), POLLIN, 0}, pollfd{child.err(), POLLIN, 0}};
-  while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-    ::poll(ends.data(), ends.size(), /*milliseconds=*/100);
-    if (stop.stop_requested() && !told) {
-      child.send(SIGTERM);
-      told.emplace();
-    }
-    if (told && told->seconds() > kPatience) {
-      child.send(SIGKILL);
-      break;  // what it started may hold the pipes
-    }
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      if (ends[i].fd < 0 || ends[i].revents == 0) continue;
-      if (!read_some(ends[i].fd, i == 0 ? outcome.out : outcome.err)) ends[i].fd = -1;
-    }
-  }
-  outcome.ended = child.wait();
-  return outcome;
 }
 
 std::string this_program() {

@@ -5,6 +5,8 @@
 #include "analysis/cli/frame/child_process.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "analysis/options/options.hpp"
+#include "core/base/run_program.hpp"
+#include "core/base/start_program.hpp"
 
 namespace kvscope::cli {
 
@@ -20,6 +22,15 @@ Engine find_engine(std::string_view name) {
     if (known == name) return engine;
   }
   throw UsageError("--engine: expected local, mpi, slurm or ray, found \"{}\"", name);
+}
+
+LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop) {
+  LauncherEnd end;
+  const ProgramEnd program = run_program(
+      words, [&](const std::string& line) { end.err += line + "\n"; }, stop, SIGTERM);
+  end.ended = program.ended;
+  end.out = program.out;
+  return end;
 }
 
 std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {

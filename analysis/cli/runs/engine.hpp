@@ -36,6 +36,14 @@ std::string run_ray(const EngineJob& job);
 /// Throws UsageError naming the engines.
 Engine find_engine(std::string_view name);
 
+struct LauncherEnd {
+  int ended = 0;  // as wait_for_program
+  std::string out;
+  std::string err;
+};
+/// A launcher to its end; a stop asks it to end its tasks.
+LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop);
+
 /// A sentence of a launcher that ended badly; empty if it did not.
 std::string launcher_text(std::string_view launcher, int ended, const std::string& written);
 

@@ -50,10 +50,7 @@ class LocalRun {
  private:
   bool is_stopping() const { return job_.stop.stop_requested() || !failure_.empty(); }
 
-  void start() {
-    workers_.push_back({std::make_unique<ChildProcess>(job_.words), ""});
-    workers_.back().process->close_input();
-  }
+  void start() { workers_.push_back({std::make_unique<ChildProcess>(job_.words), ""}); }
 
   void wait_for_words() {
     std::vector<pollfd> ends;

@@ -2,7 +2,6 @@
 // that ranks share.
 #include <unistd.h>
 
-#include "analysis/cli/frame/child_process.hpp"
 #include "analysis/cli/runs/engine.hpp"
 
 namespace kvscope::cli {
@@ -14,7 +13,7 @@ std::string run_mpi(const EngineJob& job) {
                                     "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.insert(words.end(), job.words.begin(), job.words.end());
-  const ChildOutcome outcome = run_child(words, job.stop);
+  const LauncherEnd outcome = run_launcher(words, job.stop);
   return launcher_text("mpirun", outcome.ended, outcome.err);
 }
 

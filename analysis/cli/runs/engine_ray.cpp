@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "analysis/cli/frame/child_process.hpp"
 #include "analysis/cli/runs/engine.hpp"
 
 namespace kvscope::cli {
@@ -15,7 +14,7 @@ std::string run_ray(const EngineJob& job) {
   std::vector<std::string> words = {named != nullptr ? named : "python3", "-m",
                                     "kvscope.ray_workers", std::to_string(job.workers), "--"};
   words.insert(words.end(), job.words.begin(), job.words.end());
-  const ChildOutcome outcome = run_child(words, job.stop);
+  const LauncherEnd outcome = run_launcher(words, job.stop);
   std::string text = launcher_text("ray", outcome.ended, outcome.err);
   if (outcome.err.find("No module named 'kvscope") != std::string::npos)
     text += fmt::format(

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 
-#include "analysis/cli/frame/child_process.hpp"
 #include "analysis/cli/runs/engine.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/shell_word.hpp"
@@ -48,9 +47,9 @@ std::string script_of(const EngineJob& job) {
 std::string run_slurm(const EngineJob& job) {
   const std::filesystem::path script = job.folder / fmt::format("{}.sh", kSlurmStem);
   write_new_file(script, script_of(job), /*overwrite=*/true);
-  ChildOutcome outcome;
+  LauncherEnd outcome;
   try {
-    outcome = run_child({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
+    outcome = run_launcher({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
   } catch (...) {
     remove_quietly(script);
     throw;
@@ -58,7 +57,7 @@ std::string run_slurm(const EngineJob& job) {
   remove_quietly(script);  // sbatch has read it
   const std::string number = outcome.out.substr(0, outcome.out.find_first_of(";\n"));
   // Its tasks stop cleanly.
-  if (job.stop.stop_requested() && !number.empty()) run_child({"scancel", number}, {});
+  if (job.stop.stop_requested() && !number.empty()) run_launcher({"scancel", number}, {});
   if (outcome.ended == 0) {
     for (int task = 0; task < job.workers; ++task)
       remove_quietly(job.folder / fmt::format("{}-{}.out", kSlurmStem, task));

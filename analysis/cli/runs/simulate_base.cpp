@@ -176,6 +176,51 @@ void SimulateCommand::check_usage() const {
   }
 }
 
+std::optional<Transformer> SimulateCommand::load_draft(const SimulationOptions& options,
+                                                       SimulationModels& models) const {
+  const bool is_wanted =
+      needs_draft() || std::ranges::any_of(options.selectors, [](const MethodSpec& spec) {
+        return spec.caps().needs_draft;
+      });
+  std::optional<Transformer> draft;
+  if (!is_wanted || !draft_word()) return draft;
+  const fs::path dir = model_dir(*draft_word());
+  // A draft that kvscope fit makes of a GGUF file's first layers speaks the file's tokenizer.
+  if (has_tokenizer(dir)) require_same_tokenizer(*models.tokenizer, load_tokenizer(dir));
+  draft.emplace(load_transformer(dir, engine_));
+  const Index n_vocab = models.verifier->config().n_vocab;
+  if (draft->config().n_vocab != n_vocab && !has_tokenizer(dir)) {
+    throw FormatError("{} has no tokenizer and {} tokens: expected the verifier's {}",
+                      model_name(dir), draft->config().n_vocab, n_vocab);
+  }
+  models.draft_name = model_name(dir);
+  models.draft_hash = hash_of_model(dir, *draft);
+  return draft;
+}
+
+std::vector<Prompt> SimulateCommand::load_texts(SimulationModels& models) const {
+  std::vector<Prompt> texts;
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {
+    PromptOptions source;
+    if (!texts_.empty()) source.text = texts_[i];
+    source.tokens = tokens_;
+    source.max_tokens = Index{1} << 40;  // all of it
+    source.no_special = true;
+    texts.push_back(source.load(models.tokenizer));
+    for (const TokenId id : texts.back().ids) {
+      if (id < 0 || id >= models.verifier->config().n_vocab) {
+        throw FormatError("{}: token {} is not in the model's vocabulary of {}",
+                          texts.back().source, id, models.verifier->config().n_vocab);
+      }
+    }
+  }
+  models.text = texts.front().ids;
+  models.text_name = texts.front().source;
+  for (std::size_t i = 1; i < texts.size(); ++i)
+    models.more_texts.push_back({texts[i].ids, texts[i].source});
+  return texts;
+}
+
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
@@ -187,48 +232,14 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   const fs::path dir = model_dir(model_);
   const Transformer verifier = load_transformer(dir, engine_);
   const Tokenizer tokenizer = load_tokenizer(dir);
-  std::optional<Transformer> draft;
   SimulationModels models;
   models.verifier = &verifier;
   models.tokenizer = &tokenizer;
   models.verifier_name = model_name(dir);
   models.verifier_hash = hash_of_model(dir, verifier);
-  const bool wants_draft =
-      needs_draft() || std::ranges::any_of(options.selectors, [](const MethodSpec& spec) {
-        return spec.caps().needs_draft;
-      });
-  if (wants_draft && draft_word()) {
-    const fs::path draft_dir = model_dir(*draft_word());
-    // A draft that kvscope fit makes of a GGUF file's first layers speaks the file's tokenizer.
-    if (has_tokenizer(draft_dir)) require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
-    draft.emplace(load_transformer(draft_dir, engine_));
-    if (draft->config().n_vocab != verifier.config().n_vocab && !has_tokenizer(draft_dir)) {
-      throw FormatError("{} has no tokenizer and {} tokens: expected the verifier's {}",
-                        model_name(draft_dir), draft->config().n_vocab, verifier.config().n_vocab);
-    }
-    models.draft = &*draft;
-    models.draft_name = model_name(draft_dir);
-    models.draft_hash = hash_of_model(draft_dir, *draft);
-  }
-  std::vector<Prompt> texts;
-  for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {
-    PromptOptions source;
-    if (!texts_.empty()) source.text = texts_[i];
-    source.tokens = tokens_;
-    source.max_tokens = Index{1} << 40;  // all of it
-    source.no_special = true;
-    texts.push_back(source.load(&tokenizer));
-    for (const TokenId id : texts.back().ids) {
-      if (id < 0 || id >= verifier.config().n_vocab) {
-        throw FormatError("{}: token {} is not in the model's vocabulary of {}",
-                          texts.back().source, id, verifier.config().n_vocab);
-      }
-    }
-  }
-  models.text = texts.front().ids;
-  models.text_name = texts.front().source;
-  for (std::size_t i = 1; i < texts.size(); ++i)
-    models.more_texts.push_back({texts[i].ids, texts[i].source});
+  const std::optional<Transformer> draft = load_draft(options, models);
+  if (draft) models.draft = &*draft;
+  const std::vector<Prompt> texts = load_texts(models);
   if (!no_special_) models.leading = leading_special_tokens(tokenizer);
 
   ThreadPool pool(n_threads);
@@ -261,23 +272,28 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
       result = run_simulation(*task, setup, store, pool, progress, stop);
     });
   }
+  return tell(*task, result, given);
+}
+
+int SimulateCommand::tell(const SimulationTask& task, SimulationResult& result,
+                          const OptionSet& given) {
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
   if (job_.out) {
     write_table_output(
         {[&] { return table_csv(result.table, result.config_hash); },
-         [&] { return simulation_json(*task, result); },
-         [&](ResultWriter& output) { write_simulation(*task, result, output, writer_name()); }},
+         [&] { return simulation_json(task, result); },
+         [&](ResultWriter& output) { write_simulation(task, result, output, writer_name()); }},
         *job_.out, job_.overwrite);
   }
   const int code = job_.end();
   if (const std::string sentence = missing_intervals(result.table); !sentence.empty())
     note("kvscope: " + sentence);
   if (job_.json) {
-    print_json(simulation_json(*task, result));
+    print_json(simulation_json(task, result));
     return code;
   }
-  if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
+  if (n_shown_ > 0) print(task.show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
   print(summary_table(answered_rows(result)) + NumberFormats::of(result.config).line() +
         matches_text(result.table) + doubts_text(result.doubts));
   return code;

@@ -10,6 +10,7 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/models/model_source.hpp"
+#include "analysis/cli/models/prompt.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "analysis/simulate/simulation.hpp"
 
@@ -49,6 +50,13 @@ class SimulateCommand : public Command {
   SimulationOptions simulation_options() const;
   std::optional<std::string> draft_word() const;
   void check_usage() const;
+  /// The draft, where a method or the task wants one; names it in `models`.
+  std::optional<Transformer> load_draft(const SimulationOptions& options,
+                                        SimulationModels& models) const;
+  /// The texts that are run, which `models` then refers to.
+  std::vector<Prompt> load_texts(SimulationModels& models) const;
+  /// Writes and prints the result; returns the exit code.
+  int tell(const SimulationTask& task, SimulationResult& result, const OptionSet& given);
 
   std::string model_ = "verifier";
   std::optional<std::string> draft_;

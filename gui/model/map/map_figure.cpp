@@ -83,27 +83,23 @@ std::optional<MapCell> cell_at(const MapPicture& picture, const MapGrid& grid, M
   return std::nullopt;
 }
 
-std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid& grid,
-                                       const MapView& view, const MapOptions& options,
-                                       const MapColours& colours, const MapNames& names,
-                                       std::optional<Index> query, std::optional<Index> key) {
-  const auto level = whole_level(picture);
-  const TokenRange queries = view.queries();
-  const TokenRange keys = view.keys();
-  if (!level || queries.size() == 0 || keys.size() == 0) return std::nullopt;
-  const CellRange rows = cells_of(queries, *level);
-  const CellRange cols = cells_of(keys, *level);
+namespace {
 
+/// The values of the tiles' cells, as the colours take them; empty if none is there. Sets
+/// is_sampled if some rows show one query of many.
+std::optional<plot::HeatMap> cells_of_tiles(const MapPicture& picture, const MapGrid& grid,
+                                            CellRange rows, CellRange cols, MapPooling pooling,
+                                            const MapColours& colours, bool& is_sampled) {
+  const auto level = whole_level(picture);
   plot::HeatMap map{.n_rows = rows.size(), .n_cols = cols.size()};
   map.values.assign(static_cast<std::size_t>(map.n_rows * map.n_cols),
                     std::numeric_limits<float>::quiet_NaN());
   bool any = false;
-  bool is_sampled = false;
   for (const MapTile* tile : picture.tiles) {
     if (tile->id.level != *level) continue;
     const CellRange own_rows = grid.tile_rows(tile->id);
     const CellRange own_cols = grid.tile_cols(tile->id);
-    const std::span<const float> values = tile->values(options.pooling);
+    const std::span<const float> values = tile->values(pooling);
     for (Index row = std::max(rows.begin, own_rows.begin); row < std::min(rows.end, own_rows.end);
          ++row) {
       is_sampled = is_sampled ||
@@ -124,7 +120,52 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
       }
     }
   }
-  if (!any) return std::nullopt;
+  return any ? std::optional(std::move(map)) : std::nullopt;
+}
+
+std::vector<std::string> caption_of(const MapGrid& grid, TokenRange queries, TokenRange keys,
+                                    const MapOptions& options, const MapNames& names,
+                                    std::optional<Index> query, std::optional<Index> key) {
+  std::vector<std::string> caption = {fmt::format(
+      "Softmax attention weights of layer {}, query head {} of {} ({}, {} tokens): queries {} to "
+      "{}, keys {} to {}.",
+      names.layer, names.q_head, names.trace, names.model, grid.n_tokens, queries.begin,
+      queries.end - 1, keys.begin, keys.end - 1)};
+  if (grid.rows.size() < grid.n_tokens)
+    caption.push_back(fmt::format("Queries were recorded for positions {} to {} only.",
+                                  grid.rows.begin, grid.rows.end - 1));
+  if (grid.window) caption.push_back(fmt::format("A query sees the last {} keys.", *grid.window));
+  if (options.sinks() > 0 && !options.fixed_range)
+    caption.push_back(
+        fmt::format("The first {} keys do not count for the range of colours.", options.sinks()));
+  if (options.overlay)
+    caption.push_back(options.lost
+                          ? "Kept and lost attention alike: what the method keeps is "
+                            "covered in the window only."
+                          : "The keys that the method keeps are marked in the window only.");
+  if (query)
+    caption.push_back(fmt::format("Lines: the selected query {}{}.", *query,
+                                  key ? fmt::format(" and key {}", *key) : std::string()));
+  return caption;
+}
+
+}  // namespace
+
+std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid& grid,
+                                       const MapView& view, const MapOptions& options,
+                                       const MapColours& colours, const MapNames& names,
+                                       std::optional<Index> query, std::optional<Index> key) {
+  const auto level = whole_level(picture);
+  const TokenRange queries = view.queries();
+  const TokenRange keys = view.keys();
+  if (!level || queries.size() == 0 || keys.size() == 0) return std::nullopt;
+  const CellRange rows = cells_of(queries, *level);
+  const CellRange cols = cells_of(keys, *level);
+
+  bool is_sampled = false;
+  auto cells = cells_of_tiles(picture, grid, rows, cols, options.pooling, colours, is_sampled);
+  if (!cells) return std::nullopt;
+  plot::HeatMap map = std::move(*cells);
   const auto side = static_cast<double>(Index{1} << *level);
   map.x = {static_cast<double>(cols.begin) * side, static_cast<double>(cols.end) * side};
   map.y = {static_cast<double>(rows.begin) * side, static_cast<double>(rows.end) * side};
@@ -152,37 +193,11 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
   plot::Figure figure{
       .name = "attention-map",
       .title = fmt::format("Attention of layer {}, head {}", names.layer, names.q_head)};
-  figure.caption.push_back(fmt::format(
-      "Softmax attention weights of layer {}, query head {} of {} ({}, {} tokens): queries {} to "
-      "{}, keys {} to {}.",
-      names.layer, names.q_head, names.trace, names.model, grid.n_tokens, queries.begin,
-      queries.end - 1, keys.begin, keys.end - 1));
-  figure.caption.push_back(pooling_sentence(*level, options.pooling));
-  if (*level > picture.level) {
-    figure.caption.push_back("Finer cells were still being computed.");
-  }
-  if (is_sampled) {
+  figure.caption = caption_of(grid, queries, keys, options, names, query, key);
+  figure.caption.insert(figure.caption.begin() + 1, pooling_sentence(*level, options.pooling));
+  if (*level > picture.level) figure.caption.push_back("Finer cells were still being computed.");
+  if (is_sampled)
     figure.caption.push_back("Some rows of cells show one query of many: they were not exact yet.");
-  }
-  if (grid.rows.size() < grid.n_tokens) {
-    figure.caption.push_back(fmt::format("Queries were recorded for positions {} to {} only.",
-                                         grid.rows.begin, grid.rows.end - 1));
-  }
-  if (grid.window) {
-    figure.caption.push_back(fmt::format("A query sees the last {} keys.", *grid.window));
-  }
-  if (options.sinks() > 0 && !options.fixed_range) {
-    figure.caption.push_back(
-        fmt::format("The first {} keys do not count for the range of colours.", options.sinks()));
-  }
-  if (options.overlay)
-    figure.caption.push_back(options.lost
-                                 ? "Kept and lost attention alike: what the method keeps is "
-                                   "covered in the window only."
-                                 : "The keys that the method keeps are marked in the window only.");
-  if (query)
-    figure.caption.push_back(fmt::format("Lines: the selected query {}{}.", *query,
-                                         key ? fmt::format(" and key {}", *key) : std::string()));
   figure.panels.push_back(std::move(panel));
   return figure;
 }

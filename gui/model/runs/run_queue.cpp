@@ -121,16 +121,16 @@ void RunQueue::start(Run run) {
         };
         ProgramEnd end = run_program(words, on_line, context.stop);
         const bool stands =
-            end.code == kOk || end.code == kPartlyFailed || end.code == kCheckFailed;
+            end.code() == kOk || end.code() == kPartlyFailed || end.code() == kCheckFailed;
         const bool is_whole = stands && !context.stop.stop_requested();
         std::string kept = is_whole ? std::string() : kept_in(store);
         const std::lock_guard lock(heard->mutex);
         heard->said = std::move(end.out);
         heard->kept = std::move(kept);
-        if (is_whole) return end.code;
-        if (end.signal != 0) throw IoError("{} was killed (signal {})", words[1], end.signal);
+        if (is_whole) return end.code();
+        if (end.signal() != 0) throw IoError("{} was killed (signal {})", words[1], end.signal());
         throw IoError(heard->last.empty()
-                          ? fmt::format("{} ended with code {} and no word", words[1], end.code)
+                          ? fmt::format("{} ended with code {} and no word", words[1], end.code())
                           : heard->last);
       },
       {});
@@ -239,10 +239,10 @@ const std::vector<CommandSpec>& RunQueue::commands() {
         [program = program_](JobContext& context) -> std::any {
           const ProgramEnd end = run_program(
               {program, "help", "--json"}, [](const std::string&) {}, context.stop);
-          if (end.code != kOk) {
+          if (end.code() != kOk) {
             throw IoError(
                 "{} does not tell its commands (code {}): it should be of this program's version",
-                program, end.code);
+                program, end.code());
           }
           return read_commands(end.out);
         },
