@@ -39,7 +39,9 @@ Device::Device(const std::filesystem::path& path, Mode mode)
 }
 
 Device::~Device() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  unlock();
+  ::close(fd_);
 }
 
 void Device::note(int reason) {
@@ -121,6 +123,7 @@ bool Device::lock(bool exclusive) {
   return true;
 }
 
+// A process that was forked meanwhile has the descriptor too: closing it does not unlock.
 void Device::unlock() {
   (void)::flock(fd_, LOCK_UN);
 }
@@ -136,6 +139,7 @@ void Device::finish() {
   if (writable_ && write_error_ == 0 && ::fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     note(errno);
   }
+  unlock();
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR && writable_) note(errno);
   check();
 }

@@ -78,8 +78,10 @@ void RawFile::lock_as_recorder() {
 }
 
 void RawFile::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
+  if (fd_ < 0) return;
+  // A process that was forked meanwhile has the descriptor too, and would keep the lock.
+  (void)::flock(fd_, LOCK_UN);
+  ::close(std::exchange(fd_, -1));
 }
 
 bool is_being_recorded(const std::filesystem::path& path) {

@@ -93,7 +93,7 @@ void TraceWriter::replan(const TraceInfo& info) {
   planned.status = TraceStatus::recording;
   planned.uuid.clear();
   planned.content_hash.clear();
-  const NewFile draft(out_, options_.overwrite, FileKind::trace);
+  const NewFile draft = NewFile::beside(out_);
   TraceLayout layout = create_layout(draft.temporary(), planned);
   auto [arrays, at] = places_of(layout);
   layout.file.close();

@@ -469,6 +469,8 @@ void TraceWriter::complete(TraceStatus status) {
 void TraceWriter::finish(TraceStatus status) {
   complete(status);
   if (n_committed_ == 0) return;  // there is no file
+  // What appeared at OUT meanwhile may be of another kind.
+  if (options_.overwrite) check_output(out_, options_.overwrite, FileKind::trace);
   if (!copy_) {
     publish_file(part_, out_, options_.overwrite);
     return;

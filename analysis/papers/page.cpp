@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/base/escape.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope::papers {
 
@@ -19,7 +20,7 @@ constexpr const char* kStyle = R"css(
   figure svg { background: #fff; border-radius: 4px; }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.25rem 4rem; color: var(--ink); background: var(--page);
+body { margin: 0 auto; max-width: 60rem; overflow-wrap: break-word; padding: 2rem 1.25rem 4rem; color: var(--ink); background: var(--page);
   font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.75rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; padding-bottom: .3rem; border-bottom: 2px solid var(--ink); }
@@ -28,9 +29,10 @@ a { color: var(--link); text-decoration: none; } a:hover { text-decoration: unde
 .soft { color: var(--soft); } .small { font-size: .875rem; }
 table { border-collapse: collapse; font-size: .9rem; width: 100%; margin: .75rem 0; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { font-weight: 600; color: var(--soft); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+th { font-weight: 600; color: var(--soft); } td { font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
-.grid td, .grid th { text-align: right; padding: .25rem .75rem .25rem 0; } .grid td:first-child, .grid th:first-child { text-align: left; }
+.grid td, .grid th { text-align: right; padding: .25rem .75rem .25rem 0; } .grid td:not(:first-child) { white-space: nowrap; }
+.grid td:first-child, .grid th:first-child { text-align: left; }
 section.item { margin: 1.75rem 0; padding: 1.1rem 1.25rem; border: 1px solid var(--line); border-radius: 6px; }
 .head { display: flex; gap: .75rem; align-items: baseline; justify-content: space-between; flex-wrap: wrap; }
 .verdict { display: inline-block; border-radius: 999px; padding: .05rem .7rem; font-size: .85rem; font-weight: 600; white-space: nowrap; }
@@ -43,6 +45,7 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; display: 
 figcaption { color: var(--soft); font-size: .875rem; margin-top: .35rem; }
 pre { background: var(--ground); border: 1px solid var(--line); border-radius: 4px; padding: .6rem .75rem; margin: .4rem 0;
   font: 12.5px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+code { font: .8125rem ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
 details summary { cursor: pointer; color: var(--soft); font-size: .9rem; }
 @media print { body { max-width: none; } h2, h3, .head { break-after: avoid; } figure, tr, pre { break-inside: avoid; } }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; } }
@@ -123,15 +126,33 @@ std::string picture_html(const DrawnPicture& picture, const std::string& prefix)
   return html + "</figure>\n";
 }
 
-/// What is typed: it may break after blanks, commas and slashes, and "--" stays two signs.
-std::string typed_tex(const std::string& typed) {
-  std::string tex;
-  for (const char c : typed) {
-    tex += tex_escape(std::string(1, c));
-    if (c == ',' || c == '/' || c == '=') tex += "\\allowbreak{}";
-    if (c == '-') tex += "{}";
+/// Text whose lines may end after any of `breaks`, and inside words that no line holds.
+std::string text_tex(std::string_view text, std::string_view breaks) {
+  constexpr std::size_t kLongestRun = 60;
+  std::string tex, piece;
+  std::size_t run = 0;
+  const std::string clean = clean_text(text);
+  for (std::size_t at = 0; at < clean.size();) {
+    const std::size_t size = utf8_char_at(clean, at).size;
+    piece.append(clean, at, size);
+    run = clean[at] == ' ' ? 0 : run + 1;
+    if (breaks.find(clean[at]) != breaks.npos || run == kLongestRun) {
+      tex += tex_escape(piece) + "\\allowbreak{}";
+      piece.clear();
+      run = 0;
+    }
+    at += size;
   }
-  return tex;
+  return tex + tex_escape(piece);
+}
+
+std::string prose_tex(std::string_view text) {
+  return text_tex(text, "");
+}
+
+/// What is typed may break after blanks, commas and slashes.
+std::string typed_tex(std::string_view typed) {
+  return text_tex(typed, ",/=");
 }
 
 std::string command_tex(const std::string& command) {
@@ -154,7 +175,7 @@ std::string picture_tex(const DrawnPicture& picture) {
   }
   tex += "\\end{center}\n";
   if (!picture.caption.empty())
-    tex += fmt::format("{{\\footnotesize {}\\par}}\n", tex_escape(picture.caption));
+    tex += fmt::format("{{\\footnotesize {}\\par}}\n", prose_tex(picture.caption));
   return tex;
 }
 
@@ -175,7 +196,7 @@ constexpr std::array<StyleMarks, 5> kMarks = {{
     {"", "", "", ""},
     {"<b>", "</b>", "\\textbf{", "}"},
     {"<i>", "</i>", "\\emph{", "}"},
-    {"<code>", "</code>", "\\texttt{", "}"},
+    {"<code>", "</code>", "{\\footnotesize\\ttfamily ", "}"},
     {"<span class=\"soft small\">", "</span>", "{\\footnotesize ", "}"},
 }};
 
@@ -196,7 +217,7 @@ std::string spans_tex(const Spans& spans) {
   std::string tex;
   for (const Span& span : spans) {
     std::string text = span.style == Style::code ? typed_tex(span.text)
-                                                 : lines_of(span.text, tex_escape, "\\newline ");
+                                                 : lines_of(span.text, prose_tex, "\\newline ");
     if (!span.link.empty()) text = fmt::format("\\hyperref[{}]{{{}}}", span.link, text);
     const StyleMarks& marks = kMarks[static_cast<std::size_t>(span.style)];
     tex.append(marks.tex).append(text).append(marks.tex_end);
@@ -214,11 +235,11 @@ Page::Page(const std::string& title, const std::string& writer)
           xml_escape(title), kStyle)),
       tex_(fmt::format("{}\\title{{{}}}\n\\author{{made by {}}}\n\\date{{}}\n"
                        "\\begin{{document}}\n\\maketitle\n",
-                       kPreamble, tex_escape(title), tex_escape(writer))) {}
+                       kPreamble, prose_tex(title), tex_escape(writer))) {}
 
 void Page::heading(const std::string& text) {
   html_ += fmt::format("<h2>{}</h2>\n", xml_escape(text));
-  tex_ += fmt::format("\\section*{{{}}}\n", tex_escape(text));
+  tex_ += fmt::format("\\section*{{{}}}\n", prose_tex(text));
 }
 
 void Page::paragraph(const Spans& spans) {
@@ -235,7 +256,7 @@ void Page::begin_entry(const std::string& id, const std::string& title, const st
   tex_ += fmt::format(
       "\\subsection*{{{0}}}\n\\label{{{1}}}\\addcontentsline{{toc}}{{subsection}}{{{0}}}\n"
       "\\emph{{{2}}}: \\textbf{{{3}}}.\n\n",
-      tex_escape(title), id, tex_escape(where), spans_tex({verdict}));
+      prose_tex(title), id, prose_tex(where), spans_tex({verdict}));
 }
 
 void Page::end_entry() {
@@ -258,8 +279,9 @@ void Page::table(const std::vector<PageColumn>& columns,
   for (const PageColumn& column : columns) {
     head_html += fmt::format("<th>{}</th>", xml_escape(column.title));
     head_tex.push_back(tex_escape(column.title));
-    columns_tex +=
-        fmt::format(">{{\\raggedright\\arraybackslash}}p{{{:.2f}\\linewidth}}", column.share);
+    columns_tex += fmt::format(
+        ">{{\\raggedright\\arraybackslash}}p{{{:.2f}\\dimexpr\\linewidth-{}\\tabcolsep}}",
+        column.share, 2 * (columns.size() - 1));
   }
   html_ += fmt::format("<div class=\"scroll\"><table><tr>{}</tr>\n", head_html);
   tex_ += fmt::format(
@@ -292,7 +314,7 @@ void Page::commands(const std::vector<std::string>& commands, const std::string&
     html_ += fmt::format("<details{}><summary>{}</summary>\n", is_open ? " open" : "",
                          xml_escape(summary));
   for (const std::string& command : commands) {
-    html_ += fmt::format("<pre>{}</pre>\n", xml_escape(command));
+    html_ += fmt::format("<pre>{}</pre>\n", lines_of(command, xml_escape, "\n"));
     for (std::size_t at = 0; at < command.size();) {
       const std::size_t end = std::min(command.find('\n', at), command.size());
       tex_ += command_tex(command.substr(at, end - at)) + "\n";
@@ -309,7 +331,7 @@ void Page::list(const std::string& heading, const std::vector<std::string>& line
   tex_ += "\\begin{itemize}\n";
   for (const std::string& line : lines) {
     html_ += fmt::format("<li>{}</li>\n", xml_escape(line));
-    tex_ += fmt::format("\\item {}\n", tex_escape(line));
+    tex_ += fmt::format("\\item {}\n", prose_tex(line));
   }
   html_ += "</ul>\n";
   tex_ += "\\end{itemize}\n";

@@ -93,6 +93,12 @@ std::string_view find_sign(const std::array<Sign, n>& signs, std::string_view ch
   return {};
 }
 
+/// Whether LaTeX's fonts make another sign of the two: dashes, quotation marks, ?` and !`.
+bool is_joined_in_tex(char left, char right) {
+  const bool is_doubled = left == right && std::string_view("-,'`").find(left) != std::string::npos;
+  return is_doubled || (right == '`' && (left == '?' || left == '!'));
+}
+
 /// Letters and dashes that LaTeX's own tables have for every text font.
 bool is_known_to_pdftex(char32_t c) {
   const bool latin = c >= 0xc0 && c <= 0xff && c != 0xd0 && c != 0xf0 && c != 0xde && c != 0xfe &&
@@ -197,7 +203,12 @@ std::string tex_escape(std::string_view text) {
   std::string out;
   for_each_char(
       clean_text(text),
-      [&](std::string_view bytes, char32_t) { out += tex_character(bytes, /*in_math=*/false); },
+      [&](std::string_view bytes, char32_t) {
+        const std::string sign = tex_character(bytes, /*in_math=*/false);
+        if (!out.empty() && !sign.empty() && is_joined_in_tex(out.back(), sign.front()))
+          out += "{}";
+        out += sign;
+      },
       [](std::uint8_t) {});
   return out;
 }

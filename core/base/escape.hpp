@@ -27,7 +27,7 @@ std::string xml_escape(std::string_view text);
 std::string markdown_escape(std::string_view text);
 
 /// For LaTeX outside of formulas, in any engine: signs with a meaning are escaped, line breaks
-/// become blanks, characters that pdfTeX has no sign for show as U+XXXX there and as themselves in
+/// become blanks, "--" stays two signs, characters that pdfTeX has no sign for show as U+XXXX there and as themselves in
 /// LuaTeX and XeTeX; what nobody sees is left out.
 std::string tex_escape(std::string_view text);
 

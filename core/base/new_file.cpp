@@ -211,11 +211,15 @@ std::optional<fs::path> input_behind(const fs::path& out, std::span<const fs::pa
   return std::nullopt;
 }
 
+NewFile::NewFile(fs::path target)
+    : target_(std::move(target)),
+      temporary_(temporary_name(target_)),
+      slot_(take_slot(temporary_)) {}
+
 NewFile::NewFile(fs::path target, bool overwrite, std::optional<FileKind> written)
-    : target_(std::move(target)), overwrite_(overwrite) {
+    : NewFile(std::move(target)) {
+  overwrite_ = overwrite;
   check_output(target_, overwrite, written);
-  temporary_ = temporary_name(target_);
-  slot_ = take_slot(temporary_);
 }
 
 NewFile::NewFile(NewFile&& other) noexcept

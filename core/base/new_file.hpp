@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/file_kind.hpp"
 
@@ -38,6 +39,8 @@ class NewFile {
  public:
   /// Checks the target as check_output does; makes nothing yet.
   NewFile(std::filesystem::path target, bool overwrite, std::optional<FileKind> written = {});
+  /// For a temporary that is not to become `target` itself, which is not looked at.
+  static NewFile beside(std::filesystem::path target) { return NewFile(std::move(target)); }
   NewFile(NewFile&& other) noexcept;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
@@ -56,6 +59,8 @@ class NewFile {
   int release();
 
  private:
+  explicit NewFile(std::filesystem::path target);
+
   std::filesystem::path target_;
   std::filesystem::path temporary_;
   bool overwrite_ = false;

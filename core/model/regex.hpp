@@ -2,7 +2,6 @@
 // cost.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,7 +40,7 @@ class RegexMatcher {
   RegexMatcher(RegexMatcher&&) noexcept;
 
   /// The match that begins exactly at `pos` <= text.size(), if there is one. `text` is well-formed
-  /// UTF-8 and `pos` the beginning of a character. Throws ConfigError if the expression costs too
+  /// UTF-8 and `pos` the beginning of a character. Throws FormatError if the expression costs too
   /// much.
   std::optional<ByteRange> match_at(std::string_view text, std::size_t pos);
 
@@ -54,8 +53,8 @@ class RegexMatcher {
 
   std::shared_ptr<const Regex::Code> code_;
   std::unique_ptr<Scratch> scratch_;
-  double deadline_;            // processor time of this thread, seconds
-  std::uint32_t n_calls_ = 0;  // the clock is read now and then only
+  double deadline_;         // processor time of this thread, seconds
+  double next_look_ = 0.0;  // at it, in seconds of a clock that costs less
 };
 
 }  // namespace kvscope

@@ -136,6 +136,12 @@ std::vector<std::vector<std::string>> markdown_cells(std::string_view markdown) 
     for (std::size_t i = 1; i < line.size(); ++i) {
       if (line[i] == '\\' && i + 1 < line.size()) {
         cell += line[++i];
+      } else if (line.substr(i).starts_with("&lt;")) {
+        cell += '<';
+        i += 3;
+      } else if (line.substr(i).starts_with("&amp;")) {
+        cell += '&';
+        i += 4;
       } else if (line[i] == '|') {
         const std::size_t first = cell.find_first_not_of(' ');
         const std::size_t last = cell.find_last_not_of(' ');

@@ -56,6 +56,7 @@ TEST_CASE("TeX sees text, never commands") {
         "\\textbackslash{} \\textless{}a\\textgreater{} $\\pm$ 1");
   CHECK(tex_escape("a$b$ 5%_#&~") == "a\\$b\\$ 5\\%\\_\\#\\&\\textasciitilde{}");
   CHECK(tex_escape("[x]*") == "{[}x{]}*");
+  CHECK(tex_escape("--x ---- ?` ,, ''") == "-{}-x -{}-{}-{}- ?{}` ,{}, '{}'");
   CHECK(tex_escape("two\nlines\n") == "two lines ");
   CHECK(tex_escape("é ± ≤ –") == "é $\\pm$ $\\le$ --");
   CHECK(tex_escape("😀") == "\\ifdefined\\Umathcode 😀\\else U+1F600\\fi{}");

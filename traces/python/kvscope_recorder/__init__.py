@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError, DataError, RecordError, RecordWarning, UnsupportedModelError
-from .filters import Capture, parse_capture, parse_dtype, parse_rows
+from .filters import Capture, parse_capture, parse_dtype, parse_rows, parse_seed
 from .hooks import Recorder
-from .provenance import TokenTexts
+from .provenance import TokenTexts, plain
 from .schema import CaptureSet
 from .sequence import Options
 from .wrapped import plain_model
@@ -58,7 +58,7 @@ def record(
     page_size     tokens per page of "stats"
     dtype         storage of q, k, v and attn: "auto" keeps the model's bits; "f32", "f16", "bf16" convert
     max_new_tokens  the number given to generate(): saves copying the trace when its length turns out
-    overwrite     replace an existing file, and what an earlier recording left
+    overwrite     replace an existing trace, and what an earlier recording left
     text_source, seed  kept as provenance
     queue_bytes   host memory for what waits to be written; when it is full, the model waits
 
@@ -73,8 +73,8 @@ def record(
         rows=parse_rows(rows),
         dtype=parse_dtype(dtype),
         max_new_tokens=max_new_tokens,
-        text_source=text_source,
-        seed=seed,
+        text_source=plain(text_source),
+        seed=parse_seed(seed),
         overwrite=overwrite,
         queue_bytes=queue_bytes,
     )

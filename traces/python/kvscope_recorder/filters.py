@@ -102,6 +102,12 @@ def parse_dtype(dtype: str) -> str | None:
     return dtype
 
 
+def parse_seed(seed: float) -> int:
+    if not (0 <= seed < 2**64 and seed == int(seed)):
+        raise ConfigError(f"seed: expected a whole number of 0 to 2^64 - 1, found {seed!r}")
+    return int(seed)
+
+
 def ranges(values: list[int]) -> str:
     """'0 to 3, 7' for [0, 1, 2, 3, 7]."""
     parts: list[list[int]] = []

@@ -108,6 +108,8 @@ class Recorder:
     # ---- context -------------------------------------------------------------------------------------
 
     def __enter__(self) -> Recorder:
+        if self._worker is not None:
+            raise RecordError(f"{self.path}: a recorder records once: call record() again")
         with contextlib.ExitStack() as undo:
             undo.callback(interface.attach(self._model, self))
             recorded = {layer: one for layer, one in self._indexers.items() if layer in self._layers}

@@ -200,7 +200,12 @@ def writer_name() -> str:
 
 def command_line() -> str:
     """The arguments of this process."""
-    return shlex.join(sys.argv)
+    return plain(shlex.join(sys.argv))
+
+
+def plain(text: object) -> str:
+    """The text as UTF-8 can say it: names of files may hold bytes that it cannot."""
+    return str(text or "").encode("utf-8", "replace").decode()
 
 
 def host_name() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +23,16 @@ from .schema import TraceInfo
 
 def check_output(out: Path, overwrite: bool) -> None:
     """Raises ConfigError if `out` cannot become a trace."""
-    if out.is_dir():
-        raise ConfigError(f"cannot write {out}: it is a folder, expected a file name")
-    if out.suffix == ".part":
-        raise ConfigError(f"cannot write {out}: names that end in .part are for files that are not whole yet")
-    if not out.parent.is_dir():
-        raise ConfigError(f"cannot write {out}: there is no folder {out.parent}")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"{out} exists; choose another name or pass overwrite=True")
+    try:
+        native.check_trace_output(os.fsencode(out), overwrite)
+    except InputError as error:
+        raise ConfigError(_in_words_of_python(error)) from error
+
+
+def _in_words_of_python(error: Exception) -> str:
+    """The sentence without options of the command line."""
+    sentence = re.sub(r"; --\w+ .* reads it .*", "", str(error)).replace("go on with it (--resume), ", "")
+    return sentence.replace("ask to overwrite it", "pass overwrite=True")
 
 
 @contextlib.contextmanager
@@ -47,7 +50,7 @@ class TraceWriter:
         check_output(out, overwrite)
         self.out = out
         self.part = out.with_name(out.name + ".part")
-        self._native = native.TraceWriter(str(out), overwrite)
+        self._native = native.TraceWriter(os.fsencode(out), overwrite)
         self._is_open = False
 
     def begin(self, info: TraceInfo) -> None:
@@ -55,7 +58,7 @@ class TraceWriter:
         try:
             self._native.begin(info)
         except (InputError, UsageError) as error:
-            raise ConfigError(str(error)) from error
+            raise ConfigError(_in_words_of_python(error)) from error
         self._is_open = True
         needed, disk = self.part.stat().st_size, os.statvfs(self.part)
         free = disk.f_bavail * disk.f_frsize
@@ -99,6 +102,7 @@ class TraceWriter:
         """
         with _usage_as(ConfigError):
             content, uuid = self._native.finish(status, info)
+        self._close()
         return info.replace(status=status, content_hash=content, uuid=uuid)
 
     def abandon(self) -> str:
@@ -106,6 +110,9 @@ class TraceWriter:
         if not self._is_open:
             return ""
         hint = str(self._native.recovery_hint)
+        self._close()
+        return hint if self.part.exists() else ""
+
+    def _close(self) -> None:
         del self._native
         self._is_open = False
-        return hint

@@ -4,12 +4,14 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "traces/hash.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/module.hpp"
@@ -23,7 +25,12 @@ namespace {
 
 template <class T>
 T field(nb::handle object, const char* name) {
-  return nb::cast<T>(object.attr(name));
+  const nb::object value = object.attr(name);
+  try {
+    return nb::cast<T>(value);
+  } catch (const nb::cast_error&) {
+    throw ConfigError("{}: a trace cannot hold {}", name, nb::repr(value).c_str());
+  }
 }
 
 std::vector<float> floats(nb::handle object) {
@@ -115,10 +122,15 @@ TraceInfo info_of(nb::handle of) {
   return info;
 }
 
-std::unique_ptr<TraceWriter> make_writer(const std::string& out, bool overwrite) {
+/// Of the bytes of a name, which may be no UTF-8.
+std::filesystem::path path_of(const nb::bytes& name) {
+  return std::string(name.c_str(), name.size());
+}
+
+std::unique_ptr<TraceWriter> make_writer(const nb::bytes& out, bool overwrite) {
   WriterOptions options;
   options.overwrite = overwrite;
-  return std::make_unique<TraceWriter>(out, options);
+  return std::make_unique<TraceWriter>(path_of(out), options);
 }
 
 /// Rows in the bits of their stored type; bf16 comes as uint16. ValueError for NaN and Inf.
@@ -186,9 +198,10 @@ void bind_writer(nb::module_& module) {
              const auto [hash, uuid] = finish(writer, status, info);
              return nb::make_tuple(hash, uuid);
            })
-      .def_prop_ro("n_committed", &TraceWriter::n_committed)
-      .def_prop_ro("bytes_written", &TraceWriter::bytes_written)
       .def_prop_ro("recovery_hint", &TraceWriter::recovery_hint);
+  module.def("check_trace_output", [](const nb::bytes& out, bool overwrite) {
+    check_output(path_of(out), overwrite, FileKind::trace);
+  });
   module.def("fingerprint", [](const nb::bytes& bytes) {
     return hash_text({bytes.c_str(), bytes.size()});
   });

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import h5py
 import pytest
@@ -15,6 +17,7 @@ from conftest import IS_FIVE, ROOT, left_over, small_llama, token_ids
 from transformers import (
     BertConfig,
     BertModel,
+    DynamicCache,
     GPT2Config,
     T5Config,
     T5ForConditionalGeneration,
@@ -37,6 +40,7 @@ from kvscope_recorder import ConfigError, DataError, RecordError, UnsupportedMod
         ({"rows": 3}, r"expected \(begin, end\)"),
         ({"dtype": "f64"}, "expected auto, f32, f16, bf16"),
         ({"page_size": 0}, "page_size"),
+        ({"seed": -1}, "seed: expected a whole number of 0"),
         ({"tokenizer": object()}, "expected a fast tokenizer"),
     ],
 )
@@ -61,6 +65,72 @@ def test_places_that_cannot_be_written(tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             record(model, tmp_path / name)
     assert (tmp_path / "there.h5").read_text() == "x"
+    with pytest.raises(ConfigError, match="there.h5"):  # no trace
+        record(model, tmp_path / "there.h5", overwrite=True)
+
+
+def test_names_that_are_not_utf8(tmp_path, kvscope):
+    model, path = small_llama(), os.fsdecode(os.fsencode(tmp_path) + b"/\xff.h5")
+    with record(model, path, text_source=path, seed=2**64 - 1):
+        model(token_ids(4))
+    kvscope("verify", path)
+
+
+def steps(model, n, cache=None):
+    cache = cache if cache is not None else DynamicCache(config=model.config)
+    for _ in range(n):
+        model(token_ids(1), past_key_values=cache)
+    return cache
+
+
+def test_what_appears_meanwhile_is_not_replaced(tmp_path):
+    model, path = small_llama(), tmp_path / "trace.h5"
+    with pytest.raises(RecordError, match="File exists.*kvscope recover"):
+        with record(model, path):
+            cache = steps(model, 3)
+            while not path.with_name("trace.h5.part").exists():
+                time.sleep(0.01)
+            path.write_text("x")
+            steps(model, 40, cache)
+    assert path.read_text() == "x"
+
+
+def test_a_recorder_is_used_once(tmp_path):
+    model = small_llama()
+    recorder = record(model, tmp_path / "trace.h5")
+    with recorder:
+        model(token_ids(4))
+    with pytest.raises(RecordError, match="records once"):
+        with recorder:
+            model(token_ids(4))
+
+
+def test_processes_that_are_forked_meanwhile(tmp_path, kvscope):
+    """A child has the open files too: their locks must not outlive the recorder's own hold on them."""
+    model, children, is_over = small_llama(), [], threading.Event()
+    paths = [tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "c.h5"]
+
+    def fork():
+        while not is_over.wait(0.005):
+            children.append(os.fork())
+            if children[-1] == 0:
+                time.sleep(60)
+                os._exit(0)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    try:
+        for path in paths:
+            with record(model, path):
+                steps(model, 4)
+    finally:
+        is_over.set()
+        thread.join()
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    for path in paths:
+        kvscope("verify", path)
 
 
 @pytest.mark.parametrize(
