@@ -1,4 +1,4 @@
-"""A study of 101,370 items, and how long plan, status and table of it take: study_items.py PROGRAM [--texts 1090]
+"""A study of 101,370 items, and how long plan, status and table of it take: study_items.py PROGRAM [--texts 1090] [--workers 2]
 
 The embedded draft on pieces of this project's pages, 18 methods at 5 budgets and two that take none. Seven minutes on two
 cores. Prints the lines of a table.
@@ -46,11 +46,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--texts", type=int, default=1090)
+    parser.add_argument("--workers", default="2")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.program)
     with tempfile.TemporaryDirectory(prefix="kvscope-study-") as folder:
         write_study(folder, arguments.texts)
-        for words in [["run", "s.toml", "--engine", "local", "--workers", "2"], ["plan", "s.toml"], ["status", "s.toml"],
+        for words in [["run", "s.toml", "--engine", "local", "--workers", arguments.workers], ["plan", "s.toml"], ["status", "s.toml"],
                       ["table", "s.toml"]]:
             clock, processor = timed([program, "study", *words], folder)
             print(f"| study {words[0]} | {clock:.1f} s, {processor:.1f} of processor |", flush=True)
