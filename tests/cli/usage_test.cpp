@@ -237,6 +237,8 @@ TEST_CASE("natural guesses are taken, or answered with the way") {
   ran({"sweep", trace, "--selector", "quoka", "--budget", "1k", "--out", out + ".csv"});
   CHECK_HAS(ran({"sweep", trace, "--selector", "quoka", "--budget", "1M"}).out,
             "every key is kept, so that nothing was chosen");
+  CHECK_HAS(ran({"sweep", trace, "--selector", "quoka", "--budget", "1M", "--json"}).err,
+            "every key is kept, so that nothing was chosen");
   const std::vector<std::pair<Words, std::string>> guesses = {
       {{"sweep", trace, "--selector", "quoka", "--budget", "10%"}, "ratio=0.1"},
       {{"sweep", trace, "--methods", "quoka"}, "Did you mean --selector?"},

@@ -119,7 +119,10 @@ class SweepCommand final : public Command {
     const SweepResult result = sweep_result(plan, work, job_.store());
     if (job_.out) write_sweep_output(result, *job_.out, job_.overwrite);
     const int code = job_.end();
-    job_.json ? print_json(sweep_json(result)) : print(sweep_summary(result));
+    const SweepSummary summary = sweep_summary(result);
+    job_.json ? print_json(sweep_json(result)) : print(summary.text);
+    for (const std::string& remark : summary.remarks)
+      job_.json ? note("kvscope: {}", remark) : print("{}\n", remark);
     return code;
   }
 

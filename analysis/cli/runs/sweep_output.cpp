@@ -35,7 +35,6 @@ struct SummaryLine {
   bool keeps_all = false;  // a budget that changes nothing
 };
 
-/// What a reader of the table may take for an error, or for more than it is.
 std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
   std::vector<std::string> remarks;
   if (!lines.empty() &&
@@ -74,7 +73,7 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
 
 }  // namespace
 
-std::string sweep_summary(const SweepResult& result) {
+SweepSummary sweep_summary(const SweepResult& result) {
   const bool many_traces = result.traces.size() > 1;
   std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
                                      "mass",       "p5",      "min",        "recall@10",
@@ -166,10 +165,9 @@ std::string sweep_summary(const SweepResult& result) {
         fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
                     n_windowed, n_windowed == 1 ? "" : "s", n_windowed == 1 ? "is" : "are");
   text += NumberFormats::of(result.config).line();
-  for (const std::string& remark : remarks_on(lines, is_matched)) text += remark + "\n";
   for (const std::string& sentence : calibration_warnings(result.config))
     text += fmt::format("warning: {}\n", sentence);
-  return text;
+  return {text, remarks_on(lines, is_matched)};
 }
 
 }  // namespace kvscope::cli

@@ -157,6 +157,8 @@ def test_what_is_left_out_is_a_warning(trace):
     with pytest.warns(UserWarning, match="left out"):
         table = kvs.sweep(trace, ["streamingllm", "oracle-topp"], budgets=[16])
     assert set(table["selector"]) == {"streamingllm"} and table.attrs["skipped"]
+    with pytest.warns(UserWarning, match="every key is kept"):
+        kvs.sweep(trace, "quoka", budgets=[100_000])
 
 
 # Figures, progress, Ctrl-C
