@@ -200,7 +200,8 @@ void write_column(ResultWriter& output, const std::string& name, const std::vect
   output.write<T>(name, 0, values);
 }
 
-/// Head-mean rows of all layers of both models, a block of queries at a time; all pairs of each row.
+/// Head-mean rows of all layers of both models, a block of queries at a time; all pairs of each
+/// row.
 RowResults compare_rows(const TraceSource& verifier, const TraceSource& draft,
                         const std::vector<Index>& row_pos, Index n_tokens,
                         const LayerMapOptions& options, const AnalysisRun& run) {

@@ -27,8 +27,8 @@ std::string xml_escape(std::string_view text);
 std::string markdown_escape(std::string_view text);
 
 /// For LaTeX outside of formulas, in any engine: signs with a meaning are escaped, line breaks
-/// become blanks, "--" stays two signs, characters that pdfTeX has no sign for show as U+XXXX there and as themselves in
-/// LuaTeX and XeTeX; what nobody sees is left out.
+/// become blanks, "--" stays two signs, characters that pdfTeX has no sign for show as U+XXXX there
+/// and as themselves in LuaTeX and XeTeX; what nobody sees is left out.
 std::string tex_escape(std::string_view text);
 
 /// One character (UTF-8) as tex_escape writes it; with `in_math` as it stands between dollar signs.

@@ -44,9 +44,9 @@ double seconds_of(clockid_t clock) {
 }
 
 /// What this library does otherwise than the one of tokenizers, or without a bound; empty if
-/// nothing is. Oniguruma before 6.9.9 leaves symbols out of [:punct:] and matches one line end where
-/// \R is repeated; \G, (?L) and (*NAME) ask for a search from the left, which find() does not do; a
-/// group that calls itself takes exponential time without a step back.
+/// nothing is. Oniguruma before 6.9.9 leaves symbols out of [:punct:], and matches one line end
+/// where \R is repeated; \G, (?L) and (*NAME) ask for a search from the left, which find() does not
+/// do; a group that calls itself takes exponential time without a step back.
 std::string_view unlike_the_library(std::string_view pattern) {
   int n_classes = 0;  // character classes around `at`
   for (std::size_t at = 0; at < pattern.size(); ++at) {

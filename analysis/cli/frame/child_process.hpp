@@ -1,5 +1,5 @@
-// Processes that this program starts and lets run: nothing is said to them, and only what they write
-// to standard error is heard; ended with their owner.
+// Processes that this program starts and lets run: nothing is said to them, and only what they
+// write to standard error is heard; ended with their owner.
 #pragma once
 
 #include <sys/types.h>

@@ -284,8 +284,8 @@ TEST_CASE("a malformed expression is refused with a sentence") {
 }
 
 TEST_CASE("a hostile regular expression ends in an error, not in hours") {
-  // looking ahead costs little per character: a fast machine gets through shorter texts; where a step
-  // back may run over all of the text, short ones do
+  // looking ahead costs little per character: a fast machine gets through shorter texts; where a
+  // step back may run over all of the text, short ones do
   const std::pair<const char*, std::size_t> hostile[] = {
       {"(a+)+[bc]", 20000},    {"(a|aa)+$[bc]", 20000},    {"a*a*[bc]", 20000},
       {"(?=.*[bc])a", 500000}, {"(?:a|a){0,22}.*z", 5000}, {"((?:a|a){0,19}(?:.*z))|b", 5000}};
