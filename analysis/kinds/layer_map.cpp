@@ -295,7 +295,7 @@ double largest_change(const LayerMeans& means) {
   return largest;
 }
 
-void add_plots(ResultWriter& output) {
+void add_kl_plots(ResultWriter& output) {
   const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
   output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
   output.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
@@ -338,7 +338,7 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
                        {"kl_mean_mapped", json_number(kl_mean_mapped)},
                        {"smoothed_layer_rows", n_smoothed},
                        {"largest_change_by_smoothing", json_number(largest_change(means))}};
-  add_plots(run.output);
+  add_kl_plots(run.output);
   return run.finish(std::move(summary));
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <system_error>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 
@@ -26,20 +27,6 @@ namespace {
   if (error_number == ENOENT) throw MissingFile(sentence);
   throw IoError(sentence);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// The mappings of this process, where a signal handler can find them: no lock, no memory.
 struct Mapping {

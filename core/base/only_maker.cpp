@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "core/base/error.hpp"
 
@@ -25,8 +27,14 @@ OnlyMaker::OnlyMaker(const std::filesystem::path& output) {
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket_ < 0) return;
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) == 0) return;
-  const bool is_taken = errno == EADDRINUSE;
+  // What a process that was just killed had forked has its socket for a moment longer.
+  constexpr int kMostTries = 50;
+  bool is_taken = true;
+  for (int i = 0; is_taken && i < kMostTries; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) == 0) return;
+    is_taken = errno == EADDRINUSE;
+  }
   ::close(socket_);
   socket_ = -1;
   if (is_taken)

@@ -87,10 +87,30 @@ std::unique_lock<std::timed_mutex> wait_for_turn() {
   return one;
 }
 
+/// Texts as they are, and names of files in their bytes, which may be no UTF-8.
+std::vector<std::string> words_of(const std::vector<nb::object>& given) {
+  const nb::object encode = nb::module_::import_("os").attr("fsencode");
+  std::vector<std::string> words;
+  for (const nb::object& one : given) {
+    const auto word = nb::cast<nb::bytes>(encode(one));
+    words.emplace_back(word.c_str(), word.size());
+  }
+  return words;
+}
+
+nb::list texts_of(const std::vector<std::string>& lines) {
+  nb::list texts;
+  for (const std::string& line : lines)
+    texts.append(nb::steal(
+        PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace")));
+  return texts;
+}
+
 /// Runs a command on a thread of its own while this one sees to signals (Ctrl-C) and progress,
 /// which only Python's own threads may. Returns (exit code, standard output, notes).
-std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::string>& words,
-                                                         const nb::object& on_progress) {
+std::tuple<int, nb::bytes, nb::list> run(const std::vector<nb::object>& given,
+                                         const nb::object& on_progress) {
+  const std::vector<std::string> words = words_of(given);
   const std::unique_lock one = wait_for_turn();
   take_failure();
   Listener listener;
@@ -134,10 +154,12 @@ std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::
   auto failure = take_failure();
   if (stopped_by) throw std::move(*stopped_by);
   if (code != 0 && failure) throw std::move(*failure);
-  return {code, nb::bytes(listener.text().data(), listener.text().size()), listener.notes()};
+  return {code, nb::bytes(listener.text().data(), listener.text().size()),
+          texts_of(listener.notes())};
 }
 
-int main_program(const std::vector<std::string>& words) {
+int main_program(const std::vector<nb::object>& given) {
+  const std::vector<std::string> words = words_of(given);
   const nb::gil_scoped_release released;
   return cli::run_as_process(words);
 }

@@ -245,7 +245,7 @@ def test_a_killed_recording_can_be_recovered(tmp_path, kvscope):
             recorder._worker.close()
     """)
     part, out = tmp_path / "trace.h5.part", tmp_path / "trace.h5"
-    paths = [str(ROOT / "traces" / "python"), str(ROOT / "traces" / "python" / "tests"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT / "traces" / "python" / "tests"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     run = subprocess.run([sys.executable, "-c", script, out], env=environment, capture_output=True, text=True)
     assert run.returncode == -signal.SIGKILL, run.stderr
