@@ -128,7 +128,8 @@ std::string picture_html(const DrawnPicture& picture, const std::string& prefix)
 
 /// Text whose lines may end after any of `breaks`, and inside words that no line holds.
 std::string text_tex(std::string_view text, std::string_view breaks) {
-  constexpr std::size_t kLongestRun = 60;
+  constexpr std::size_t kLongestRun = 44;  // a hash stays whole
+  constexpr std::size_t kNextBreak = 8;    // behind it
   std::string tex, piece;
   std::size_t run = 0;
   const std::string clean = clean_text(text);
@@ -139,7 +140,7 @@ std::string text_tex(std::string_view text, std::string_view breaks) {
     if (breaks.find(clean[at]) != breaks.npos || run == kLongestRun) {
       tex += tex_escape(piece) + "\\allowbreak{}";
       piece.clear();
-      run = 0;
+      run = run == kLongestRun ? kLongestRun - kNextBreak : 0;
     }
     at += size;
   }

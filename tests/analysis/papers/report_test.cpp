@@ -66,10 +66,11 @@ TEST_CASE("the page is one file, with texts as texts") {
 }
 
 TEST_CASE("the TeX escapes what means something there") {
-  const Made made;
+  Made made;
+  made.item.note = "Without --quick " + std::string(50, 'x') + ".";
   const std::string tex = report_page({.model = "my_model"}, made.outcomes).tex();
   CHECK_HAS(tex, "my\\_model", "\\& 50\\_percent", "\\includegraphics",
-            "\\input{items/quoka-made-up/table.tex}");
+            "\\input{items/quoka-made-up/table.tex}", "Without -{}-quick xx", "xx\\allowbreak{}xx");
 }
 
 }  // namespace kvscope::papers::report_test
