@@ -324,42 +324,42 @@ QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, 
   return look;
 }
 
-KeyFate fate_of(const QueryLook& look, Index key) {
-  KeyFate fate{.key = key};
-  if (key < look.visible.begin || key >= look.visible.end) return fate;
+KeyOutcome outcome_of(const QueryLook& look, Index key) {
+  KeyOutcome outcome{.key = key};
+  if (key < look.visible.begin || key >= look.visible.end) return outcome;
   const auto at = static_cast<std::size_t>(key - look.visible.begin);
-  fate.weight = look.weights[at];
-  fate.logit = look.logits[at];
-  fate.weight_rank =
-      1 + std::ranges::count_if(look.weights, [&](double w) { return w > fate.weight; });
+  outcome.weight = look.weights[at];
+  outcome.logit = look.logits[at];
+  outcome.weight_rank =
+      1 + std::ranges::count_if(look.weights, [&](double w) { return w > outcome.weight; });
   if (look.is_dense) {
-    fate.end = KeyEnd::dense;
-    return fate;
+    outcome.end = KeyEnd::dense;
+    return outcome;
   }
   const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
   const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
   const bool by_rule = is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())];
-  fate.end = by_rule ? KeyEnd::by_rule : is_kept ? KeyEnd::kept : KeyEnd::dropped;
+  outcome.end = by_rule ? KeyEnd::by_rule : is_kept ? KeyEnd::kept : KeyEnd::dropped;
   const auto unit = look.unit_of(key);
-  if (!unit) return fate;
-  fate.is_ranked = true;
-  fate.score = look.scores[*unit];
+  if (!unit) return outcome;
+  outcome.is_ranked = true;
+  outcome.score = look.scores[*unit];
   for (std::size_t other = 0; other < look.scores.size(); ++other) {
     const double score = look.scores[other];
-    fate.n_ranked += score > kNoCandidate;
-    fate.rank += score > fate.score || (score == fate.score && other <= *unit);
+    outcome.n_ranked += score > kNoCandidate;
+    outcome.rank += score > outcome.score || (score == outcome.score && other <= *unit);
   }
   const Index page = look.first_unit + static_cast<Index>(*unit);
-  fate.page = {std::max(page * look.page_size, look.visible.begin),
-               std::min((page + 1) * look.page_size, look.visible.end)};
-  fate.page_logit = fate.logit;
-  for (Index pos = fate.page.begin; pos < fate.page.end; ++pos) {
-    fate.page_logit =
-        std::max(fate.page_logit, look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
+  outcome.page = {std::max(page * look.page_size, look.visible.begin),
+                  std::min((page + 1) * look.page_size, look.visible.end)};
+  outcome.page_logit = outcome.logit;
+  for (Index pos = outcome.page.begin; pos < outcome.page.end; ++pos) {
+    outcome.page_logit = std::max(outcome.page_logit,
+                                  look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
   }
   if (*unit < look.speakers.size() && look.speakers[*unit] >= 0)
-    fate.slot = static_cast<std::size_t>(look.speakers[*unit]);
-  return fate;
+    outcome.slot = static_cast<std::size_t>(look.speakers[*unit]);
+  return outcome;
 }
 
 std::optional<Index> heaviest_dropped(const QueryLook& look) {
@@ -425,43 +425,43 @@ std::string_view end_words(KeyEnd end) {
   return kWords[static_cast<std::size_t>(end)];
 }
 
-std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
+std::string outcome_sentence(const QueryLook& look, const KeyOutcome& outcome) {
   const KeyQuestion& question = look.question;
   const bool has_pages = look.page_size > 1;
   const auto ranked = [&] {
-    if (!fate.is_ranked) return std::string();
+    if (!outcome.is_ranked) return std::string();
     const std::string who =
-        has_pages ? fmt::format("its page {} to {}", fate.page.begin, fate.page.end - 1)
+        has_pages ? fmt::format("its page {} to {}", outcome.page.begin, outcome.page.end - 1)
                   : std::string("it");
     return fmt::format(
         " By score {} is number {} of {} ({}); the last of the {} {} that were kept "
         "for their score has {}.",
-        who, fate.rank, fate.n_ranked, number_text(fate.score), look.n_earned,
+        who, outcome.rank, outcome.n_ranked, number_text(outcome.score), look.n_earned,
         has_pages ? "pages" : "keys", number_text(look.cut));
   };
-  switch (fate.end) {
+  switch (outcome.end) {
     case KeyEnd::unseen:
-      if (fate.key > question.query)
+      if (outcome.key > question.query)
         return fmt::format("The query at {} does not see position {}: the key comes after it.",
-                           question.query, fate.key);
+                           question.query, outcome.key);
       return fmt::format(
           "The query at {} does not see position {}: it lies before the layer's window.",
-          question.query, fate.key);
+          question.query, outcome.key);
     case KeyEnd::dense:
       return fmt::format("Kept: {}.", look.why_dense);
     case KeyEnd::by_rule:
-      if (fate.key >= look.call.begin && look.call.size() > 1)
+      if (outcome.key >= look.call.begin && look.call.size() > 1)
         return "Kept by rule: it is in the query's own chunk.";
-      return fate.key == question.query
+      return outcome.key == question.query
                  ? "Kept by rule: it is the query's own position."
                  : "Kept by rule (first tokens, recent ones, or the last page), whatever its "
                    "score.";
     case KeyEnd::kept:
-      return fate.is_ranked ? "Kept." + ranked() : fmt::format("Kept; {}.", look.why_no_score);
+      return outcome.is_ranked ? "Kept." + ranked() : fmt::format("Kept; {}.", look.why_no_score);
     case KeyEnd::dropped:
       break;
   }
-  if (fate.is_ranked) return "Dropped." + ranked();
+  if (outcome.is_ranked) return "Dropped." + ranked();
   if (question.selector.caps().permanent)
     return fmt::format("Dropped: {} discards keys for good, in this call or an earlier one.",
                        question.selector.text());
@@ -469,18 +469,19 @@ std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
   return fmt::format("Dropped; {}.", look.why_no_score);
 }
 
-std::string score_sentence(const QueryLook& look, const KeyFate& fate,
+std::string score_sentence(const QueryLook& look, const KeyOutcome& outcome,
                            const std::function<std::string(Index)>& name_of) {
-  if (look.page_size > 1 && fate.is_ranked) {
+  if (look.page_size > 1 && outcome.is_ranked) {
     return fmt::format(
         "Its page holds keys {} to {}; their largest scaled q\u00b7k is {}, the key's own {}.",
-        fate.page.begin, fate.page.end - 1, number_text(fate.page_logit), number_text(fate.logit));
+        outcome.page.begin, outcome.page.end - 1, number_text(outcome.page_logit),
+        number_text(outcome.logit));
   }
-  if (!fate.slot) return "";
-  const QuokaSlot& slot = look.slots[*fate.slot];
+  if (!outcome.slot) return "";
+  const QuokaSlot& slot = look.slots[*outcome.slot];
   const auto own = static_cast<std::size_t>(look.question.q_head - look.owner_heads.begin);
   std::string words = fmt::format(
-      "Representative query {} of {} gave it its score: ", *fate.slot + 1, look.slots.size());
+      "Representative query {} of {} gave it its score: ", *outcome.slot + 1, look.slots.size());
   for (std::size_t h = 0; h < slot.queries.size(); ++h) {
     words += fmt::format("{}{} of head {}", h == 0 ? "" : ", ", name_of(slot.queries[h]),
                          look.owner_heads.begin + static_cast<Index>(h));
@@ -490,13 +491,14 @@ std::string score_sentence(const QueryLook& look, const KeyFate& fate,
   return words + ".";
 }
 
-std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget) {
-  if (fate.end == KeyEnd::unseen || fate.end == KeyEnd::dense || fate.end == KeyEnd::by_rule)
+std::string budget_sentence(const KeyOutcome& outcome, const KeepingBudget& budget) {
+  if (outcome.end == KeyEnd::unseen || outcome.end == KeyEnd::dense ||
+      outcome.end == KeyEnd::by_rule)
     return "";
   if (!budget.takes_tokens) return "The method takes no number of tokens as its budget.";
   if (!budget.tokens) return "No budget up to the whole context keeps it.";
   const std::string_view about = budget.is_exact ? "" : " (of the powers of two)";
-  return fate.end == KeyEnd::dropped
+  return outcome.end == KeyEnd::dropped
              ? fmt::format("A budget of {} tokens would have kept it{}.", *budget.tokens, about)
              : fmt::format("A budget of {} tokens is the smallest that keeps it{}.", *budget.tokens,
                            about);

@@ -91,7 +91,7 @@ enum class KeyEnd { unseen, dense, by_rule, kept, dropped };
 std::string_view end_words(KeyEnd end);
 
 /// What became of one key.
-struct KeyFate {
+struct KeyOutcome {
   Index key = 0;
   KeyEnd end = KeyEnd::unseen;
   double weight = 0.0;
@@ -113,7 +113,7 @@ struct KeyFate {
 QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, ThreadPool& pool,
                         const std::stop_token& stop);
 
-KeyFate fate_of(const QueryLook& look, Index key);
+KeyOutcome outcome_of(const QueryLook& look, Index key);
 
 /// The key of largest weight that was dropped, of equal ones the first position; empty if none
 /// was. Takes one pass over the keys.
@@ -133,12 +133,12 @@ KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& qu
                                 ThreadPool& pool, const std::stop_token& stop);
 
 /// What became of the key and why, in one or two sentences without names of tokens.
-std::string fate_sentence(const QueryLook& look, const KeyFate& fate);
+std::string outcome_sentence(const QueryLook& look, const KeyOutcome& outcome);
 /// What only some methods add: the page's bound, the representative query that gave the key its
 /// score; empty for the others. `name_of`: a position as its reader sees it.
-std::string score_sentence(const QueryLook& look, const KeyFate& fate,
+std::string score_sentence(const QueryLook& look, const KeyOutcome& outcome,
                            const std::function<std::string(Index)>& name_of);
 /// The budget's part: "A budget of 300 tokens would have kept it."
-std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget);
+std::string budget_sentence(const KeyOutcome& outcome, const KeepingBudget& budget);
 
 }  // namespace kvscope

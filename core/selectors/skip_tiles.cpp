@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -43,7 +43,7 @@ Remainder remainder_of(std::span<const SkipPoint> points, double b) {
 std::vector<std::vector<double>> tile_margins(const SelectCall& call, const ListHeads& group,
                                               TokenRange rows, Index block_k, KeyDots& dots) {
   const TokenRange seen{row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end};
-  const BlockFates tiles(block_k, seen);
+  const BlockOutcomes tiles(block_k, seen);
   std::vector<std::vector<double>> margins(
       static_cast<std::size_t>(group.q_heads.size()),
       std::vector<double>(static_cast<std::size_t>(tiles.blocks.size()), kUnseenTile));

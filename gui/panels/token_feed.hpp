@@ -111,7 +111,7 @@ class TokenFeed {
   const std::string& row_problem() const { return row_problem_; }
   /// What the reader, or the one before, reads; null until it was computed.
   const Reading* reading() const { return reading_.get(); }
-  /// A sentence: why its keys have no fates, or there is none.
+  /// A sentence: why its keys have no outcomes, or there is none.
   const std::string& reading_problem() const { return reading_problem_; }
   const MethodOfText& method() const { return method_; }
   /// What it is compared with, while it is.

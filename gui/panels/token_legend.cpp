@@ -183,8 +183,8 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
   if (reading != nullptr && reading->reader() == pos) {
     constexpr std::size_t kTold = 4;
     lines.emplace_back("reads", reading_words(*reading, document, kTold));
-    if (!reading->fates.of.empty())
-      lines.emplace_back("loses", fmt::format("{:.1f}% here", 100.0 * reading->fates.lost));
+    if (!reading->outcomes.of.empty())
+      lines.emplace_back("loses", fmt::format("{:.1f}% here", 100.0 * reading->outcomes.lost));
     const Selection& selected = context.session.selection();
     const std::string against =
         difference_words(*reading, figures::method_label(selected.selector.text()),

@@ -74,14 +74,14 @@ void TokenPainter::draw(std::string_view text, Index pos, ImVec2 at, float width
 /// compared a line each in its colour, the first one above.
 void TokenPainter::strikes(Index pos, ImVec2 low, ImVec2 high, float height) const {
   if (marks.reading == nullptr || !marks.reading->is_heavy(pos)) return;
-  const bool compares = !marks.reading->other_fates.of.empty();
+  const bool compares = !marks.reading->other_outcomes.of.empty();
   const float thick = std::max(1.0f, look.px(1.4f));
-  if (marks.reading->fates.at(pos) == KeyUse::dropped) {
+  if (marks.reading->outcomes.at(pos) == KeyUse::dropped) {
     const float y = std::round(low.y + (compares ? 0.44f : 0.56f) * height);
     stroke_line(list, low.x, high.x, y, packed(compares ? colours.kept : look.error), thick,
                 Stroke::struck);
   }
-  if (marks.reading->other_fates.at(pos) == KeyUse::dropped) {
+  if (marks.reading->other_outcomes.at(pos) == KeyUse::dropped) {
     stroke_line(list, low.x, high.x, std::round(low.y + 0.66f * height), packed(colours.other),
                 thick, Stroke::dashed);
   }
@@ -91,13 +91,14 @@ void TokenPainter::underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) con
   if (!sees || marks.reading == nullptr) return;
   const float thick = std::max(1.0f, std::round(look.px(1.6f)));
   const float y = high.y + look.px(1);
-  const auto under = [&](KeyUse fate, float at, Colour colour, Stroke by_score) {
-    if (fate != KeyUse::by_score && fate != KeyUse::by_rule) return;
+  const auto under = [&](KeyUse outcome, float at, Colour colour, Stroke by_score) {
+    if (outcome != KeyUse::by_score && outcome != KeyUse::by_rule) return;
     stroke_line(list, low.x, high.x, at, packed(colour), thick,
-                fate == KeyUse::by_rule ? Stroke::dotted : by_score);
+                outcome == KeyUse::by_rule ? Stroke::dotted : by_score);
   };
-  under(marks.reading->fates.at(pos), y, colours.kept, Stroke::solid);
-  under(marks.reading->other_fates.at(pos), y + thick + look.px(1), colours.other, Stroke::dashed);
+  under(marks.reading->outcomes.at(pos), y, colours.kept, Stroke::solid);
+  under(marks.reading->other_outcomes.at(pos), y + thick + look.px(1), colours.other,
+        Stroke::dashed);
 }
 
 void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const {

@@ -62,7 +62,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       return;
     }
     is_stale_ = !view.fresh;
-    update_fate(view.value, context.session.selection().key);
+    update_outcome(view.value, context.session.selection().key);
     ask_budget(context);
     update_picture(context);
     draw_words(context);
@@ -72,14 +72,14 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   std::optional<plot::Figure> figure() const override {
     auto figure = figure_.current();
     if (!figure || !look_ || !picture_) return std::nullopt;
-    if (const auto place = why_place(fate_, along())) {
+    if (const auto place = why_place(outcome_, along())) {
       figure->panels.front().marks.emplace_back(plot::Scatter{.label = fmt::format("key {}", key_),
                                                               .tone = {plot::Role::highlight, 0},
                                                               .x = {place->x},
                                                               .y = {place->y},
                                                               .size = 2.2});
     }
-    figure->caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
+    figure->caption.push_back(fmt::format("Key {}: {}", key_, outcome_sentence(*look_, outcome_)));
     return figure;
   }
   std::optional<std::string> csv() const override {
@@ -91,9 +91,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   Places landmarks() const override {
     Places places;
     if (!figure_.is_shown() || !picture_) return places;
-    for (const KeyFate& fate : picture_->heaviest) {
-      if (const auto place = why_place(fate, along()))
-        places.add(fmt::format("key {}", fate.key), figure_->place(0, place->x, place->y));
+    for (const KeyOutcome& outcome : picture_->heaviest) {
+      if (const auto place = why_place(outcome, along()))
+        places.add(fmt::format("key {}", outcome.key), figure_->place(0, place->x, place->y));
     }
     return places;
   }
@@ -125,20 +125,20 @@ class WhyPanel final : public TracePanel<WhySwitches> {
                });
   }
 
-  /// The key that is asked about and its fate, which take passes over all keys: only when there is
-  /// another answer, or another key is selected.
-  void update_fate(const std::shared_ptr<const QueryLook>& look, std::optional<Index> selected) {
+  /// The key that is asked about and its outcome, which take passes over all keys: only when there
+  /// is another answer, or another key is selected.
+  void update_outcome(const std::shared_ptr<const QueryLook>& look, std::optional<Index> selected) {
     if (look == look_ && selected == selected_) return;
     look_ = look;
     selected_ = selected;
     key_ = asked_key(*look_, selected_);
-    fate_ = fate_of(*look_, key_);
+    outcome_ = outcome_of(*look_, key_);
   }
 
   void ask_budget(PanelContext& context) {
     budget_.reset();
     if (is_stale_) return;
-    if (fate_.end != KeyEnd::dropped && fate_.end != KeyEnd::kept) return;
+    if (outcome_.end != KeyEnd::dropped && outcome_.end != KeyEnd::kept) return;
     const auto view = ask(
         context, budget_slot_, fmt::format("{}{}/keeps/{}", sources_, question_.cache_key(), key_),
         {fmt::format("The budget that keeps key {}", key_)},
@@ -169,26 +169,27 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void draw_words(PanelContext& context) {
     const Look& look = context.look;
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(look, fate_.end)));
-    wrapped_words(fmt::format("{}: key {}", end_words(fate_.end), token_words(*document_, key_)));
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(look, outcome_.end)));
+    wrapped_words(
+        fmt::format("{}: key {}", end_words(outcome_.end), token_words(*document_, key_)));
     ImGui::PopStyleColor();
     ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
     std::string which = context.session.selection().key ? std::string()
-                        : fate_.end == KeyEnd::dropped
+                        : outcome_.end == KeyEnd::dropped
                             ? "No key is selected: this is the heaviest that was dropped. "
                             : "No key is selected, and none was dropped: this is the query's own. ";
     wrapped_words(fmt::format("{}Query {}: weight {}, number {} of {}{}{}", which,
                               token_words(*document_, look_->question.query),
-                              number_text(fate_.weight, 3), fate_.weight_rank,
+                              number_text(outcome_.weight, 3), outcome_.weight_rank,
                               look_->visible.size(),
                               look_->question.as_step ? "; taken as a decode step" : "",
                               is_stale_ ? "; being asked again" : ""));
     ImGui::PopStyleColor();
-    std::string words = fate_sentence(*look_, fate_);
-    if (budget_) words += " " + budget_sentence(fate_, *budget_);
+    std::string words = outcome_sentence(*look_, outcome_);
+    if (budget_) words += " " + budget_sentence(outcome_, *budget_);
     wrapped_words(words);
     const std::string more =
-        score_sentence(*look_, fate_, [&](Index pos) { return token_words(*document_, pos); });
+        score_sentence(*look_, outcome_, [&](Index pos) { return token_words(*document_, pos); });
     if (!more.empty()) wrapped_words(more);
     draw_buttons(context);
   }
@@ -206,15 +207,15 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       help_tooltip(help);
       return pressed;
     };
-    if (fate_.end == KeyEnd::dropped && budget_ && budget_->tokens &&
+    if (outcome_.end == KeyEnd::dropped && budget_ && budget_->tokens &&
         button(fmt::format("Set the budget to {}", *budget_->tokens), "set the budget",
                "The smallest budget at which the method keeps this key.")) {
       context.session.set_parameters("why budget",
                                      [&](Parameters& p) { p.budget = *budget_->tokens; });
     }
-    if (!fate_.slot) return;
+    if (!outcome_.slot) return;
     const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
-    const QuokaSlot& slot = look_->slots[*fate_.slot];
+    const QuokaSlot& slot = look_->slots[*outcome_.slot];
     if (own < slot.queries.size() && slot.queries[own] != look_->question.query &&
         button(fmt::format("Go to query {}", slot.queries[own]), "go to the query",
                "The representative query that gave the key its score, of this head.")) {
@@ -246,24 +247,25 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void draw_figure(PanelContext& context) {
     figure_.show(context, picture_->figure, ImGui::GetContentRegionAvail());
-    if (const auto place = why_place(fate_, along()))
+    if (const auto place = why_place(outcome_, along()))
       AccentMarks(context, *figure_, 0).ring(place->x, place->y);
     const auto& hit = figure_.hit();
     if (!hit || !hit->of) return;
-    const KeyFate fate = fate_of(*look_, static_cast<Index>(*hit->of));
-    tooltip(fate);
-    if (hit->clicked) choose_key(context, fate.key);
+    const KeyOutcome outcome = outcome_of(*look_, static_cast<Index>(*hit->of));
+    tooltip(outcome);
+    if (hit->clicked) choose_key(context, outcome.key);
   }
 
-  void tooltip(const KeyFate& fate) const {
-    HoverLines lines = {
-        {"key", token_words(*document_, fate.key)},
-        {"", std::string(end_words(fate.end))},
-        {"weight", fmt::format("{} (number {})", number_text(fate.weight, 4), fate.weight_rank)}};
-    if (fate.is_ranked) {
-      lines.emplace_back(look_->page_size > 1 ? "page's score" : "score", number_text(fate.score));
-      lines.emplace_back("rank", fmt::format("{} of {}", fate.rank, fate.n_ranked));
-      lines.emplace_back("margin", number_text(fate.score - look_->cut, 3));
+  void tooltip(const KeyOutcome& outcome) const {
+    HoverLines lines = {{"key", token_words(*document_, outcome.key)},
+                        {"", std::string(end_words(outcome.end))},
+                        {"weight", fmt::format("{} (number {})", number_text(outcome.weight, 4),
+                                               outcome.weight_rank)}};
+    if (outcome.is_ranked) {
+      lines.emplace_back(look_->page_size > 1 ? "page's score" : "score",
+                         number_text(outcome.score));
+      lines.emplace_back("rank", fmt::format("{} of {}", outcome.rank, outcome.n_ranked));
+      lines.emplace_back("margin", number_text(outcome.score - look_->cut, 3));
     }
     detail_tooltip(lines);
   }
@@ -282,14 +284,15 @@ class WhyPanel final : public TracePanel<WhySwitches> {
         {"rank", "Place by the method's score, of the key or its page."},
         {"", "What became of it."}};
     if (!begin_cells("heaviest", columns, kFlags, size)) return;
-    for (const KeyFate& fate : picture_->heaviest) {
-      if (line_cell(fmt::format("{}", fate.key), fate.key == key_)) choose_key(context, fate.key);
-      cells({document_->has_text() ? document_->token_text(fate.key) : "",
-             number_text(fate.weight, 3)});
-      landmark(fmt::format("row of key {}", fate.key));  // the row's own item spans all columns
-      cells({fate.is_ranked ? fmt::format("{}", fate.rank) : "-"});
-      ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(context.look, fate.end)));
-      cells({std::string(end_words(fate.end))});
+    for (const KeyOutcome& outcome : picture_->heaviest) {
+      if (line_cell(fmt::format("{}", outcome.key), outcome.key == key_))
+        choose_key(context, outcome.key);
+      cells({document_->has_text() ? document_->token_text(outcome.key) : "",
+             number_text(outcome.weight, 3)});
+      landmark(fmt::format("row of key {}", outcome.key));  // the row's own item spans all columns
+      cells({outcome.is_ranked ? fmt::format("{}", outcome.rank) : "-"});
+      ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(context.look, outcome.end)));
+      cells({std::string(end_words(outcome.end))});
       ImGui::PopStyleColor();
     }
     ImGui::EndTable();
@@ -303,9 +306,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   AsyncValue<WhyPicture> picture_slot_;
 
   std::shared_ptr<const QueryLook> look_;
-  std::optional<Index> selected_;  // with which key_ and fate_ were made
+  std::optional<Index> selected_;  // with which key_ and outcome_ were made
   Index key_ = 0;
-  KeyFate fate_;
+  KeyOutcome outcome_;
   std::shared_ptr<const KeepingBudget> budget_;
   std::shared_ptr<const WhyPicture> picture_;
 };

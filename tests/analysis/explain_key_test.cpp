@@ -64,7 +64,7 @@ TEST_CASE("explain key: weights are the exact row, with and without sinks") {
     const std::vector<Index> heavy = found.heaviest(5);
     REQUIRE(heavy.size() == 5);
     for (std::size_t i = 0; i < heavy.size(); ++i)
-      CHECK(fate_of(found, heavy[i]).weight_rank == static_cast<Index>(i) + 1);
+      CHECK(outcome_of(found, heavy[i]).weight_rank == static_cast<Index>(i) + 1);
   }
 }
 
@@ -90,14 +90,14 @@ TEST_CASE("explain key: lists are those of a replay, and ranks say who is in the
       }
       CHECK(heaviest_dropped(found) == dropped);
       for (Index key = 0; key <= 45; ++key) {
-        const KeyFate fate = fate_of(found, key);
+        const KeyOutcome outcome = outcome_of(found, key);
         const bool is_kept = contains(expected, key);
-        CHECK((fate.end == KeyEnd::kept || fate.end == KeyEnd::by_rule) == is_kept);
-        if (!fate.is_ranked || fate.end == KeyEnd::by_rule) continue;
-        CHECK((fate.rank <= found.n_earned) == is_kept);
-        CHECK((fate.score >= found.cut) == is_kept);
-        CHECK(fate.page.begin <= key);
-        CHECK(key < fate.page.end);
+        CHECK((outcome.end == KeyEnd::kept || outcome.end == KeyEnd::by_rule) == is_kept);
+        if (!outcome.is_ranked || outcome.end == KeyEnd::by_rule) continue;
+        CHECK((outcome.rank <= found.n_earned) == is_kept);
+        CHECK((outcome.score >= found.cut) == is_kept);
+        CHECK(outcome.page.begin <= key);
+        CHECK(key < outcome.page.end);
       }
     }
   }
@@ -164,10 +164,10 @@ TEST_CASE("explain key: QuoKA's score is the best product with a representative 
       best = product;
       best_slot = slot;
     }
-    const KeyFate fate = fate_of(found, key);
-    CHECK(fate.score == Approx(best).margin(1e-12));
-    REQUIRE(fate.slot.has_value());
-    CHECK(*fate.slot == best_slot);
+    const KeyOutcome outcome = outcome_of(found, key);
+    CHECK(outcome.score == Approx(best).margin(1e-12));
+    REQUIRE(outcome.slot.has_value());
+    CHECK(*outcome.slot == best_slot);
   }
   // The chosen queries are those of lowest cosine with their head's mean.
   CHECK(found.slots[0].cosines[1] <= found.slots[1].cosines[1]);
@@ -181,10 +181,11 @@ TEST_CASE("explain key: Quest's bound is never below the page's largest product"
   const QueryLook found = look(trace, question);
   CHECK(found.page_size == 4);
   for (Index key = 0; key <= 45; ++key) {
-    const KeyFate fate = fate_of(found, key);
-    if (!fate.is_ranked) continue;
-    CHECK(fate.page.begin % 4 == 0);
-    CHECK(fate.score * static_cast<double>(trace.info().score_scale) >= fate.page_logit - 1e-9);
+    const KeyOutcome outcome = outcome_of(found, key);
+    if (!outcome.is_ranked) continue;
+    CHECK(outcome.page.begin % 4 == 0);
+    CHECK(outcome.score * static_cast<double>(trace.info().score_scale) >=
+          outcome.page_logit - 1e-9);
   }
 }
 

@@ -217,7 +217,7 @@ TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
   CHECK(shows_menu());
 }
 
-TEST_CASE("why panel: a key's fate, a click on another one, and the budget that keeps it") {
+TEST_CASE("why panel: a key's outcome, a click on another one, and the budget that keeps it") {
   Rig rig;
   rig.open_pair();
   rig.session().set_parameters("test", [](Parameters& p) {

@@ -29,7 +29,7 @@ AnswersRequest asking(const char* method, LossHeads heads) {
                         .heads = heads};
 }
 
-TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule and score") {
+TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by rule and score") {
   const auto trace = planted_trace(plant());
   TestJob job;
   for (const char* method : {"quoka", "streamingllm", "oracle-topk"}) {
@@ -40,11 +40,11 @@ TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule
     for (const KeptRow& row : kept.rows) {
       const Reading reading =
           reading_of(trace, {1, 2, row.pos, LossHeads::head}, &answers, nullptr, job.context);
-      REQUIRE(reading.fates.of.size() == static_cast<std::size_t>(row.visible.size()));
-      CHECK(reading.other_fates.of.empty());
+      REQUIRE(reading.outcomes.of.size() == static_cast<std::size_t>(row.visible.size()));
+      CHECK(reading.other_outcomes.of.empty());
       std::vector<KeyPos> keys;
       for (Index key = row.visible.begin; key < row.visible.end; ++key) {
-        if (reading.fates.keeps(key)) keys.push_back(static_cast<KeyPos>(key));
+        if (reading.outcomes.keeps(key)) keys.push_back(static_cast<KeyPos>(key));
       }
       CHECK(keys == row.keys);
       const KeptKeys told =
@@ -54,14 +54,14 @@ TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule
       CHECK(told.row->keys == row.keys);
       CHECK_THAT(told.row->mass, WithinAbs(row.mass, 1e-5));
       CHECK_FALSE(told.is_dense);
-      CHECK_THAT(reading.fates.lost, WithinAbs(1.0 - row.mass, 1e-5));
+      CHECK_THAT(reading.outcomes.lost, WithinAbs(1.0 - row.mass, 1e-5));
       // Of methods that keep the running chunk, by rule.
       const bool lost_some = static_cast<Index>(keys.size()) < row.visible.size();
       if (lost_some && std::string_view(method) != "oracle-topk")
-        CHECK(reading.fates.at(row.pos) == KeyUse::by_rule);
+        CHECK(reading.outcomes.at(row.pos) == KeyUse::by_rule);
       if (std::string_view(method) == "streamingllm") {
         for (const KeyPos key : keys) {
-          if (lost_some) CHECK(reading.fates.at(key) == KeyUse::by_rule);
+          if (lost_some) CHECK(reading.outcomes.at(key) == KeyUse::by_rule);
         }
       }
     }
@@ -102,8 +102,8 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
     }
     for (Index key = 0; key <= kQuery; ++key)
       CHECK_THAT(reading.row.row.prob(key), WithinAbs(mean[key] / n, 1e-6));
-    CHECK_THAT(reading.fates.lost, WithinAbs(lost / n, 1e-5));
-    CHECK(reading.other_fates.of == reading.fates.of);
+    CHECK_THAT(reading.outcomes.lost, WithinAbs(lost / n, 1e-5));
+    CHECK(reading.other_outcomes.of == reading.outcomes.of);
     CHECK_THAT(difference_words(reading, "QuoKA", "Quest"),
                ContainsSubstring("only QuoKA 0, only Quest 0"));
     const auto heaviest = heaviest_keys(reading, 3);
@@ -114,16 +114,16 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
   }
 }
 
-TEST_CASE("a query that a method was not asked about has no fates") {
+TEST_CASE("a query that a method was not asked about has no outcomes") {
   const auto trace = planted_trace(plant());
   TestJob job;
   MethodAnswers none;  // of a layer that stays dense
   none.is_one_head = true;
   none.layers.emplace_back().layer = 1;
   const Reading dense = reading_of(trace, {1, 2, 40, LossHeads::head}, &none, nullptr, job.context);
-  CHECK(dense.fates.of.empty());
-  CHECK(dense.fates.at(3) == KeyUse::unknown);
-  CHECK(fate_words(dense.fates.at(3)) == "not asked");
+  CHECK(dense.outcomes.of.empty());
+  CHECK(dense.outcomes.at(3) == KeyUse::unknown);
+  CHECK(outcome_words(dense.outcomes.at(3)) == "not asked");
   none.layers[0].calls.push_back({{64, 128}, {}});  // a call that does not hold the query
   CHECK_FALSE(kept_keys(none, "quoka", std::nullopt, dense.row, trace.info().group()).row);
   none.layers[0].calls.clear();  // a sliding window: nothing is left out

@@ -150,7 +150,7 @@ TEST_CASE("html page: what methods keep and words read is what explain says", "[
         if (j >= order.size()) continue;
         CHECK(weight_at(heaviest, at + 4) == Approx(look.weight(order[j])).epsilon(2e-4));
         CHECK((heaviest[at + 6] >> m & 1U) ==
-              (fate_of(look, order[j]).end == KeyEnd::dropped ? 0U : 1U));
+              (outcome_of(look, order[j]).end == KeyEnd::dropped ? 0U : 1U));
       }
     }
     const CellGrid grid{53, page.block, std::nullopt};

@@ -32,22 +32,22 @@ std::string list_words(const QueryLook& look) {
                          : fmt::format("serves heads {} to {}", heads.begin, heads.end - 1));
 }
 
-Json json_of(const QueryLook& look, const KeyFate& fate) {
-  Json row = {{"key", fate.key},
-              {"end", std::string(enum_name(fate.end))},
-              {"weight", fate.weight},
-              {"weight_rank", fate.weight_rank},
-              {"logit", fate.logit}};
-  if (!fate.is_ranked) return row;
-  row.update({{"score", json_number(fate.score)},
-              {"rank", fate.rank},
-              {"ranked", fate.n_ranked},
+Json json_of(const QueryLook& look, const KeyOutcome& outcome) {
+  Json row = {{"key", outcome.key},
+              {"end", std::string(enum_name(outcome.end))},
+              {"weight", outcome.weight},
+              {"weight_rank", outcome.weight_rank},
+              {"logit", outcome.logit}};
+  if (!outcome.is_ranked) return row;
+  row.update({{"score", json_number(outcome.score)},
+              {"rank", outcome.rank},
+              {"ranked", outcome.n_ranked},
               {"earned", look.n_earned},
               {"cut", json_number(look.cut)},
-              {"page_begin", fate.page.begin},
-              {"page_end", fate.page.end},
-              {"page_logit", fate.page_logit}});
-  if (fate.slot) row["queries"] = look.slots[*fate.slot].queries;
+              {"page_begin", outcome.page.begin},
+              {"page_end", outcome.page.end},
+              {"page_logit", outcome.page_logit}});
+  if (outcome.slot) row["queries"] = look.slots[*outcome.slot].queries;
   return row;
 }
 
@@ -97,11 +97,11 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
   const StopOnSignal stop;
   ThreadPool pool(n_threads);
   const QueryLook look = look_at_query(sources, question, pool, stop.token());
-  std::vector<KeyFate> listed;
+  std::vector<KeyOutcome> listed;
   for (const Index heavy : look.heaviest(static_cast<std::size_t>(top)))
-    listed.push_back(fate_of(look, heavy));
+    listed.push_back(outcome_of(look, heavy));
   const Index asked = key ? *key : heaviest_dropped(look).value_or(*query);
-  const KeyFate fate = fate_of(look, asked);
+  const KeyOutcome outcome = outcome_of(look, asked);
   const KeepingBudget budget = budget_that_keeps(sources, question, asked, pool, stop.token());
   const std::vector<std::string> texts = recording.token_bytes();
   const NumberFormats formats = NumberFormats::of(recording.info());
@@ -116,11 +116,11 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                    {"dense", look.is_dense},
                    {"kept", look.is_dense ? Json(nullptr) : Json(look.kept.size())},
                    {"kept_mass", look.is_dense ? 1.0 : look.kept_mass},
-                   {"key", json_of(look, fate)},
+                   {"key", json_of(look, outcome)},
                    {"keeping_budget", budget.tokens ? Json(*budget.tokens) : Json(nullptr)},
-                   {"sentence", fate_sentence(look, fate)},
+                   {"sentence", outcome_sentence(look, outcome)},
                    {"heaviest", Json::array()}};
-    for (const KeyFate& one : listed) report["heaviest"].push_back(json_of(look, one));
+    for (const KeyOutcome& one : listed) report["heaviest"].push_back(json_of(look, one));
     formats.add_to(report);
     print_json(report);
     return kOk;
@@ -130,16 +130,16 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
       *layer, *head, *query, word_of(texts, *query), question.selector.text(),
       question.budget ? " at " + question.budget->to_string() : std::string(), list_words(look));
   out += fmt::format("key {} {}: weight {} (number {} of {})\n{}{}{}\n\n", asked,
-                     word_of(texts, asked), number_text(fate.weight, 3), fate.weight_rank,
-                     look.visible.size(), fate_sentence(look, fate),
-                     fate.end == KeyEnd::dropped || fate.end == KeyEnd::kept ? " " : "",
-                     budget_sentence(fate, budget));
-  const std::string more = score_sentence(look, fate, [&](Index pos) {
+                     word_of(texts, asked), number_text(outcome.weight, 3), outcome.weight_rank,
+                     look.visible.size(), outcome_sentence(look, outcome),
+                     outcome.end == KeyEnd::dropped || outcome.end == KeyEnd::kept ? " " : "",
+                     budget_sentence(outcome, budget));
+  const std::string more = score_sentence(look, outcome, [&](Index pos) {
     return fmt::format("position {} {}", pos, word_of(texts, pos));
   });
   if (!more.empty()) out += more + "\n\n";
   TextTable table({"key", "token", "weight", "", "score", "rank", "margin"});
-  for (const KeyFate& one : listed) {
+  for (const KeyOutcome& one : listed) {
     table.add_row({fmt::format("{}", one.key), word_of(texts, one.key), number_text(one.weight, 3),
                    std::string(end_words(one.end)),
                    one.is_ranked ? number_text(one.score) : std::string("-"),

@@ -51,7 +51,7 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_pools.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -246,11 +246,11 @@ class BlockMean final : public Selector {
         std::vector<std::span<double>> products;
         for (Index i = 0; i < q_heads.size(); ++i)
           products.push_back(worker.dots.row((row - first) * q_heads.size() + i));
-        const BlockFates fates = rule_of(call, row);
-        const std::vector<double> scores = block_scores(call, row, keys, products, fates);
+        const BlockOutcomes outcomes = rule_of(call, row);
+        const std::vector<double> scores = block_scores(call, row, keys, products, outcomes);
         for (std::size_t b = 0; b < budgets.size(); ++b) {
-          BlockFates answer = fates;
-          answer.keep_best(scores, n_kept(call, kv_head, budgets[b], fates));
+          BlockOutcomes answer = outcomes;
+          answer.keep_best(scores, n_kept(call, kv_head, budgets[b], outcomes));
           answers[b].add(answer.list(call, kv_head));
           if (answers[b].n_lists() == 1) reserve_like_first(call, answers[b]);
         }
@@ -269,18 +269,18 @@ class BlockMean final : public Selector {
   /// True if every row keeps all blocks that it sees, and all rows see the same ones.
   bool keeps_all_blocks(const SelectCall& call) const {
     if (sizes_ != PatternSize::options || call.window) return false;
-    const BlockFates first = rule_of(call, 0);
-    const BlockFates last = rule_of(call, call.n_tok - 1);
+    const BlockOutcomes first = rule_of(call, 0);
+    const BlockOutcomes last = rule_of(call, call.n_tok - 1);
     return last.blocks.size() <= top_blocks_ && first.blocks == last.blocks &&
-           first.fates == last.fates;
+           first.outcomes == last.outcomes;
   }
 
   /// One list of all blocks for all rows, of each list's owner among the heads of a KV head.
   void add_whole_lists(const SelectCall& call, const ListHeads& heads,
                        std::span<Selection> answers) const {
-    BlockFates fates = rule_of(call, call.n_tok - 1);
-    fates.keep_best(std::vector<double>(fates.fates.size(), 0.0), fates.blocks.size());
-    const KeyList list = fates.list(call, heads.kv_head);
+    BlockOutcomes outcomes = rule_of(call, call.n_tok - 1);
+    outcomes.keep_best(std::vector<double>(outcomes.outcomes.size(), 0.0), outcomes.blocks.size());
+    const KeyList list = outcomes.list(call, heads.kv_head);
     const Index n_lists = owner_ == BlockOwner::q_head ? heads.q_heads.size() : 1;
     for (Selection& answer : answers) {
       for (Index i = 0; i < n_lists; ++i) answer.add(list);
@@ -288,31 +288,31 @@ class BlockMean final : public Selector {
   }
 
   /// What is kept whatever its score.
-  BlockFates rule_of(const SelectCall& call, Index row) const {
-    BlockFates fates(block_, row_range(call, row));
-    fates.force({0, n_first_});
-    fates.force({fates.blocks.end - n_local_, fates.blocks.end});
-    fates.force(
-        {(fates.keys.end - local_tokens_) / block_, local_tokens_ > 0 ? fates.blocks.end : 0});
-    return fates;
+  BlockOutcomes rule_of(const SelectCall& call, Index row) const {
+    BlockOutcomes outcomes(block_, row_range(call, row));
+    outcomes.force({0, n_first_});
+    outcomes.force({outcomes.blocks.end - n_local_, outcomes.blocks.end});
+    outcomes.force({(outcomes.keys.end - local_tokens_) / block_,
+                    local_tokens_ > 0 ? outcomes.blocks.end : 0});
+    return outcomes;
   }
 
   /// How many more blocks stay.
   Index n_kept(const SelectCall& call, Index kv_head, const Budget& budget,
-               const BlockFates& fates) const {
+               const BlockOutcomes& outcomes) const {
     Index n_inside = 0;  // forced blocks that count
     if (inside_) {
-      for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block)
-        n_inside += block < n_first_ || block >= fates.blocks.end - n_local_ ? 1 : 0;
+      for (Index block = outcomes.blocks.begin; block < outcomes.blocks.end; ++block)
+        n_inside += block < n_first_ || block >= outcomes.blocks.end - n_local_ ? 1 : 0;
     }
     if (sizes_ == PatternSize::options) return top_blocks_ - n_inside;
     Index n_keys = 0;
-    for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block) {
-      if (inside_ || fates.of(block) == BlockFate::out)
-        n_keys += n_alive(call, kv_head, fates.keys_of(block));
+    for (Index block = outcomes.blocks.begin; block < outcomes.blocks.end; ++block) {
+      if (inside_ || outcomes.of(block) == BlockOutcome::out)
+        n_keys += n_alive(call, kv_head, outcomes.keys_of(block));
     }
     if (n_keys == 0) return 0;
-    return blocks_bought(budget.tokens(n_keys, block_), block_, n_keys, fates.blocks.size()) -
+    return blocks_bought(budget.tokens(n_keys, block_), block_, n_keys, outcomes.blocks.size()) -
            n_inside;
   }
 
@@ -321,11 +321,11 @@ class BlockMean final : public Selector {
                                     : static_cast<Index>(candidates(call, kv_head, range).size());
   }
 
-  /// Scores of the blocks of `fates` for one row: products with all compressed keys,
+  /// Scores of the blocks of `outcomes` for one row: products with all compressed keys,
   /// [heads][n_windows], in; overwritten.
   std::vector<double> block_scores(const SelectCall& call, Index row, const CompressedKeys& keys,
                                    std::span<const std::span<double>> products,
-                                   const BlockFates& fates) const {
+                                   const BlockOutcomes& outcomes) const {
     const TokenRange seen = row_range(call, row);
     const Index stride = keys.pools.stride();
     const TokenRange windows{
@@ -349,7 +349,7 @@ class BlockMean final : public Selector {
         add_scaled(part, 1.0, weights);
       }
     }
-    std::vector<double> scores(fates.fates.size(), kNoWindow);
+    std::vector<double> scores(outcomes.outcomes.size(), kNoWindow);
     std::vector<double> shares(pool_ == BlockPool::mean ? scores.size() : 0, 0.0);
     for (std::size_t i = 0; i < n; ++i) {
       const Index window = windows.begin + static_cast<Index>(i);
@@ -358,7 +358,7 @@ class BlockMean final : public Selector {
       for (Index block = range.begin / block_; block <= (range.end - 1) / block_; ++block) {
         const Index n_shared =
             std::min(range.end, (block + 1) * block_) - std::max(range.begin, block * block_);
-        const auto at = static_cast<std::size_t>(block - fates.blocks.begin);
+        const auto at = static_cast<std::size_t>(block - outcomes.blocks.begin);
         double& score = scores[at];
         const double before = score == kNoWindow ? 0.0 : score;
         switch (pool_) {

@@ -41,8 +41,8 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/selectors/block_fates.hpp"
 #include "core/selectors/block_means.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
@@ -100,11 +100,11 @@ class FlexPrefill final : public Selector {
         const std::vector<double> truth = block_sums(votes.columns[head]);
         const bool is_query_aware =
             tau_ > 0.0 && root_of_divergence(estimate_of_voters(call, q_head, keys), truth) < tau_;
-        std::vector<BlockFates> fates = rules(call);
+        std::vector<BlockOutcomes> outcomes = rules(call);
         keep_columns_and_diagonals(call, votes.columns[head], votes.offsets[head],
-                                   is_query_aware ? 0.0 : gamma, fates);
-        if (is_query_aware) keep_pairs(call, q_head, keys, gamma, fates);
-        for (const BlockFates& one : fates) answer.add(one.list(call, kv_head));
+                                   is_query_aware ? 0.0 : gamma, outcomes);
+        if (is_query_aware) keep_pairs(call, q_head, keys, gamma, outcomes);
+        for (const BlockOutcomes& one : outcomes) answer.add(one.list(call, kv_head));
       }
     };
     return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);
@@ -118,14 +118,14 @@ class FlexPrefill final : public Selector {
 
  private:
   /// Of each block of queries: what is kept whatever the votes.
-  std::vector<BlockFates> rules(const SelectCall& call) const {
-    std::vector<BlockFates> out;
+  std::vector<BlockOutcomes> rules(const SelectCall& call) const {
+    std::vector<BlockOutcomes> out;
     for (Index first = 0; first < call.n_tok; first += block_) {
       const Index begin = call.pos_begin + first;
-      BlockFates& fates = out.emplace_back(
+      BlockOutcomes& outcomes = out.emplace_back(
           block_, TokenRange{0, call.pos_begin + std::min(first + block_, call.n_tok)});
-      fates.force({0, 1});
-      fates.force({std::max<Index>(0, begin - n_local_) / block_, fates.blocks.end});
+      outcomes.force({0, 1});
+      outcomes.force({std::max<Index>(0, begin - n_local_) / block_, outcomes.blocks.end});
     }
     return out;
   }
@@ -160,29 +160,29 @@ class FlexPrefill final : public Selector {
   /// Marks the best blocks of columns and the best block diagonals; share 0: min-budget alone.
   void keep_columns_and_diagonals(const SelectCall& call, std::span<const double> columns,
                                   std::span<const double> offsets, double share,
-                                  std::span<BlockFates> fates) const {
+                                  std::span<BlockOutcomes> outcomes) const {
     const Index first_block = call.pos_begin / block_;
     const auto best = [&](std::span<const double> votes) {
-      BlockFates chosen(block_, {0, static_cast<Index>(votes.size())});
+      BlockOutcomes chosen(block_, {0, static_cast<Index>(votes.size())});
       chosen.force({0, 1});  // the first column and the main diagonal count inside
       chosen.keep_best(block_sums(votes), blocks_that_cover(votes, share) - 1);
       std::vector<Index> kept;
       for (Index i = 0; i < chosen.blocks.end; ++i)
-        if (chosen.of(i) != BlockFate::out) kept.push_back(i);
+        if (chosen.of(i) != BlockOutcome::out) kept.push_back(i);
       return kept;
     };
-    const auto keep = [](BlockFates& of, Index block) {
-      if (block >= 0 && block < of.blocks.end && of.of(block) == BlockFate::out)
-        of.of(block) = BlockFate::scored;
+    const auto keep = [](BlockOutcomes& of, Index block) {
+      if (block >= 0 && block < of.blocks.end && of.of(block) == BlockOutcome::out)
+        of.of(block) = BlockOutcome::scored;
     };
     const std::vector<Index> kept_columns = best(columns);
     const std::vector<Index> kept_diagonals = best(offsets);
-    for (std::size_t i = 0; i < fates.size(); ++i) {
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const Index begin = call.pos_begin + static_cast<Index>(i) * block_;
-      for (const Index column : kept_columns) keep(fates[i], column);
+      for (const Index column : kept_columns) keep(outcomes[i], column);
       for (const Index diagonal : kept_diagonals) {
-        for (Index own = std::max(first_block, begin / block_); own < fates[i].blocks.end; ++own)
-          keep(fates[i], own - diagonal);
+        for (Index own = std::max(first_block, begin / block_); own < outcomes[i].blocks.end; ++own)
+          keep(outcomes[i], own - diagonal);
       }
     }
   }
@@ -217,24 +217,24 @@ class FlexPrefill final : public Selector {
 
   /// Marks the best pairs of blocks of the whole call.
   void keep_pairs(const SelectCall& call, Index q_head, const BlockMeans& keys, double gamma,
-                  std::span<BlockFates> fates) const {
+                  std::span<BlockOutcomes> outcomes) const {
     const BlockMeans queries = block_means(call.q.sub(q_head), block_, {});
     std::vector<double> weights;  // of all pairs, block of queries by block of queries
-    for (std::size_t i = 0; i < fates.size(); ++i) {
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const std::vector<double> row =
           estimate(call,
                    {queries.mean.data() + static_cast<Index>(i) * queries.mean.dim(1),
                     static_cast<std::size_t>(queries.mean.dim(1))},
-                   keys, fates[i].blocks.end);
+                   keys, outcomes[i].blocks.end);
       weights.insert(weights.end(), row.begin(), row.end());
     }
-    BlockFates pairs(/*block_size=*/1, {0, static_cast<Index>(weights.size())});
+    BlockOutcomes pairs(/*block_size=*/1, {0, static_cast<Index>(weights.size())});
     pairs.keep_share(weights, gamma);
     Index at = 0;
-    for (BlockFates& one : fates) {
+    for (BlockOutcomes& one : outcomes) {
       for (Index block = 0; block < one.blocks.end; ++block, ++at) {
-        if (pairs.of(at) != BlockFate::out && one.of(block) == BlockFate::out)
-          one.of(block) = BlockFate::scored;
+        if (pairs.of(at) != BlockOutcome::out && one.of(block) == BlockOutcome::out)
+          one.of(block) = BlockOutcome::scored;
       }
     }
   }

@@ -75,7 +75,7 @@
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/index_vectors.hpp"
@@ -324,22 +324,22 @@ class Indexer final : public Selector {
                  std::span<Selection> answers) const {
     const Index n_heads = index.n_heads() / owners_of(call);
     const TokenRange heads{owner * n_heads, (owner + 1) * n_heads};
-    std::vector<BlockFates> fates;
+    std::vector<BlockOutcomes> outcomes;
     std::vector<std::vector<double>> scores;
     for (Index row = rows.begin; row < rows.end; ++row) {
-      fates.push_back(rule_of(call, row));
-      scores.emplace_back(fates.back().fates.size(), 0.0);
+      outcomes.push_back(rule_of(call, row));
+      scores.emplace_back(outcomes.back().outcomes.size(), 0.0);
     }
     const std::vector<std::uint8_t> held = held_keys(call, owner);
     for (Index first = heads.begin; first < heads.end;) {  // heads that share an index key
       Index last = first + 1;
       while (last < heads.end && index.key_head_of(last) == index.key_head_of(first)) ++last;
-      add_scores(call, index, {first, last}, rows, held, fates, scores, worker.dots);
+      add_scores(call, index, {first, last}, rows, held, outcomes, scores, worker.dots);
       first = last;
     }
     for (Index row = rows.begin; row < rows.end; ++row) {
       const auto at = static_cast<std::size_t>(row - rows.begin);
-      add_row(call, owner, fates[at], scores[at], held, budgets, answers);
+      add_row(call, owner, outcomes[at], scores[at], held, budgets, answers);
     }
   }
 
@@ -355,16 +355,17 @@ class Indexer final : public Selector {
   }
 
   /// What is kept whatever its score: the latest blocks, and the own one while it is not whole.
-  BlockFates rule_of(const SelectCall& call, Index row) const {
-    BlockFates fates(block_, row_range(call, row));
-    const bool is_cut = fates.keys.end % block_ != 0;
-    fates.force({fates.blocks.end - std::max<Index>(n_local_, is_cut ? 1 : 0), fates.blocks.end});
-    return fates;
+  BlockOutcomes rule_of(const SelectCall& call, Index row) const {
+    BlockOutcomes outcomes(block_, row_range(call, row));
+    const bool is_cut = outcomes.keys.end % block_ != 0;
+    outcomes.force(
+        {outcomes.blocks.end - std::max<Index>(n_local_, is_cut ? 1 : 0), outcomes.blocks.end});
+    return outcomes;
   }
 
   /// Adds the index heads' part of the scores of every row's blocks; -infinity: not a candidate.
   void add_scores(const SelectCall& call, const IndexCall& index, TokenRange heads, TokenRange rows,
-                  std::span<const std::uint8_t> held, std::span<const BlockFates> fates,
+                  std::span<const std::uint8_t> held, std::span<const BlockOutcomes> outcomes,
                   std::span<std::vector<double>> scores, KeyDots& dots) const {
     const auto width = static_cast<std::size_t>(index.width());
     std::vector<double> q;
@@ -378,23 +379,23 @@ class Indexer final : public Selector {
     dots.compute(q, heads.size() * rows.size(), keys, all);
     std::vector<double> part;
     for (Index head = heads.begin; head < heads.end; ++head) {
-      for (std::size_t row = 0; row < fates.size(); ++row) {
+      for (std::size_t row = 0; row < outcomes.size(); ++row) {
         const auto products =
             dots.row((head - heads.begin) * rows.size() + static_cast<Index>(row));
-        pool_products(index, products, held, fates[row], part);
+        pool_products(index, products, held, outcomes[row], part);
         combine(call, index, head, rows.begin + static_cast<Index>(row), part, scores[row]);
       }
     }
   }
 
-  /// Products with index keys to one per block of `fates`; -infinity: forced, or without a key.
+  /// Products with index keys to one per block of `outcomes`; -infinity: forced, or without a key.
   void pool_products(const IndexCall& index, std::span<const double> products,
-                     std::span<const std::uint8_t> held, const BlockFates& fates,
+                     std::span<const std::uint8_t> held, const BlockOutcomes& outcomes,
                      std::vector<double>& out) const {
-    out.assign(fates.fates.size(), kIndexNone);
-    for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block) {
-      if (fates.of(block) != BlockFate::out) continue;
-      const TokenRange range = fates.keys_of(block);
+    out.assign(outcomes.outcomes.size(), kIndexNone);
+    for (Index block = outcomes.blocks.begin; block < outcomes.blocks.end; ++block) {
+      if (outcomes.of(block) != BlockOutcome::out) continue;
+      const TokenRange range = outcomes.keys_of(block);
       double best = kIndexNone;
       for (Index pos = range.begin; pos < range.end; ++pos) {
         if (!held.empty() && held[static_cast<std::size_t>(pos)] == 0) continue;
@@ -402,7 +403,7 @@ class Indexer final : public Selector {
             std::max(best, products[static_cast<std::size_t>(index.keys_are_blocks ? block : pos)]);
         if (index.keys_are_blocks) break;  // one living key is enough
       }
-      out[static_cast<std::size_t>(block - fates.blocks.begin)] = best;
+      out[static_cast<std::size_t>(block - outcomes.blocks.begin)] = best;
     }
   }
 
@@ -431,15 +432,15 @@ class Indexer final : public Selector {
   }
 
   /// The list of one row for each budget.
-  void add_row(const SelectCall& call, Index owner, const BlockFates& fates,
+  void add_row(const SelectCall& call, Index owner, const BlockOutcomes& outcomes,
                std::span<const double> scores, std::span<const std::uint8_t> held,
                std::span<const Budget> budgets, std::span<Selection> answers) const {
     Index n_forced = 0;
     Index n_competing = 0;
     std::vector<KeyPos> forced;
-    for (Index pos = fates.keys.begin; pos < fates.keys.end; ++pos) {
+    for (Index pos = outcomes.keys.begin; pos < outcomes.keys.end; ++pos) {
       if (!held.empty() && held[static_cast<std::size_t>(pos)] == 0) continue;
-      const bool is_forced = fates.of(pos / block_) == BlockFate::forced;
+      const bool is_forced = outcomes.of(pos / block_) == BlockOutcome::forced;
       (is_forced ? n_forced : n_competing) += 1;
       if (is_forced) forced.push_back(static_cast<KeyPos>(pos));
     }
@@ -448,19 +449,19 @@ class Indexer final : public Selector {
       for (const Budget& budget : budgets)
         sizes.push_back(n_bought(budget, n_forced, n_competing, n_competing));
       if (call.trace != nullptr && ranks_keys() && call.n_tok == 1) {
-        const Index n = fates.blocks.size() - fates.count(BlockFate::forced);
-        call.trace->scored = {fates.keys.begin, fates.keys.begin + n};
+        const Index n = outcomes.blocks.size() - outcomes.count(BlockOutcome::forced);
+        call.trace->scored = {outcomes.keys.begin, outcomes.keys.begin + n};
         call.trace->scores[static_cast<std::size_t>(owner)].assign(scores.begin(),
                                                                    scores.begin() + n);
       }
-      add_top_k_lists(scores, fates.keys, sizes, forced, answers);
+      add_top_k_lists(scores, outcomes.keys, sizes, forced, answers);
       return;
     }
     SelectCall whole = call;  // of a layer's list each KV head drops what it has lost afterwards
     if (owner_ == IndexOwner::layer) whole.alive = nullptr;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockFates answer = fates;
-      const Index n_blocks = fates.blocks.size() - fates.count(BlockFate::forced);
+      BlockOutcomes answer = outcomes;
+      const Index n_blocks = outcomes.blocks.size() - outcomes.count(BlockOutcome::forced);
       answer.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
       answers[b].add(answer.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
     }

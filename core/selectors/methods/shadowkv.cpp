@@ -46,7 +46,7 @@
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_pools.hpp"
@@ -283,20 +283,20 @@ class ShadowKv final : public Selector {
             least_cosine(call, heads.kv_head, chunk_keys(chunk), means.row(chunk), false);
     }
     const Index n_far = first_local_chunk(call);
-    BlockFates fates(page_size_, call_range(call));
-    fates.force({n_far, fates.blocks.end});
+    BlockOutcomes outcomes(page_size_, call_range(call));
+    outcomes.force({n_far, outcomes.blocks.end});
     force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), n_alive,
-                   fates);
-    const std::vector<double> scores = scores_of(call, heads, means, n_alive, fates, worker);
+                   outcomes);
+    const std::vector<double> scores = scores_of(call, heads, means, n_alive, outcomes, worker);
     Index n_keys = 0;
     Index n_chunks = 0;
-    for (Index chunk = fates.blocks.begin; chunk < n_far; ++chunk) {
-      if (scores[static_cast<std::size_t>(chunk - fates.blocks.begin)] == kNoChunk) continue;
+    for (Index chunk = outcomes.blocks.begin; chunk < n_far; ++chunk) {
+      if (scores[static_cast<std::size_t>(chunk - outcomes.blocks.begin)] == kNoChunk) continue;
       n_keys += n_alive.empty() ? page_size_ : n_alive[static_cast<std::size_t>(chunk)];
       ++n_chunks;
     }
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockFates answer = fates;
+      BlockOutcomes answer = outcomes;
       if (n_chunks > 0) {
         const Index budget = budgets[b].tokens(n_keys, page_size_);
         answer.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
@@ -307,27 +307,27 @@ class ShadowKv final : public Selector {
 
   /// The chunks of least cosine, equal ones by position. cosines [chunks before the latest]
   void force_outliers(std::span<const double> cosines, std::span<const Index> n_alive,
-                      BlockFates& fates) const {
+                      BlockOutcomes& outcomes) const {
     std::vector<double> unlike;
     for (std::size_t chunk = 0; chunk < cosines.size(); ++chunk) {
       const bool has_keys = (n_alive.empty() || n_alive[chunk] > 0) &&
-                            static_cast<Index>(chunk) >= fates.blocks.begin;
+                            static_cast<Index>(chunk) >= outcomes.blocks.begin;
       unlike.push_back(has_keys ? -cosines[chunk] : kNoChunk);
     }
-    for (const Index chunk : top_k(unlike, outliers_)) fates.force({chunk, chunk + 1});
+    for (const Index chunk : top_k(unlike, outliers_)) outcomes.force({chunk, chunk + 1});
   }
 
-  /// Of the chunks of `fates`: the largest weight over heads and rows of those that compete.
+  /// Of the chunks of `outcomes`: the largest weight over heads and rows of those that compete.
   static std::vector<double> scores_of(const SelectCall& call, const ListHeads& heads,
                                        TensorView<const float> means,
-                                       std::span<const Index> n_alive, const BlockFates& fates,
-                                       ScoreWorker& worker) {
-    std::vector<double> scores(fates.fates.size(), kNoChunk);
+                                       std::span<const Index> n_alive,
+                                       const BlockOutcomes& outcomes, ScoreWorker& worker) {
+    std::vector<double> scores(outcomes.outcomes.size(), kNoChunk);
     std::vector<Index> open;  // chunks that compete
-    for (Index chunk = fates.blocks.begin; chunk < std::min(fates.blocks.end, means.dim(0));
+    for (Index chunk = outcomes.blocks.begin; chunk < std::min(outcomes.blocks.end, means.dim(0));
          ++chunk) {
       const bool has_keys = n_alive.empty() || n_alive[static_cast<std::size_t>(chunk)] > 0;
-      if (fates.of(chunk) == BlockFate::out && has_keys) open.push_back(chunk);
+      if (outcomes.of(chunk) == BlockOutcome::out && has_keys) open.push_back(chunk);
     }
     if (open.empty()) return scores;
     std::vector<double> q;
@@ -346,7 +346,7 @@ class ShadowKv final : public Selector {
       soft_cap(weights, call.score_rule().cap);
       const double sum = exp_row(weights, max_of(weights), weights).sum;
       for (std::size_t i = 0; i < open.size(); ++i) {
-        double& score = scores[static_cast<std::size_t>(open[i] - fates.blocks.begin)];
+        double& score = scores[static_cast<std::size_t>(open[i] - outcomes.blocks.begin)];
         score = std::max(score, weights[i] / sum);
       }
     }

@@ -40,7 +40,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/learned.hpp"
@@ -170,12 +170,12 @@ class SkipSoftmax final : public Selector {
   Selection select(const SelectCall& call) override {
     const double log_lambda = std::log(lambda_of(call));
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
-      std::vector<std::vector<BlockFates>> kept;  // [tiles of queries][heads of the group]
+      std::vector<std::vector<BlockOutcomes>> kept;  // [tiles of queries][heads of the group]
       for (Index first = 0; first < call.n_tok; first += block_q_)
         kept.push_back(kept_tiles(call, group, {first, std::min(first + block_q_, call.n_tok)},
                                   log_lambda, worker.dots));
       for (std::size_t head = 0; head < static_cast<std::size_t>(group.q_heads.size()); ++head) {
-        for (const std::vector<BlockFates>& tile : kept)
+        for (const std::vector<BlockOutcomes>& tile : kept)
           answer.add(tile[head].list(call, group.kv_head));
       }
     };
@@ -287,16 +287,17 @@ class SkipSoftmax final : public Selector {
 
   /// The tiles that the queries `rows` do not skip, for each head of a group: they share the
   /// reading of the keys.
-  std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group,
-                                     TokenRange rows, double log_lambda, KeyDots& dots) const {
+  std::vector<BlockOutcomes> kept_tiles(const SelectCall& call, const ListHeads& group,
+                                        TokenRange rows, double log_lambda, KeyDots& dots) const {
     constexpr double kUnseen = -std::numeric_limits<double>::infinity();
-    const BlockFates all(block_k_,
-                         {row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end});
-    std::vector<BlockFates> kept;
+    const BlockOutcomes all(block_k_,
+                            {row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end});
+    std::vector<BlockOutcomes> kept;
     for (const std::vector<double>& margins : tile_margins(call, group, rows, block_k_, dots)) {
-      BlockFates& fates = kept.emplace_back(all);
+      BlockOutcomes& outcomes = kept.emplace_back(all);
       for (std::size_t i = 0; i < margins.size(); ++i) {
-        if (margins[i] > kUnseen && margins[i] >= log_lambda) fates.fates[i] = BlockFate::scored;
+        if (margins[i] > kUnseen && margins[i] >= log_lambda)
+          outcomes.outcomes[i] = BlockOutcome::scored;
       }
     }
     return kept;

@@ -32,7 +32,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/page_lists.hpp"
@@ -175,25 +175,26 @@ class Unique final : public Selector {
 
   KeyList list_of(const SelectCall& call, Index kv_head, const Budget& budget, TokenRange pages,
                   std::span<const double> scores) const {
-    BlockFates fates(page_size_, call_range(call));
-    fates.force({0, n_sink_pages()});
-    fates.force({first_recent_page(call), fates.blocks.end});
-    std::vector<double> of_blocks(fates.fates.size(), -std::numeric_limits<double>::infinity());
+    BlockOutcomes outcomes(page_size_, call_range(call));
+    outcomes.force({0, n_sink_pages()});
+    outcomes.force({first_recent_page(call), outcomes.blocks.end});
+    std::vector<double> of_blocks(outcomes.outcomes.size(),
+                                  -std::numeric_limits<double>::infinity());
     Index n_keys = 0;
     Index n_pages = 0;
     for (Index page = pages.begin; page < pages.end; ++page) {
       const double score = scores[static_cast<std::size_t>(page - pages.begin)];
-      of_blocks[static_cast<std::size_t>(page - fates.blocks.begin)] = score;
-      const TokenRange range = fates.keys_of(page);
+      of_blocks[static_cast<std::size_t>(page - outcomes.blocks.begin)] = score;
+      const TokenRange range = outcomes.keys_of(page);
       n_keys += all_alive(call, kv_head)
                     ? range.size()
                     : static_cast<Index>(candidates(call, kv_head, range).size());
       n_pages += score > -std::numeric_limits<double>::infinity() ? 1 : 0;
     }
     if (n_keys > 0)
-      fates.keep_best(
+      outcomes.keep_best(
           of_blocks, blocks_bought(budget.tokens(n_keys, page_size_), page_size_, n_keys, n_pages));
-    return fates.list(call, kv_head);
+    return outcomes.list(call, kv_head);
   }
 };
 

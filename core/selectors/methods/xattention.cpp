@@ -36,7 +36,7 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
@@ -75,15 +75,15 @@ class XAttention final : public Selector {
     const double tau = block_share(name(), sizes_, tau_, call.budget);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
       const Tiles keys(call, group.kv_head, step_);
-      std::vector<std::vector<BlockFates>> kept(static_cast<std::size_t>(group.q_heads.size()));
+      std::vector<std::vector<BlockOutcomes>> kept(static_cast<std::size_t>(group.q_heads.size()));
       const Index tile_rows_of_block = group.q_heads.size() * (block_ / step_);
       const Index rows_at_once = block_ * std::max<Index>(1, kTileRowsAtOnce / tile_rows_of_block);
       for (Index first = 0; first < call.n_tok; first += rows_at_once) {
         const TokenRange rows{first, std::min(first + rows_at_once, call.n_tok)};
         keep_blocks(call, group, rows, keys, tau, worker.dots, kept);
       }
-      for (const std::vector<BlockFates>& of_head : kept) {
-        for (const BlockFates& one : of_head) answer.add(one.list(call, group.kv_head));
+      for (const std::vector<BlockOutcomes>& of_head : kept) {
+        for (const BlockOutcomes& one : of_head) answer.add(one.list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);
@@ -126,18 +126,18 @@ class XAttention final : public Selector {
   /// Appends what the blocks of the queries `rows`, which begin at a block, keep to `kept` [heads].
   void keep_blocks(const SelectCall& call, const ListHeads& group, TokenRange rows,
                    const Tiles& keys, double tau, KeyDots& dots,
-                   std::vector<std::vector<BlockFates>>& kept) const {
+                   std::vector<std::vector<BlockOutcomes>>& kept) const {
     const Index n_tile_rows = (rows.size() + step_ - 1) / step_;
     dots.compute(reversed_queries(call, group.q_heads, rows), group.q_heads.size() * n_tile_rows,
                  keys.view, {0, (call.pos_begin + rows.end - 1) / step_ + 1});
     for (Index head = 0; head < group.q_heads.size(); ++head) {
       for (Index first = rows.begin; first < rows.end; first += block_) {
         const Index end = std::min(first + block_, rows.end);
-        BlockFates& fates = kept[static_cast<std::size_t>(head)].emplace_back(
+        BlockOutcomes& outcomes = kept[static_cast<std::size_t>(head)].emplace_back(
             block_, TokenRange{0, call.pos_begin + end});
-        fates.force({0, 1});
-        fates.force({(call.pos_begin + first) / block_, fates.blocks.end});
-        std::vector<double> weights(fates.fates.size(), 0.0);
+        outcomes.force({0, 1});
+        outcomes.force({(call.pos_begin + first) / block_, outcomes.blocks.end});
+        std::vector<double> weights(outcomes.outcomes.size(), 0.0);
         for (Index row = first; row < end; row += step_) {
           const Index last_row = std::min(row + step_, call.n_tok) - 1;
           const std::span<double> scores =
@@ -145,7 +145,7 @@ class XAttention final : public Selector {
           soft_cap(scores, call.score_rule().cap);
           add_tile_row(scores, keys, (call.pos_begin + last_row) / step_ + 1, weights);
         }
-        fates.keep_share(weights, tau);
+        outcomes.keep_share(weights, tau);
       }
     }
   }

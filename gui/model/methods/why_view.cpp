@@ -27,13 +27,13 @@ plot::Scatter points_named(const char* label, plot::Tone tone) {
 class Ends {
  public:
   explicit Ends(WhyAlong along) : along_(along) {}
-  void add(const KeyFate& fate) {
-    const auto place = why_place(fate, along_);
+  void add(const KeyOutcome& outcome) {
+    const auto place = why_place(outcome, along_);
     if (!place) return;
-    plot::Scatter& points = fate.end == KeyEnd::dropped ? dropped_
-                            : fate.end == KeyEnd::kept  ? kept_
-                                                        : by_rule_;
-    points.add(place->x, place->y, static_cast<std::size_t>(fate.key));
+    plot::Scatter& points = outcome.end == KeyEnd::dropped ? dropped_
+                            : outcome.end == KeyEnd::kept  ? kept_
+                                                           : by_rule_;
+    points.add(place->x, place->y, static_cast<std::size_t>(outcome.key));
   }
   void put_into(plot::Panel& panel) {
     for (plot::Scatter* points : {&by_rule_, &kept_, &dropped_})
@@ -57,7 +57,7 @@ Index heaviest_of(const QueryLook& look, std::size_t unit) {
   return best;
 }
 
-void draw_by_score(const QueryLook& look, const std::vector<KeyFate>& heaviest,
+void draw_by_score(const QueryLook& look, const std::vector<KeyOutcome>& heaviest,
                    plot::Panel& panel) {
   plot::Line curve{.label = look.page_size > 1 ? "all pages" : "all keys",
                    .tone = {plot::Role::neutral, 0},
@@ -73,7 +73,7 @@ void draw_by_score(const QueryLook& look, const std::vector<KeyFate>& heaviest,
         plot::Rule{plot::Rule::Kind::horizontal, look.cut, "cut-off", {plot::Role::highlight, 0}});
   }
   Ends ends(WhyAlong::score);
-  for (const KeyFate& fate : heaviest) ends.add(fate);
+  for (const KeyOutcome& outcome : heaviest) ends.add(outcome);
   ends.put_into(panel);
   panel.x.label = look.page_size > 1 ? "Rank of the page by the method's score"
                                      : "Rank of the key by the method's score";
@@ -82,7 +82,7 @@ void draw_by_score(const QueryLook& look, const std::vector<KeyFate>& heaviest,
 
 void draw_by_weight(const QueryLook& look, plot::Panel& panel) {
   Ends ends(WhyAlong::weight);
-  for (const Index key : look.heaviest(kMostByWeight)) ends.add(fate_of(look, key));
+  for (const Index key : look.heaviest(kMostByWeight)) ends.add(outcome_of(look, key));
   ends.put_into(panel);
   panel.x.label = "Rank of the key by its weight";
   panel.y.label = "Softmax weight";
@@ -118,26 +118,27 @@ Index asked_key(const QueryLook& look, std::optional<Index> selected) {
 }
 
 std::size_t WhyPicture::bytes() const {
-  return sizeof *this + heaviest.size() * sizeof(KeyFate) + figure_bytes(figure);
+  return sizeof *this + heaviest.size() * sizeof(KeyOutcome) + figure_bytes(figure);
 }
 
 bool has_ranking(const QueryLook& look) {
   return std::ranges::any_of(look.scores, [](double score) { return score > kLeastScore; });
 }
 
-std::optional<WhyPlace> why_place(const KeyFate& fate, WhyAlong along) {
-  if (fate.end == KeyEnd::unseen) return std::nullopt;
+std::optional<WhyPlace> why_place(const KeyOutcome& outcome, WhyAlong along) {
+  if (outcome.end == KeyEnd::unseen) return std::nullopt;
   if (along == WhyAlong::score) {
-    if (!fate.is_ranked || !(fate.score > kLeastScore)) return std::nullopt;
-    return WhyPlace{static_cast<double>(fate.rank), fate.score};
+    if (!outcome.is_ranked || !(outcome.score > kLeastScore)) return std::nullopt;
+    return WhyPlace{static_cast<double>(outcome.rank), outcome.score};
   }
-  if (fate.weight < kLeastWeight) return std::nullopt;
-  return WhyPlace{static_cast<double>(fate.weight_rank), fate.weight};
+  if (outcome.weight < kLeastWeight) return std::nullopt;
+  return WhyPlace{static_cast<double>(outcome.weight_rank), outcome.weight};
 }
 
 WhyPicture why_picture(const QueryLook& look, WhyAlong along, const std::string& trace) {
   WhyPicture picture;
-  for (const Index key : look.heaviest(kHeaviest)) picture.heaviest.push_back(fate_of(look, key));
+  for (const Index key : look.heaviest(kHeaviest))
+    picture.heaviest.push_back(outcome_of(look, key));
   if (look.is_dense) return picture;
   const bool by_score = along == WhyAlong::score && has_ranking(look);
   const KeyQuestion& question = look.question;

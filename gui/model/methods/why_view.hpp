@@ -37,7 +37,7 @@ Index asked_key(const QueryLook& look, std::optional<Index> selected);
 /// Its points are of keys.
 struct WhyPicture {
   plot::Figure figure;  // without panels: there is nothing to rank by
-  std::vector<KeyFate> heaviest;
+  std::vector<KeyOutcome> heaviest;
   std::size_t bytes() const;
 };
 
@@ -49,7 +49,7 @@ struct WhyPlace {
   double x = 0.0;
   double y = 0.0;
 };
-std::optional<WhyPlace> why_place(const KeyFate& fate, WhyAlong along);
+std::optional<WhyPlace> why_place(const KeyOutcome& outcome, WhyAlong along);
 
 /// True if the figure can run along the score.
 bool has_ranking(const QueryLook& look);

@@ -72,7 +72,7 @@ struct KeptWeights {
   }
 
   /// weights: summed over the heads, keys from 0 on.
-  KeyUses fates(TokenRange visible, const std::vector<float>& weights, double n_heads) const {
+  KeyUses outcomes(TokenRange visible, const std::vector<float>& weights, double n_heads) const {
     KeyUses out;
     if (!is_known) return out;
     out.begin = visible.begin;
@@ -217,8 +217,8 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
   const TokenRange visible = mean.visible;
   return {.heads = request.heads,
           .row = rank_keys(request.layer, request.q_head, std::move(mean)),
-          .fates = kept[0].fates(visible, weights, n_heads),
-          .other_fates = kept[1].fates(visible, weights, n_heads)};
+          .outcomes = kept[0].outcomes(visible, weights, n_heads),
+          .other_outcomes = kept[1].outcomes(visible, weights, n_heads)};
 }
 
 KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
@@ -258,10 +258,10 @@ std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n) {
 
 // ---- in words ----
 
-std::string_view fate_words(KeyUse fate) {
+std::string_view outcome_words(KeyUse outcome) {
   constexpr std::array<std::string_view, 4> kWords = {"not asked", "kept by score", "kept by rule",
                                                       "dropped"};
-  return kWords[static_cast<std::size_t>(fate)];
+  return kWords[static_cast<std::size_t>(outcome)];
 }
 
 std::string reading_words(const Reading& reading, const Document& document, std::size_t n) {
@@ -270,24 +270,26 @@ std::string reading_words(const Reading& reading, const Document& document, std:
     if (!words.empty()) words += ", ";
     words +=
         fmt::format("“{}” {}", document.token_text(key), percent_text(reading.row.row.prob(key)));
-    if (!reading.fates.of.empty()) words += fmt::format(" ({})", fate_words(reading.fates.at(key)));
+    if (!reading.outcomes.of.empty())
+      words += fmt::format(" ({})", outcome_words(reading.outcomes.at(key)));
   }
   return words;
 }
 
 std::string difference_words(const Reading& reading, const std::string& method,
                              const std::string& other) {
-  if (reading.fates.of.empty() || reading.other_fates.of.empty()) return {};
+  if (reading.outcomes.of.empty() || reading.other_outcomes.of.empty()) return {};
   std::array<int, 4> n{};  // neither, only the one, only the other, both
   const auto keys = heaviest_keys(reading, static_cast<std::size_t>(kHeavyKeys));
   for (const Index key : keys) {
-    const int place = (reading.fates.keeps(key) ? 1 : 0) + (reading.other_fates.keeps(key) ? 2 : 0);
+    const int place =
+        (reading.outcomes.keeps(key) ? 1 : 0) + (reading.other_outcomes.keeps(key) ? 2 : 0);
     ++n[static_cast<std::size_t>(place)];
   }
   return fmt::format(
       "of its {} heaviest: both keep {}, only {} {}, only {} {}, neither {}; lost {} against {}",
-      keys.size(), n[3], method, n[1], other, n[2], n[0], percent_text(reading.fates.lost),
-      percent_text(reading.other_fates.lost));
+      keys.size(), n[3], method, n[1], other, n[2], n[0], percent_text(reading.outcomes.lost),
+      percent_text(reading.other_outcomes.lost));
 }
 
 }  // namespace kvscope::gui

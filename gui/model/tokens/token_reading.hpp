@@ -72,16 +72,16 @@ struct KeyUses {
 
 struct Reading {
   LossHeads heads = LossHeads::head;
-  RankedRow row;        // means over the heads
-  KeyUses fates;        // under the method
-  KeyUses other_fates;  // under the one it is compared with
+  RankedRow row;           // means over the heads
+  KeyUses outcomes;        // under the method
+  KeyUses other_outcomes;  // under the one it is compared with
   Index reader() const { return row.row.query; }
   /// One of the kHeavyKeys that it looks at most.
   bool is_heavy(Index pos) const {
     const Index rank = row.rank_of(pos);
     return rank > 0 && rank <= kHeavyKeys;
   }
-  std::size_t bytes() const { return row.bytes() + fates.of.size() + other_fates.of.size(); }
+  std::size_t bytes() const { return row.bytes() + outcomes.of.size() + other_outcomes.of.size(); }
 };
 
 struct ReadingRequest {
@@ -92,7 +92,7 @@ struct ReadingRequest {
   std::string key() const;
 };
 
-/// Answers may be null: fates are not known then. Throws what attention_row throws.
+/// Answers may be null: outcomes are not known then. Throws what attention_row throws.
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
                    const MethodAnswers* answers, const MethodAnswers* other, JobContext& job);
 
@@ -104,7 +104,7 @@ KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n);
 
 /// "kept by rule".
-std::string_view fate_words(KeyUse fate);
+std::string_view outcome_words(KeyUse outcome);
 
 /// "“ Dav” 34.0% (kept by score), “id” 12.0% (dropped)": what it reads most.
 std::string reading_words(const Reading& reading, const Document& document, std::size_t n);

@@ -1,4 +1,4 @@
-#include "core/selectors/block_fates.hpp"
+#include "core/selectors/block_outcomes.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -9,58 +9,59 @@
 
 namespace kvscope {
 
-BlockFates::BlockFates(Index block_size, TokenRange positions) : size(block_size), keys(positions) {
+BlockOutcomes::BlockOutcomes(Index block_size, TokenRange positions)
+    : size(block_size), keys(positions) {
   blocks = {keys.begin / size, keys.size() > 0 ? (keys.end - 1) / size + 1 : keys.begin / size};
-  fates.assign(static_cast<std::size_t>(blocks.size()), BlockFate::out);
+  outcomes.assign(static_cast<std::size_t>(blocks.size()), BlockOutcome::out);
 }
 
-void BlockFates::force(TokenRange which) {
+void BlockOutcomes::force(TokenRange which) {
   const Index begin = std::max(which.begin, blocks.begin);
   const Index end = std::min(which.end, blocks.end);
-  for (Index block = begin; block < end; ++block) of(block) = BlockFate::forced;
+  for (Index block = begin; block < end; ++block) of(block) = BlockOutcome::forced;
 }
 
-TokenRange BlockFates::keys_of(Index block) const {
+TokenRange BlockOutcomes::keys_of(Index block) const {
   return {std::max(block * size, keys.begin), std::min((block + 1) * size, keys.end)};
 }
 
-Index BlockFates::count(BlockFate fate) const {
-  return std::count(fates.begin(), fates.end(), fate);
+Index BlockOutcomes::count(BlockOutcome outcome) const {
+  return std::count(outcomes.begin(), outcomes.end(), outcome);
 }
 
-void BlockFates::keep_best(std::span<const double> scores, Index n) {
+void BlockOutcomes::keep_best(std::span<const double> scores, Index n) {
   std::vector<double> open(scores.begin(), scores.end());
   for (std::size_t i = 0; i < open.size(); ++i) {
-    if (fates[i] != BlockFate::out) open[i] = -std::numeric_limits<double>::infinity();
+    if (outcomes[i] != BlockOutcome::out) open[i] = -std::numeric_limits<double>::infinity();
   }
   for (const Index i : top_k_sorted_by_index(open, n))
-    fates[static_cast<std::size_t>(i)] = BlockFate::scored;
+    outcomes[static_cast<std::size_t>(i)] = BlockOutcome::scored;
 }
 
-void BlockFates::keep_share(std::span<const double> weights, double share) {
+void BlockOutcomes::keep_share(std::span<const double> weights, double share) {
   double total = 0.0;
   double kept = 0.0;
   std::vector<double> open(weights.begin(), weights.end());
   for (std::size_t i = 0; i < open.size(); ++i) {
     total += weights[i];
-    const bool is_candidate = fates[i] == BlockFate::out && weights[i] > 0.0;
-    if (fates[i] != BlockFate::out) kept += weights[i];
+    const bool is_candidate = outcomes[i] == BlockOutcome::out && weights[i] > 0.0;
+    if (outcomes[i] != BlockOutcome::out) kept += weights[i];
     if (!is_candidate) open[i] = -std::numeric_limits<double>::infinity();
   }
   for (const Index i : top_k(open, static_cast<Index>(open.size()))) {
     if (share < 1.0 && kept >= share * total) break;
-    fates[static_cast<std::size_t>(i)] = BlockFate::scored;
+    outcomes[static_cast<std::size_t>(i)] = BlockOutcome::scored;
     kept += weights[static_cast<std::size_t>(i)];
   }
 }
 
-KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
+KeyList BlockOutcomes::list(const SelectCall& call, Index kv_head) const {
   KeyList out;
-  const auto fill = [&](BlockFate fate, std::vector<KeyPos>& to) {
-    to.resize(static_cast<std::size_t>(std::min(count(fate) * size, keys.size())));
+  const auto fill = [&](BlockOutcome outcome, std::vector<KeyPos>& to) {
+    to.resize(static_cast<std::size_t>(std::min(count(outcome) * size, keys.size())));
     KeyPos* next = to.data();
     for (Index block = blocks.begin; block < blocks.end; ++block) {
-      if (of(block) != fate) continue;
+      if (of(block) != outcome) continue;
       const TokenRange range = keys_of(block);
       std::iota(next, next + range.size(), static_cast<KeyPos>(range.begin));
       next += range.size();
@@ -68,8 +69,8 @@ KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
     // The first and the last block may be cut.
     to.resize(static_cast<std::size_t>(next - to.data()));
   };
-  fill(BlockFate::scored, out.scored);
-  fill(BlockFate::forced, out.forced);
+  fill(BlockOutcome::scored, out.scored);
+  fill(BlockOutcome::forced, out.forced);
   remove_dead(call, kv_head, out);
   return out;
 }

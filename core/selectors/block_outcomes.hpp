@@ -1,7 +1,7 @@
 // Which blocks of keys become a list: blocks that a rule keeps, blocks that win by score, and the
 // keys that both hold.
 //
-// A block is `size` positions, aligned to position 0. Fates are those of consecutive blocks from
+// A block is `size` positions, aligned to position 0. Outcomes are those of consecutive blocks from
 // number `first` on.
 #pragma once
 
@@ -13,24 +13,26 @@
 
 namespace kvscope {
 
-enum class BlockFate : std::uint8_t { out, scored, forced };
+enum class BlockOutcome : std::uint8_t { out, scored, forced };
 
-/// The fates of the blocks that hold the positions of `keys`; all out.
-struct BlockFates {
-  BlockFates(Index block_size, TokenRange keys);
+/// The outcomes of the blocks that hold the positions of `keys`; all out.
+struct BlockOutcomes {
+  BlockOutcomes(Index block_size, TokenRange keys);
 
   Index size = 1;
-  TokenRange keys;               // positions that may be in the list
-  TokenRange blocks;             // their blocks, by number
-  std::vector<BlockFate> fates;  // [blocks.size()]
+  TokenRange keys;                     // positions that may be in the list
+  TokenRange blocks;                   // their blocks, by number
+  std::vector<BlockOutcome> outcomes;  // [blocks.size()]
 
-  BlockFate& of(Index block) { return fates[static_cast<std::size_t>(block - blocks.begin)]; }
-  BlockFate of(Index block) const { return fates[static_cast<std::size_t>(block - blocks.begin)]; }
+  BlockOutcome& of(Index block) { return outcomes[static_cast<std::size_t>(block - blocks.begin)]; }
+  BlockOutcome of(Index block) const {
+    return outcomes[static_cast<std::size_t>(block - blocks.begin)];
+  }
   /// Forces those of `which` that there are.
   void force(TokenRange which);
   /// Positions of a block that may be in the list.
   TokenRange keys_of(Index block) const;
-  Index count(BlockFate fate) const;
+  Index count(BlockOutcome outcome) const;
 
   /// The n best of the blocks that are out become scored: by falling score, equal scores by rising
   /// number. scores [blocks.size()], -infinity is no candidate.
