@@ -109,7 +109,7 @@ Texts targets_of(const Table& table, const MatchedRows& matched, const RowSlots&
   Texts targets;
   for (const std::string& target : matched.targets()) {
     if (std::any_of(rows.begin(), rows.end(), [&](std::size_t row) {
-          return !matched.has_no_knob(row) && table.text("match").at(row) == target;
+          return !matched.has_no_setting(row) && table.text("match").at(row) == target;
         }))
       targets.push_back(target);
   }

@@ -85,7 +85,7 @@ std::optional<TableField> TableField::bind(const Table& table, std::string_view 
 
 std::string TableField::part_text(const Part& part, std::size_t row) const {
   const TableColumn& column = *part.column;
-  // without a knob a method's cost is the same whatever is to be met
+  // without a setting a method's cost is the same whatever is to be met
   if (column.name == "match" && part.unit && part.unit->cell(row).empty()) return "";
   if (column.is_text) return named(column.words.at(row), spec_->names);
   const double number = column.numbers[row];

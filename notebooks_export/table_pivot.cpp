@@ -145,7 +145,7 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& m
     const bool is_known = std::any_of(rows.begin(), rows.end(),
                                       [&](std::size_t row) { return matches(column, row, text); });
     keep([&](std::size_t row) {
-      return matches(column, row, text) || (name == "match" && matched.has_no_knob(row));
+      return matches(column, row, text) || (name == "match" && matched.has_no_setting(row));
     });
     if (is_known) continue;
     std::set<std::string> found;
@@ -208,7 +208,7 @@ void check_alike(const Table& table, const Rows& rows, const MatchedRows& matche
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;
     for (const std::size_t row : rows) {
-      if (column->name != "match" || !matched.has_no_knob(row)) texts.insert(column->cell(row));
+      if (column->name != "match" || !matched.has_no_setting(row)) texts.insert(column->cell(row));
     }
     texts.erase("");  // full attention has no budget, which is no other one
     if (texts.size() < 2) continue;

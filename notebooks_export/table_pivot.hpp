@@ -99,7 +99,7 @@ struct TablePivot {
 };
 
 /// The rows that the spec's `where` and the rules for sweeps and prompts leave; a `where` of column
-/// match keeps methods without a knob. Throws ConfigError if none.
+/// match keeps methods without a setting. Throws ConfigError if none.
 RowSlots chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& matched,
                      LeftOut& left_out);
 

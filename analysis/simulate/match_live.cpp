@@ -33,17 +33,17 @@ CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePa
   return costs;
 }
 
-/// One pair with its knob where its cost is nearest to its target.
+/// One pair with its setting where its cost is nearest to its target.
 LivePair matched_pair(const SimulationSetup& setup, const MakeTask& make_task, const LivePair& pair,
                       ThreadPool& pool, const MatchContext& context, const std::stop_token& stop) {
-  const auto at = [&](const KnobSetting& setting) {
+  const auto at = [&](const MethodAtSetting& setting) {
     LivePair tried = pair;
     tried.options.selector = setting.selector;
     tried.options.budget = setting.budget;
     return tried;
   };
-  MatchedMethod found =
-      match_method(pair.options.selector, *pair.match, context, [&](const KnobSetting& setting) {
+  MatchedMethod found = match_method(
+      pair.options.selector, *pair.match, context, [&](const MethodAtSetting& setting) {
         return quantity_of(probe(setup, make_task, at(setting), pool, stop), pair.match->quantity);
       });
   LivePair matched = at(found.setting);

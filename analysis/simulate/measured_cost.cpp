@@ -24,13 +24,14 @@ std::vector<double> values_of(const KeptTotals& kept, const CostTotals& cost) {
           cost.visible,      cost.n_rows,      cost.bytes,      cost.n_calls,       cost.longest};
 }
 
-/// The pair's note, or why this row's own cost is another than the one that the knob was set to.
+/// The pair's note, or why this row's own cost is another than the one that the setting was set to.
 std::string row_note(const LivePair& pair, double reached) {
   if (!pair.labels.note.empty() || !pair.match) return pair.labels.note;
   const double target = pair.match->value;
   if (std::abs(reached - target) <= kMatchTolerance * target) return "";
   return fmt::format(
-      "the knob was set on the first prompts of every length, which reach {}={:.4g} together; "
+      "the budget setting was found on the first prompts of every length, which reach {}={:.4g} "
+      "together; "
       "those of this row reach {:.4g}",
       enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
 }
@@ -98,7 +99,7 @@ void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::si
   const LivePair& live = setup.pairs[pair];
   const double reached = live.match ? quantity_of(costs, live.match->quantity) : kNan;
   row.texts.insert(row.texts.end(),
-                   {live.labels.target, live.labels.knob, row_note(live, reached)});
+                   {live.labels.target, live.labels.setting, row_note(live, reached)});
   row.numbers.push_back(reached);
 }
 
@@ -108,7 +109,7 @@ void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const st
     row.texts = {setup.models.verifier_name, task, pair.asked.selector.text(), "none"};
     row.texts.resize(table.text_names.size());
     row.numbers.assign(table.number_names.size(), kNan);
-    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.knob,
+    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.setting,
                                               pair.labels.note};
     std::copy(texts.begin(), texts.end(),
               row.texts.end() - static_cast<std::ptrdiff_t>(texts.size()));
@@ -118,7 +119,7 @@ void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const st
 
 JudgedBudget judged_budget(const SimulationSetup& setup, std::size_t pair) {
   const LivePair& live = setup.pairs[pair];
-  if (live.match && !live.labels.knob.empty())
+  if (live.match && !live.labels.setting.empty())
     return {std::string(enum_name(live.match->quantity)), live.match->value};
   return {pair_texts(setup, "", pair)[3], budget_value(live)};
 }

@@ -36,7 +36,7 @@ void add_cost_columns(ColumnTable& table, const SimulationSetup& setup);
 /// there; a note says where that is not the target.
 void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place);
-/// A row of each method that refused every value of its knob: its name, its match and no number.
+/// A row of each method that refused every value of its setting: its name, its match and no number.
 void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task);
 
 /// What methods of a cell are ranked by: equal targets, where a cost was to be met,

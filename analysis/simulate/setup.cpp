@@ -77,8 +77,8 @@ PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const 
   return plan;
 }
 
-/// Every method that is defined for one of the phases, with every target; one without a knob once,
-/// with the first.
+/// Every method that is defined for one of the phases, with every target; one without a setting
+/// once, with the first.
 PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Phase> phases,
                             std::vector<std::optional<MatchTarget>>& targets) {
   PairPlan plan;
@@ -98,11 +98,11 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
         plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
     }
     if (!is_defined) continue;
-    const bool has_knob = MethodKnob::of(spec, /*by_share=*/true, /*n_keys=*/1).has_value();
+    const bool has_setting = BudgetSetting::of(spec, /*by_share=*/true, /*n_keys=*/1).has_value();
     for (const MatchTarget& target : options.match) {
       plan.pairs.push_back({spec, std::nullopt});
       targets.emplace_back(target);
-      if (!has_knob) break;
+      if (!has_setting) break;
     }
   }
   if (!plan.pairs.empty()) return plan;

@@ -50,7 +50,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   if (setup.models.draft != nullptr) config["draft_hash"] = setup.models.draft_hash;
   for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
   if (setup.is_matched()) {
-    for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
+    for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.setting);
   }
   add_artifacts(options.selectors, config);
   for (const FurtherText& text : setup.models.more_texts) {

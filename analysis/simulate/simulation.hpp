@@ -85,7 +85,7 @@ struct LivePair {
   LiveOptions options;
   bool needs_draft = false;
   std::optional<MatchTarget>
-      match;           // what it is to cost; the knob is in `options` (match_live.hpp)
+      match;           // what it is to cost; the setting is in `options` (match_live.hpp)
   MatchLabels labels;  // of the match
   /// "quest tokens=256", "quest density=0.05".
   std::string label() const;
@@ -98,7 +98,7 @@ struct SimulationSetup {
   SimulationModels models;
   SimulationOptions options;
   std::vector<LivePair> pairs;
-  std::vector<LivePair> refused;     // of a match: no value of the knob can be run; a row says so
+  std::vector<LivePair> refused;  // of a match: no value of the setting can be run; a row says so
   std::vector<std::string> skipped;  // sentences: combinations that were left out
   std::string layer_map;             // as measured for specattn; empty if nobody needed it
   /// A dense pass over the calibration text, if a method learns.

@@ -24,7 +24,7 @@ constexpr int kMostMeasured = 40;
 constexpr double kCloseEnough = 0.5 * kMatchTolerance;  // where the search ends
 constexpr double kNoWidth = 1e-5;                       // of a bracket, relative
 
-/// A number of the knob that was tried; without a cost it was refused.
+/// A number of the setting that was tried; without a cost it was refused.
 struct Tried {
   double value = 0.0;
   std::optional<double> cost;
@@ -34,13 +34,13 @@ struct Tried {
 /// The search itself: a bracket between a cheap and a dear value, and the nearest value so far.
 class Search {
  public:
-  Search(const MethodKnob& knob, const MatchTarget& target, const MeasureCost& cost)
-      : knob_(knob), target_(target), cost_(cost) {}
+  Search(const BudgetSetting& setting, const MatchTarget& target, const MeasureCost& cost)
+      : setting_(setting), target_(target), cost_(cost) {}
 
   MatchOutcome run(std::optional<double> first_guess) {
-    const double cheap_end = knob_.rounded(knob_.falls() ? knob_.high() : knob_.low());
-    const double dear_end = knob_.rounded(knob_.falls() ? knob_.low() : knob_.high());
-    try_value(knob_.rounded(first_guess.value_or(middle(cheap_end, dear_end))));
+    const double cheap_end = setting_.rounded(setting_.falls() ? setting_.high() : setting_.low());
+    const double dear_end = setting_.rounded(setting_.falls() ? setting_.low() : setting_.high());
+    try_value(setting_.rounded(first_guess.value_or(middle(cheap_end, dear_end))));
     if (!dear_ && !is_met()) try_value(dear_end);
     if (!cheap_ && !is_met()) try_value(cheap_end);
     while (!is_met() && cheap_ && dear_ && outcome_.n_measured < kMostMeasured) {
@@ -49,7 +49,8 @@ class Search {
       try_value(*next);
     }
     if (!nearest_)
-      throw ConfigError(cheap_ ? cheap_->refusal : std::string("no value of the knob was tried"));
+      throw ConfigError(cheap_ ? cheap_->refusal
+                               : std::string("no value of the setting was tried"));
     outcome_.value = nearest_->value;
     outcome_.reached = *nearest_->cost;
     outcome_.note = note();
@@ -58,8 +59,8 @@ class Search {
 
  private:
   /// Where values are halved.
-  double place_of(double value) const { return knob_.is_log() ? std::log(value) : value; }
-  double value_at(double place) const { return knob_.is_log() ? std::exp(place) : place; }
+  double place_of(double value) const { return setting_.is_log() ? std::log(value) : value; }
+  double value_at(double place) const { return setting_.is_log() ? std::exp(place) : place; }
   double middle(double a, double b) const { return value_at(0.5 * (place_of(a) + place_of(b))); }
   bool is_within(double tolerance) const {
     return nearest_ && std::abs(*nearest_->cost - target_.value) <= tolerance * target_.value;
@@ -85,8 +86,8 @@ class Search {
     const double a = place_of(cheap_->value);
     const double b = place_of(dear_->value);
     const double width = std::abs(b - a);
-    if (knob_.is_whole() ? std::abs(dear_->value - cheap_->value) < 1.5
-                         : width <= kNoWidth * std::max({1.0, std::abs(a), std::abs(b)})) {
+    if (setting_.is_whole() ? std::abs(dear_->value - cheap_->value) < 1.5
+                            : width <= kNoWidth * std::max({1.0, std::abs(a), std::abs(b)})) {
       return std::nullopt;
     }
     double value = middle(cheap_->value, dear_->value);
@@ -94,18 +95,18 @@ class Search {
     if (cheap_->cost && divided_well && *dear_->cost > *cheap_->cost) {
       const double part = (target_.value - *cheap_->cost) / (*dear_->cost - *cheap_->cost);
       double guess = cheap_->value + part * (dear_->value - cheap_->value);
-      if (knob_.is_log() && !knob_.counts_keys() && !knob_.is_ratio())
+      if (setting_.is_log() && !setting_.counts_keys() && !setting_.is_ratio())
         guess = value_at(a + part * (b - a));
       const double place =
           std::clamp(place_of(guess), std::min(a, b) + 0.02 * width, std::max(a, b) - 0.02 * width);
       value = value_at(place);
     }
     last_width_ = width;
-    value = knob_.rounded(value);
+    value = setting_.rounded(value);
     if (value == cheap_->value || value == dear_->value)
-      value = knob_.rounded(middle(cheap_->value, dear_->value));
+      value = setting_.rounded(middle(cheap_->value, dear_->value));
     if (value == cheap_->value || value == dear_->value) {
-      if (!knob_.is_whole()) return std::nullopt;
+      if (!setting_.is_whole()) return std::nullopt;
       value = cheap_->value + (dear_->value > cheap_->value ? 1.0 : -1.0);
     }
     return value;
@@ -117,7 +118,7 @@ class Search {
 
   std::string note() const {
     if (is_within(kMatchTolerance)) return "";
-    const std::string nearest = knob_.text(nearest_->value);
+    const std::string nearest = setting_.text(nearest_->value);
     if (!dear_) {
       return fmt::format("not reached: the most is {} with {}", cost_text(*nearest_->cost),
                          nearest);
@@ -128,15 +129,15 @@ class Search {
     }
     if (!cheap_->cost) {
       return fmt::format("not reached: the least is {} with {}; {} is refused ({})",
-                         cost_text(*nearest_->cost), nearest, knob_.text(cheap_->value),
+                         cost_text(*nearest_->cost), nearest, setting_.text(cheap_->value),
                          cheap_->refusal);
     }
     return fmt::format("not reached: it steps from {} with {} to {} with {}",
-                       cost_text(*cheap_->cost), knob_.text(cheap_->value), cost_text(*dear_->cost),
-                       knob_.text(dear_->value));
+                       cost_text(*cheap_->cost), setting_.text(cheap_->value),
+                       cost_text(*dear_->cost), setting_.text(dear_->value));
   }
 
-  const MethodKnob& knob_;
+  const BudgetSetting& setting_;
   const MatchTarget& target_;
   const MeasureCost& cost_;
   std::optional<Tried> cheap_;
@@ -146,15 +147,15 @@ class Search {
   MatchOutcome outcome_;
 };
 
-std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target,
+std::optional<double> first_guess(const BudgetSetting& setting, const MatchTarget& target,
                                   double n_visible) {
   const bool counts_keys =
       target.quantity == MatchQuantity::density || target.quantity == MatchQuantity::keys;
   if (!counts_keys || !(n_visible > 0.0)) return std::nullopt;
   const bool is_share = target.quantity == MatchQuantity::density;
   const double keys = is_share ? target.value * n_visible : target.value;
-  if (knob.counts_keys()) return keys;
-  if (knob.is_ratio()) return keys / n_visible;
+  if (setting.counts_keys()) return keys;
+  if (setting.is_ratio()) return keys / n_visible;
   return std::nullopt;
 }
 
@@ -199,30 +200,30 @@ std::vector<MatchTarget> parse_matches(const std::vector<std::string>& lists) {
   return targets;
 }
 
-MatchOutcome search_match(const MethodKnob& knob, const MatchTarget& target,
+MatchOutcome search_match(const BudgetSetting& setting, const MatchTarget& target,
                           const MeasureCost& cost, std::optional<double> first_guess) {
-  return Search(knob, target, cost).run(first_guess);
+  return Search(setting, target, cost).run(first_guess);
 }
 
 MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
                            const MatchContext& context,
-                           const std::function<double(const KnobSetting&)>& cost) {
+                           const std::function<double(const MethodAtSetting&)>& cost) {
   MatchedMethod matched;
   matched.labels.target = target.to_string();
   const bool by_share = target.quantity == MatchQuantity::density;
-  const std::optional<MethodKnob> knob = MethodKnob::of(method, by_share, context.n_keys);
-  if (!knob) {
+  const std::optional<BudgetSetting> setting = BudgetSetting::of(method, by_share, context.n_keys);
+  if (!setting) {
     matched.setting = {method, std::nullopt};
     matched.labels.note =
-        "no knob: it takes no budget, and no option of it is declared to set its cost";
+        "no budget setting: it takes no budget, and no option of it is declared to set its cost";
     return matched;
   }
   try {
     const MatchOutcome outcome = search_match(
-        *knob, target, [&](double value) { return cost(knob->at(value)); },
-        first_guess(*knob, target, context.n_visible));
-    matched.setting = knob->at(outcome.value);
-    matched.labels.knob = knob->text(outcome.value);
+        *setting, target, [&](double value) { return cost(setting->at(value)); },
+        first_guess(*setting, target, context.n_visible));
+    matched.setting = setting->at(outcome.value);
+    matched.labels.setting = setting->text(outcome.value);
     matched.labels.note = outcome.note;
     matched.labels.reached = outcome.reached;
   } catch (const ConfigError& error) {

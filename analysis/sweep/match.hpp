@@ -1,5 +1,5 @@
-// Comparisons at equal measured cost: what is to be met, and the search that turns a method's knob
-// until it is.
+// Comparisons at equal measured cost: what is to be met, and the search that turns a method's
+// setting until it is.
 //
 // The quantity is measured, never nominal: keys that were really attended to, forced ones included.
 // A page more or less is a step that some methods cannot stand between; then the nearer side is
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/selectors/method_knob.hpp"
+#include "core/selectors/budget_setting.hpp"
 
 namespace kvscope {
 
@@ -45,34 +45,34 @@ inline constexpr double kMatchTolerance = 0.01;
 
 /// What a row says of its match.
 struct MatchLabels {
-  std::string target;  // "density=0.05"; empty: nothing was to be met
-  std::string knob;    // "tokens=205"; empty: the method has none
-  std::string note;    // why the target is not met; empty: it is
+  std::string target;   // "density=0.05"; empty: nothing was to be met
+  std::string setting;  // "tokens=205"; empty: the method has none
+  std::string note;     // why the target is not met; empty: it is
   std::optional<double> reached;
 };
 
 /// What the search settled on.
 struct MatchOutcome {
-  double value = 0.0;  // of the knob
+  double value = 0.0;  // of the setting
   double reached = 0.0;
   std::string note;    // empty: |reached - target| <= kMatchTolerance * target
   int n_measured = 0;  // how often the cost was measured
 };
 
-/// The cost at one value of the knob; throws ConfigError where the method refuses the value.
+/// The cost at one value of the setting; throws ConfigError where the method refuses the value.
 using MeasureCost = std::function<double(double value)>;
 
 /// Bisection, whose points are interpolated while that divides the range well: the value whose cost
-/// is nearest to `target`. Costs should rise (or fall, if the knob does) along the knob; where they
-/// waver, the nearest one that was met on the way counts. Throws ConfigError if the method refuses
-/// every value.
-MatchOutcome search_match(const MethodKnob& knob, const MatchTarget& target,
+/// is nearest to `target`. Costs should rise (or fall, if the setting does) along the setting;
+/// where they waver, the nearest one that was met on the way counts. Throws ConfigError if the
+/// method refuses every value.
+MatchOutcome search_match(const BudgetSetting& setting, const MatchTarget& target,
                           const MeasureCost& cost,
                           std::optional<double> first_guess = std::nullopt);
 
-/// A method with its knob where its cost is nearest to the target.
+/// A method with its setting where its cost is nearest to the target.
 struct MatchedMethod {
-  KnobSetting setting;  // empty selector: the method refused every value
+  MethodAtSetting setting;  // empty selector: the method refused every value
   MatchLabels labels;
 };
 
@@ -82,11 +82,11 @@ struct MatchContext {
   double n_visible = 0.0;  // keys that a query sees, mean
 };
 
-/// Turns the knob of `method`, of a recording or inside a running model: `cost` measures a setting,
-/// and throws ConfigError where the method refuses it. A method without a knob is returned as it
-/// is; labels.note says so, and why a target is not met.
+/// Turns the budget setting of `method`, of a recording or inside a running model: `cost` measures
+/// a setting, and throws ConfigError where the method refuses it. A method without a setting is
+/// returned as it is; labels.note says so, and why a target is not met.
 MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
                            const MatchContext& context,
-                           const std::function<double(const KnobSetting&)>& cost);
+                           const std::function<double(const MethodAtSetting&)>& cost);
 
 }  // namespace kvscope

@@ -107,17 +107,18 @@ MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
   MatchContext context;
   for (const TokenRange& call : plan_calls(scene.trace.info(), options.calls, scene.trace.where()))
     context.n_keys = std::max(context.n_keys, call.end);
-  const bool has_knob = MethodKnob::of(method, /*by_share=*/true, context.n_keys).has_value();
-  if (has_knob) {  // what the trace itself cannot do is no fault of the method's
+  const bool has_setting = BudgetSetting::of(method, /*by_share=*/true, context.n_keys).has_value();
+  if (has_setting) {  // what the trace itself cannot do is no fault of the method's
     const std::vector<LayerReplay> dense =
         replay_side_by_side(scene, {MethodSpec("full"), std::nullopt}, options);
     context.n_visible = measured_cost(dense, 0, MatchQuantity::keys);
   }
-  MatchedMethod matched = match_method(method, target, context, [&](const KnobSetting& setting) {
-    if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
-    return replay_and_cost(scene, {setting.selector, setting.budget}, options, target.quantity)
-        .cost;
-  });
+  MatchedMethod matched =
+      match_method(method, target, context, [&](const MethodAtSetting& setting) {
+        if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
+        return replay_and_cost(scene, {setting.selector, setting.budget}, options, target.quantity)
+            .cost;
+      });
   return {{std::move(matched.setting.selector), matched.setting.budget}, std::move(matched.labels)};
 }
 

@@ -1,4 +1,4 @@
-// Equal cost on a recording: a method's knob is turned until a replay of the measured rows costs
+// Equal cost on a recording: a method's setting is turned until a replay of the measured rows costs
 // what it should.
 #pragma once
 
@@ -48,15 +48,15 @@ CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,
                              const ReplayOptions& options, MatchQuantity quantity,
                              const ProgressFn& progress = {});
 
-/// A method with its knob where its measured cost is nearest to the target.
+/// A method with its setting where its measured cost is nearest to the target.
 struct MatchedPair {
   ReplayPair pair;  // as it runs
   MatchLabels labels;
 };
 
-/// Turns the knob of `method`. A method without one is run as it is, one that refuses every value
-/// of it keeps an empty pair.selector; labels.note says so. Throws what replay_layers throws of the
-/// trace (not of the method), Interrupted on a stop.
+/// Turns the budget setting of `method`. A method without one is run as it is, one that refuses
+/// every value of it keeps an empty pair.selector; labels.note says so. Throws what replay_layers
+/// throws of the trace (not of the method), Interrupted on a stop.
 MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
                        const MatchTarget& target);
 

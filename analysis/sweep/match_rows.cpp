@@ -30,15 +30,15 @@ MatchedRows::MatchedRows(const Table& table) {
   const auto reached =
       table.has("match_reached") ? table.numbers("match_reached") : std::span<const double>();
   std::map<std::vector<std::string>, MatchedOne> matched;
-  has_no_knob_.resize(table.n_rows());
+  has_no_setting_.resize(table.n_rows());
   why_missed_.resize(table.n_rows());
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string target = word_at(table, "match", r);
     if (target.empty()) continue;
     if (std::ranges::find(targets_, target) == targets_.end()) targets_.push_back(target);
     const double cost = reached.empty() ? std::nan("") : reached[r];
-    // without a cost it was refused, and is no method without a knob
-    has_no_knob_[r] = word_at(table, "knob", r).empty() && !std::isnan(cost);
+    // without a cost it was refused, and is no method without a setting
+    has_no_setting_[r] = word_at(table, "knob", r).empty() && !std::isnan(cost);
     MatchedOne& one = matched[{target, word_at(table, "selector", r), word_at(table, "trace", r),
                                word_at(table, "model", r), word_at(table, "task", r)}];
     if (one.note.empty()) one.note = word_at(table, "match_note", r);

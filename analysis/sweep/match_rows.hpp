@@ -11,15 +11,17 @@ namespace kvscope {
 
 class MatchedRows {
  public:
-  /// Of columns match, knob, match_note and match_reached; a table without them, or without a cost,
-  /// has no targets.
+  /// Of columns match, knob, match_note and match_reached; a table without them, or without a
+  /// cost, has no targets.
   explicit MatchedRows(const Table& table);
 
   /// "density=0.05", in the order of the rows.
   const std::vector<std::string>& targets() const { return targets_; }
-  /// True of full attention and other methods that were measured without a knob to turn: they are
-  /// there once, under the first cost, and belong beside every cost.
-  bool has_no_knob(std::size_t row) const { return !has_no_knob_.empty() && has_no_knob_[row]; }
+  /// True of full attention and other methods that were measured without a setting to turn: they
+  /// are there once, under the first cost, and belong beside every cost.
+  bool has_no_setting(std::size_t row) const {
+    return !has_no_setting_.empty() && has_no_setting_[row];
+  }
   /// Why the row's method missed the cost; empty if it met it. Methods are judged by all their rows
   /// of a recording or model: single cells of a closed loop cost a little more or less.
   std::string why_missed(std::size_t row) const {
@@ -28,7 +30,7 @@ class MatchedRows {
 
  private:
   std::vector<std::string> targets_;
-  std::vector<bool> has_no_knob_;
+  std::vector<bool> has_no_setting_;
   std::vector<std::string> why_missed_;
 };
 

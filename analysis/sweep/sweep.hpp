@@ -34,8 +34,8 @@ struct SweepTrace {
 struct SweepOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
-  /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty
-  /// = `budgets` as they are. Not both.
+  /// Costs that every method's setting is turned to meet, over the measured rows of each trace;
+  /// empty = `budgets` as they are. Not both.
   std::vector<MatchTarget> match;
   /// A match of keys or density gets methods `ceiling` and `oracle-topk` added, which split what a
   /// method loses (columns lost_choosing, lost_dividing).

@@ -20,7 +20,7 @@ namespace {
 /// Intervals do not change any more long before this, and every row of the table draws as many.
 constexpr Index kMostResamples = 10'000;
 
-/// Every method with every target; one without a knob once, with the first.
+/// Every method with every target; one without a setting once, with the first.
 void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& without_draft) {
   const SweepOptions& options = plan.options;
   if (!options.budgets.empty())
@@ -37,11 +37,11 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
       throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
                         method, *without_draft);
     }
-    const bool has_knob = MethodKnob::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
+    const bool has_setting = BudgetSetting::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
     for (const MatchTarget& target : options.match) {
       plan.pairs.push_back({method, std::nullopt});
       plan.targets.emplace_back(target);
-      if (!has_knob) break;
+      if (!has_setting) break;
     }
   }
   if (plan.pairs.empty()) {
@@ -129,7 +129,7 @@ Json config_of(const SweepOptions& options) {
 }
 
 void make_units(SweepPlan& plan) {
-  if (!plan.options.match.empty()) {  // a knob is turned over all layers together
+  if (!plan.options.match.empty()) {  // a setting is turned over all layers together
     for (std::size_t t = 0; t < plan.infos.size(); ++t) {
       for (std::size_t p = 0; p < plan.pairs.size(); ++p)
         plan.items.push_back({t, plan.infos[t].layers, {p}});

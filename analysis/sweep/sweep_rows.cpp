@@ -89,7 +89,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   row.text(SweepText::selector) = labels.pair.selector.text();
   row.text(SweepText::budget_kind) = kind_of(labels.pair.budget);
   row.text(SweepText::match) = labels.match.target;
-  row.text(SweepText::knob) = labels.match.knob;
+  row.text(SweepText::setting) = labels.match.setting;
   row.text(SweepText::match_note) = labels.match.note;
   row.number(SweepNumber::layer) = static_cast<double>(replay.layer);
   if (q_head) {

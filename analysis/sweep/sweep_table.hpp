@@ -26,8 +26,16 @@ struct SweepTraceInfo {
 
 /// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost
 /// (analysis/sweep/match.hpp), else empty: what was to be met ("density=0.05"), what the method's
-/// knob was set to ("tokens=205"), and why the cost is another one (empty where it is met).
-enum class SweepText : std::size_t { trace, phase, selector, budget_kind, match, knob, match_note };
+/// setting was set to ("tokens=205"), and why the cost is another one (empty where it is met).
+enum class SweepText : std::size_t {
+  trace,
+  phase,
+  selector,
+  budget_kind,
+  match,
+  setting,
+  match_note
+};
 inline constexpr std::array<std::string_view, 7> kSweepTexts = {
     "trace", "phase", "selector", "budget_kind", "match", "knob", "match_note"};
 

@@ -33,7 +33,7 @@ void clear_numbers(std::vector<LayerReplay>& layers) {
   }
 }
 
-/// One pair of a sweep at equal cost: its knob is turned, then every layer is measured at the
+/// One pair of a sweep at equal cost: its setting is turned, then every layer is measured at the
 /// setting.
 std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarget& target,
                                         ReplayPair& pair, MatchLabels& labels,
@@ -52,7 +52,7 @@ std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarg
     return std::move(layers);
   }
   labels.reached = costed.cost;
-  if (!labels.note.empty() && !labels.knob.empty()) labels.note += match_reasons(layers, 0);
+  if (!labels.note.empty() && !labels.setting.empty()) labels.note += match_reasons(layers, 0);
   return std::move(layers);
 }
 

@@ -34,16 +34,16 @@ struct SelectorOption {
 using SelectorOptions = std::map<std::string, std::string, std::less<>>;
 
 /// What makes a method without a budget keep more or fewer keys: the option that a search for
-/// equal cost turns (core/selectors/method_knob.hpp). A method that takes a budget is turned by
+/// equal cost turns (core/selectors/budget_setting.hpp). A method that takes a budget is turned by
 /// that and declares none.
-struct SelectorKnob {
+struct SettingRange {
   std::string option;  // empty: the budget that the method takes once `sets` is assigned
   double low = 0.0;    // numbers of the option that make sense
   double high = 1.0;
   bool falls = false;  // a larger number keeps fewer keys
   bool is_whole = false;
   bool is_log = false;    // numbers are tried by their ratios; low > 0
-  SelectorOptions where;  // the knob of these assignments (defaults count); empty: of all
+  SelectorOptions where;  // the budget setting of these assignments (defaults count); empty: of all
   SelectorOptions sets;   // assigned beside it
 };
 
@@ -61,8 +61,8 @@ struct SelectorEntry {
   /// "coarsen:page=64+every=4" (core/selectors/wrappers.hpp).
   std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
-  std::vector<SelectorKnob> knobs;  // the first one whose `where` holds is turned
-  bool is_own = false;              // came at run time: put_own_selector
+  std::vector<SettingRange> settings;  // the first one whose `where` holds is turned
+  bool is_own = false;                 // came at run time: put_own_selector
 };
 
 /// Options as text, with the values that an object has.

@@ -13,7 +13,7 @@
 namespace kvscope::match_test {
 
 TEST_CASE("the search ends where the cost is met, from any guess and in either direction") {
-  const auto tokens = MethodKnob::of("oracle-topk", /*by_share=*/false, 4096);
+  const auto tokens = BudgetSetting::of("oracle-topk", /*by_share=*/false, 4096);
   const MatchTarget target = MatchTarget::parse("keys=200");
   for (const double guess : {1.0, 200.0, 4096.0}) {
     const auto found = search_match(
@@ -24,7 +24,8 @@ TEST_CASE("the search ends where the cost is met, from any guess and in either d
     CHECK(found.value == std::round(found.value));
     CHECK(found.n_measured <= 12);
   }
-  const auto falling = MethodKnob::of("vattention", true, 4096);  // epsilon: more error, fewer keys
+  const auto falling =
+      BudgetSetting::of("vattention", true, 4096);  // epsilon: more error, fewer keys
   REQUIRE(falling->falls());
   const auto found = search_match(*falling, target, [](double epsilon) { return 20.0 / epsilon; });
   CHECK(found.note.empty());
@@ -32,7 +33,7 @@ TEST_CASE("the search ends where the cost is met, from any guess and in either d
 }
 
 TEST_CASE("a cost that a method cannot have is named with what it can") {
-  const auto tokens = MethodKnob::of("quest", /*by_share=*/false, 4096);
+  const auto tokens = BudgetSetting::of("quest", /*by_share=*/false, 4096);
   const MatchTarget target = MatchTarget::parse("keys=200");
   const auto pages = search_match(
       *tokens, target, [](double x) { return 16.0 * std::max(1.0, std::floor(x / 16.0)) + 3.0; });
@@ -138,7 +139,7 @@ TEST_CASE("keys and bytes are matched as the table counts them") {
 
 TEST_CASE("threads change no byte of a matched sweep, and each item may be done apart") {
   const SweepPlan plan = matched_plan({"density=0.2", "density=0.4"});
-  CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no knob: once
+  CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no budget setting: once
   const std::string whole = sweep_csv(run(plan));
   CHECK(sweep_csv(run(plan, 3)) == whole);
   ThreadPool pool(1);

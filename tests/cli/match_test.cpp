@@ -17,14 +17,14 @@ struct MatchShop {
 };
 
 TEST_CASE(
-    "a sweep at equal cost says knob and cost in every row, in three formats and by workers") {
+    "a sweep at equal cost says setting and cost in every row, in three formats and by workers") {
   const MatchShop shop;
   const std::string selectors = "full,oracle-topk,quest:page-size=4,oracle-topp,vattention";
   const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const std::string one = shop.file("one" + extension);
     const Words words = shop.sweep(selectors, {"--match", "density=0.2", "--dense-layers", "0"});
-    CHECK_HAS(ran(with(words, {"--out", one, "--threads", "1"}), pinned).out, "knob", "reached",
+    CHECK_HAS(ran(with(words, {"--out", one, "--threads", "1"}), pinned).out, "setting", "reached",
               "* vattention, density=0.2: not reached: the least is density=");
     const std::string by_two = shop.file("two" + extension);
     ran(with(words, {"--out", by_two, "--engine", "local", "--workers", "2"}), pinned);

@@ -110,13 +110,14 @@ TEST_CASE("retrieval and speculation run from the command line") {
   CHECK(live.json().at("rows").size() == 4);
 }
 
-TEST_CASE("simulate --match says knob and cost in every row, and marks what is not met") {
+TEST_CASE("simulate --match says setting and cost in every row, and marks what is not met") {
   const TempDir dir;
   const std::string out = dir.file("equal.json");
   const auto run = ran({"simulate", "retrieval", "--protocol", "decode", "--lengths", "200,300",
                         "--depths", "1", "--fed", "8", "--selector", "full,oracle-topk,vattention",
                         "--match", "keys=40", "--dense-layers", "0", "--out", out});
-  CHECK_HAS(run.out, "equal cost", "oracle-topk keys=40 (tokens=40)", "* full, keys=40: no knob",
+  CHECK_HAS(run.out, "equal cost", "oracle-topk keys=40 (tokens=40)",
+            "* full, keys=40: no budget setting",
             "* vattention, keys=40: not reached: the least is keys=");
   const auto json = nlohmann::ordered_json::parse(read_file(out));
   REQUIRE(json.at("rows").size() == 6);

@@ -61,11 +61,11 @@ TEST_CASE("nothing is marked where all tie, and nothing second where all others 
   CHECK(marked(table.rows[2]) == "..s");
 }
 
-/// A sweep at one cost that vattention missed; random is a control, full has no knob.
+/// A sweep at one cost that vattention missed; random is a control, full has no budget setting.
 constexpr const char* kEqualCost =
     "selector,budget_kind,budget,match,knob,match_note,match_reached,layer,q_head,window,density,"
     "mass_mean\n"
-    "full,none,,density=0.05,,no knob: it takes no budget,1,2,,0,1,1\n"
+    "full,none,,density=0.05,,no budget setting: it takes no budget,1,2,,0,1,1\n"
     "vattention,none,,density=0.05,epsilon=1,not reached: the least is 0.194,0.194,2,,0,0.194,0.851"
     "\n"
     "loki,ratio,0.0412,density=0.05,ratio=0.0412,,0.05,2,,0,0.05,0.753\n"
@@ -115,7 +115,7 @@ TEST_CASE("two costs stand side by side, and are not averaged") {
   REQUIRE(table.header[0] == Texts{"density=0.05", "density=0.1"});
   CHECK(table.level_titles[0] == "Cost");
   CHECK(table.rows[0].keys[0] == "full");
-  CHECK(table.rows[0].cells[1].text == table.rows[0].cells[0].text);  // it has no knob
+  CHECK(table.rows[0].cells[1].text == table.rows[0].cells[0].text);  // it has no budget setting
   TableSpec spec{.rows = {"selector"},
                  .values = {{"mass_mean", Derive::none, "", {}, {}}},
                  .where = {{"match", "density=0.1"}}};

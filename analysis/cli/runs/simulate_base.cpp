@@ -44,7 +44,7 @@ std::string doubts_text(const std::vector<Doubt>& doubts) {
   return text;
 }
 
-/// The result's table without the rows of methods that refused every value of their knob.
+/// The result's table without the rows of methods that refused every value of their setting.
 SimulationResult answered_rows(const SimulationResult& result) {
   SimulationResult answered{.task = result.task, .table = result.table};
   std::erase_if(answered.table.rows, [&](const ColumnTable::Row& row) {
@@ -53,12 +53,12 @@ SimulationResult answered_rows(const SimulationResult& result) {
   return answered;
 }
 
-/// What every method's knob was set to and what came of it, over the rows of a match;
+/// What every method's setting was set to and what came of it, over the rows of a match;
 /// empty without one.
 std::string matches_text(const ColumnTable& table) {
   const auto is_match = [](const std::string& name) { return name == "match"; };
   if (std::ranges::none_of(table.text_names, is_match)) return "";
-  TextTable text({"equal cost", "to meet", "knob", "reached"});
+  TextTable text({"equal cost", "to meet", "setting", "reached"});
   std::vector<std::string> done;
   std::string notes;
   for (const ColumnTable::Row& row : table.rows) {
@@ -80,8 +80,8 @@ std::string matches_text(const ColumnTable& table) {
                               : number_text(least) == number_text(most)
                                   ? number_text(least)
                                   : number_text(least) + " to " + number_text(most);
-    const std::string knob = text_of(table, row, "knob");
-    text.add_row({row.texts[2], text_of(table, row, "match"), knob.empty() ? "-" : knob,
+    const std::string setting = text_of(table, row, "knob");
+    text.add_row({row.texts[2], text_of(table, row, "match"), setting.empty() ? "-" : setting,
                   range + (note.empty() ? "" : " *")});
     if (!note.empty()) notes += fmt::format("* {}: {}\n", label, clean_text(note));
   }
@@ -118,7 +118,8 @@ void SimulateCommand::declare(OptionSet& options) {
   options.add(
       "match", "LIST",
       "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per "
-      "query) or bytes=65536 (read per call and layer), as measured; every method's own knob is "
+      "query) or bytes=65536 (read per call and layer), as measured; every method's own budget "
+      "setting is "
       "turned until it costs that",
       match_);
   options.add("text", "FILE",
@@ -329,8 +330,8 @@ double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::strin
 }
 
 std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
-  if (const std::string knob = text_of(table, row, "knob"); !knob.empty())
-    return fmt::format("{} {} ({})", row.texts[2], text_of(table, row, "match"), knob);
+  if (const std::string setting = text_of(table, row, "knob"); !setting.empty())
+    return fmt::format("{} {} ({})", row.texts[2], text_of(table, row, "match"), setting);
   const double budget = cell_of(table, row, "budget");
   const std::string& kind = row.texts[3];
   return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);

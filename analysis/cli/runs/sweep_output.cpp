@@ -83,7 +83,7 @@ SweepSummary sweep_summary(const SweepResult& result) {
     return std::isfinite(block.rows.front().number(SweepNumber::lost_dividing));
   });
   if (is_matched) {
-    header[1] = "knob";
+    header[1] = "setting";
     header.insert(header.begin() + 2, {"to meet", "reached"});
     if (has_split)
       header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
@@ -136,7 +136,7 @@ SweepSummary sweep_summary(const SweepResult& result) {
       cells.insert(cells.begin() + 5,
                    {cell(SweepNumber::lost_choosing), cell(SweepNumber::lost_dividing)});
     if (is_matched) {
-      cells[1] = row.text(SweepText::knob).empty() ? "-" : row.text(SweepText::knob);
+      cells[1] = row.text(SweepText::setting).empty() ? "-" : row.text(SweepText::setting);
       const std::string& note = row.text(SweepText::match_note);
       cells.insert(cells.begin() + 2, {row.text(SweepText::match),
                                        number_text(row.number(SweepNumber::match_reached)) +

@@ -138,7 +138,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
   std::map<std::string, EqualCostMethod> by_name;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
-    if (table.text("match").at(r) != target && !matched.has_no_knob(r)) continue;
+    if (table.text("match").at(r) != target && !matched.has_no_setting(r)) continue;
     if (has_layers &&
         (!std::isnan(table.numbers("q_head")[r]) || table.numbers("window")[r] != 0.0))
       continue;
@@ -319,7 +319,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                                      std::string(has_several_traces(table) ? " and traces" : "")
                                : "Means over lengths, kinds and protocols";
   figure.caption.push_back(fmt::format(
-      "Every method with its knob (its budget, or the option that sets its cost) turned until the "
+      "Every method with its setting (its budget, or the option that sets its cost) turned until "
+      "the "
       "measured cost is {}: dense layers count, and so do keys that are kept in addition to the "
       "budget.{}",
       target, is_live && !are_means ? "" : fmt::format(" {}.", over)));

@@ -77,7 +77,7 @@ void register_bigbird(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<BigBird>(
       "bigbird", "BigBird: window, global and random blocks", "arXiv 2007.14062",
       "neighbouring blocks, the first block and a few random ones, drawn once");
-  entry.knobs = {{.option = "n-random", .low = 0.0, .high = 1 << 14, .is_whole = true}};
+  entry.settings = {{.option = "n-random", .low = 0.0, .high = 1 << 14, .is_whole = true}};
 }
 
 }  // namespace kvscope

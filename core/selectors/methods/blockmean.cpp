@@ -394,7 +394,7 @@ void register_blockmean(SelectorRegistry& registry) {
       "blockmean", "Block means: MoBA, NSA, InfLLM-V2 without training",
       "arXiv 2502.13189, 2502.11089, 2509.24663",
       "every query keeps the blocks of keys whose mean keys it attends to most");
-  entry.knobs = {
+  entry.settings = {
       {.option = "top-blocks", .low = 1.0, .high = 1 << 20, .is_whole = true, .is_log = true}};
   entry.presets["moba"] = {{"block", "4096"},    {"kernel", "4096"},  {"stride", "4096"},
                            {"score", "product"}, {"pool", "mean"},    {"owner", "q_head"},

@@ -143,7 +143,7 @@ void register_ceiling(SelectorRegistry& registry) {
       "ceiling", "Ceiling: the largest weights of all rows, heads and layers", "control",
       "keeps every key whose real weight reaches one level, which is the most attention that so "
       "many keys can hold");
-  entry.knobs = {{.option = "level", .low = 1e-9, .high = 1.0, .falls = true, .is_log = true}};
+  entry.settings = {{.option = "level", .low = 1e-9, .high = 1.0, .falls = true, .is_log = true}};
 }
 
 }  // namespace kvscope

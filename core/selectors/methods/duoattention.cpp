@@ -253,8 +253,8 @@ void register_duoattention(SelectorRegistry& registry) {
       "some KV heads, found once per model, keep everything; the others keep the first and the "
       "latest tokens");
   entry.family = MethodFamily::budgets;
-  entry.knobs = {{.option = "share", .where = {{"by", "share"}}},
-                 {.option = "threshold", .falls = true, .where = {{"by", "threshold"}}}};
+  entry.settings = {{.option = "share", .where = {{"by", "share"}}},
+                    {.option = "threshold", .falls = true, .where = {{"by", "threshold"}}}};
   registry.say_lacking("duoattention", "trained gates: they are measured here");
 }
 

@@ -247,7 +247,7 @@ void register_flexprefill(SelectorRegistry& registry) {
       "flexprefill", "FlexPrefill: block means where they can be trusted", "arXiv 2502.20766",
       "in prefill, a head takes the blocks, or the columns and diagonals, that cover a share of "
       "its attention");
-  entry.knobs = {{.option = "gamma"}};
+  entry.settings = {{.option = "gamma"}};
   entry.presets["flexprefill-frontier"] = {{"gamma", "0.65"}, {"tau", "0"}, {"n-local", "512"}};
 }
 

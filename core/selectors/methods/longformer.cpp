@@ -65,7 +65,7 @@ void register_longformer(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<Longformer>(
       "longformer", "Longformer: window and global tokens", "arXiv 2004.05150",
       "a sliding window and a few global tokens, without looking at the keys");
-  entry.knobs = {{.sets = {{"sizes", "budget"}}}};
+  entry.settings = {{.sets = {{"sizes", "budget"}}}};
   entry.presets["longformer-dilated"] = {{"window", "256"}, {"dilation", "2"}};
 }
 

@@ -23,7 +23,7 @@
 //
 // Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a
 // key at a right angle is sampled with u = 1 %, and scores of one text lie close together in angle.
-// There is no budget: K and L are the knobs.
+// There is no budget: K and L are the settings.
 //
 // Decided where the sources differ or are silent: keys are centred by the mean and lengthened to
 // the largest norm (SimpleLSH) of the keys before the first call that is asked about, and again
@@ -163,7 +163,8 @@ void register_magicpig(SelectorRegistry& registry) {
       "samples the keys that collide with the query in random hash tables, weighed by their "
       "probability");
   entry.family = MethodFamily::sampling;
-  entry.knobs = {{.option = "tables", .low = 2.0, .high = 512.0, .is_whole = true, .is_log = true}};
+  entry.settings = {
+      {.option = "tables", .low = 2.0, .high = 512.0, .is_whole = true, .is_log = true}};
   entry.presets["magicpig-paper"] = {{"bits", "10"}, {"tables", "150"}, {"needed", "2"}};
   entry.presets["magicpig-hub"] = {
       {"bits", "8"}, {"tables", "75"}, {"needed", "1"}, {"dense-every", "0"}};

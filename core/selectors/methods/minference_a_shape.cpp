@@ -63,7 +63,7 @@ void register_minference_a_shape(SelectorRegistry& registry) {
   SelectorEntry& entry =
       registry.add<AShape>("minference-a-shape", "MInference: A-shape", "arXiv 2407.02490",
                            "in prefill, the first tokens and a local window");
-  entry.knobs = {{.sets = {{"sizes", "budget"}}}};
+  entry.settings = {{.sets = {{"sizes", "budget"}}}};
   entry.presets["minference-a-shape-search"] = {{"n-init", "100"}, {"n-local", "800"}};
   entry.presets["minference-tri-shape"] = {
       {"n-init", "128"}, {"n-local", "512"}, {"n-dense-rows", "100"}};

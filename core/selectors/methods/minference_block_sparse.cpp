@@ -128,7 +128,7 @@ void register_minference_block_sparse(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<BlockSparse>(
       "minference-block-sparse", "MInference: block-sparse", "arXiv 2407.02490",
       "in prefill, blocks of queries keep the blocks of keys with the best mean product");
-  entry.knobs = {{.sets = {{"sizes", "budget"}}}};
+  entry.settings = {{.sets = {{"sizes", "budget"}}}};
   entry.presets["minference-block-sparse-official"] = {{"forced", "none"}, {"pad-mean", "true"}};
   entry.presets["minference-block-sparse-frontier"] = {{"forced", "local"}, {"block", "16"}};
 }

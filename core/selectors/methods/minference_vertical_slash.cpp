@@ -216,7 +216,7 @@ void register_minference_vertical_slash(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<VerticalSlash>(
       "minference-vertical-slash", "MInference: vertical-slash", "arXiv 2407.02490",
       "in prefill, the columns and diagonals that the last queries attend to");
-  entry.knobs = {{.sets = {{"sizes", "budget"}}}};
+  entry.settings = {{.sets = {{"sizes", "budget"}}}};
   entry.presets["minference-vertical-slash-kernel"] = {{"rounding", "kernel"}};
   entry.presets["minference-vertical-slash-uniform"] = {{"n-vertical", "512"}, {"n-slash", "2048"}};
 }

@@ -25,7 +25,7 @@
 // at most 1, so a row's largest score is always kept; T is the number of keys that the call's last
 // query sees. scale = 1000 is the documentation's example for prefill. Attention sinks (logits
 // without a key) do not join the maximum. It takes no budget: `scale`, `lambda` or `target` is its
-// knob. Dead keys have no score.
+// setting. Dead keys have no score.
 //
 // The fit (by=target; `kvscope fit skip-softmax`): scale = a exp(b target), the least squares over
 // the program's 20 thresholds and 24 contexts (six lengths in each of (T / 2, T], (T / 4, T / 2],
@@ -316,7 +316,7 @@ void register_skip_softmax(SelectorRegistry& registry) {
       "skip-softmax", "Skip Softmax (BLASST): tiles below the running maximum", "arXiv 2512.12087",
       "reads all keys, and the values of tiles whose largest score is not far below what came "
       "before");
-  entry.knobs = {{.option = "scale", .low = 1e-9, .high = 1e9, .falls = true, .is_log = true}};
+  entry.settings = {{.option = "scale", .low = 1e-9, .high = 1e9, .falls = true, .is_log = true}};
 }
 
 }  // namespace kvscope

@@ -164,8 +164,8 @@ void register_spargeattn(SelectorRegistry& registry) {
       "spargeattn", "SpargeAttn: compressed block filter", "arXiv 2502.18137",
       "in prefill, keeps key blocks by a softmax of block means, and all blocks that a mean cannot "
       "stand for");
-  entry.knobs = {{.option = "tau", .where = {{"rule", "cdf"}}},
-                 {.option = "top-share", .where = {{"rule", "top"}}}};
+  entry.settings = {{.option = "tau", .where = {{"rule", "cdf"}}},
+                    {.option = "top-share", .where = {{"rule", "top"}}}};
   entry.presets["spargeattn-topk"] = {{"rule", "top"}, {"theta-sim", "-0.1"}, {"top-share", "0.5"}};
   entry.presets["spargeattn-triton"] = {{"theta-sim", "0.3"}, {"tau", "0.96"}};
   entry.presets["spargeattn-function"] = {{"theta-sim", "0.1"}, {"tau", "0.9"}};

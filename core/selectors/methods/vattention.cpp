@@ -372,7 +372,7 @@ void register_vattention(SelectorRegistry& registry) {
       "samples what another selector leaves, as many keys as a stated error of the denominator "
       "asks for");
   entry.family = MethodFamily::sampling;
-  entry.knobs = {{.option = "epsilon", .low = 1e-4, .falls = true, .is_log = true}};
+  entry.settings = {{.option = "epsilon", .low = 1e-4, .falls = true, .is_log = true}};
   entry.presets["vattention-tight"] = {
       {"base-budget", "ratio=0.1"}, {"base-sample", "0.05"}, {"epsilon", "0.1"}, {"delta", "0.05"}};
   entry.presets["vattention-loose"] = {{"base-budget", "ratio=0.005"},

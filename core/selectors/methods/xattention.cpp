@@ -202,7 +202,7 @@ void register_xattention(SelectorRegistry& registry) {
       "xattention", "XAttention: antidiagonals of score tiles", "arXiv 2503.16428",
       "in prefill, keeps the blocks of keys that hold a share of the attention that sums over "
       "antidiagonals estimate");
-  entry.knobs = {{.option = "tau"}};
+  entry.settings = {{.option = "tau"}};
   entry.presets["xattention-16"] = {{"stride", "16"}};
   entry.presets["xattention-function"] = {{"tau", "0.8"}};
 }

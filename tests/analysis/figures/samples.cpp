@@ -70,9 +70,9 @@ std::string equal_costs() {
   std::string csv =
       "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,"
       "kept,mass_mean,mass_low,mass_high,output_error_rel,match_reached\n";
-  const auto add = [&](const char* method, const char* knob, const char* note, double mass) {
+  const auto add = [&](const char* method, const char* setting, const char* note, double mass) {
     csv += fmt::format("t,decode,{},none,density=0.05,{},{},0,,,0,0,205,{},{},{},{},{}\n", method,
-                       knob, note, mass, mass - 0.01, mass + 0.03, 1.0 - mass,
+                       setting, note, mass, mass - 0.01, mass + 0.03, 1.0 - mass,
                        *note == '\0' ? 0.05 : 0.2);
   };
   add("oracle-topk", "ratio=0.05", "", 0.7);

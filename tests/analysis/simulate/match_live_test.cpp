@@ -1,5 +1,5 @@
-// Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand
-// on a tiny golden model.
+// Equal cost inside a running model: settings whose cost is what was asked for, counted here by
+// hand on a tiny golden model.
 #include "analysis/simulate/match_live.hpp"
 
 #include <nlohmann/json.hpp>
@@ -91,7 +91,7 @@ TEST_CASE("a matched run costs what was asked for, as counted by hand, dense lay
     const ColumnTable table = Tiny::run(setup).table;
     for (const std::string selector : {"oracle-topk", "streamingllm"}) {
       const LivePair& pair = setup.pairs[selector == "oracle-topk" ? 1 : 2];
-      INFO(selector << " with " << pair.labels.knob << ", " << dense_layers << " dense layers");
+      INFO(selector << " with " << pair.labels.setting << ", " << dense_layers << " dense layers");
       REQUIRE(pair.options.budget.has_value());
       const ByHand hand([&](double n) {
         return static_cast<double>(pair.options.budget->tokens(static_cast<Index>(n), 1));
@@ -104,11 +104,11 @@ TEST_CASE("a matched run costs what was asked for, as counted by hand, dense lay
       CHECK(number(table, selector, "kv_reduction") == Approx(1.0 - hand.kept / hand.seen));
       CHECK(number(table, selector, "match_reached") == Approx(0.4).epsilon(kMatchTolerance));
       CHECK(text(table, selector, "match") == "density=0.4");
-      CHECK(text(table, selector, "knob") == pair.labels.knob);
+      CHECK(text(table, selector, "knob") == pair.labels.setting);
       CHECK(text(table, selector, "match_note").empty());
     }
     CHECK(number(table, "full", "density") == 1.0);
-    CHECK_HAS(text(table, "full", "match_note"), "no knob");
+    CHECK_HAS(text(table, "full", "match_note"), "no budget setting");
     CHECK(text(table, "full", "knob").empty());
   }
 }

@@ -1,6 +1,6 @@
-// The knob of a method as written: the one number that makes it keep more or fewer keys, which a
-// search for equal cost turns. That is its budget (of a stack, the last stage's), or the option
-// that its registry entry declares (SelectorKnob).
+// The budget setting of a method as written: the one number that makes it keep more or fewer keys,
+// which a search for equal cost turns. That is its budget (of a stack, the last stage's), or the
+// option that its registry entry declares (SettingRange).
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace kvscope {
 
-/// What is to be run for one number of the knob.
-struct KnobSetting {
+/// What is to be run for one number of the setting.
+struct MethodAtSetting {
   MethodSpec selector;
   std::optional<Budget> budget;
 };
 
-class MethodKnob {
+class BudgetSetting {
  public:
   /// `by_share`: of budgets that the method takes in tokens and as a ratio, the ratio (it says the
   /// same for any context); n_keys: of the longest context. Empty if the method has neither a
-  /// budget nor a declared knob.
-  static std::optional<MethodKnob> of(const MethodSpec& method, bool by_share, Index n_keys);
+  /// budget nor a declared setting.
+  static std::optional<BudgetSetting> of(const MethodSpec& method, bool by_share, Index n_keys);
 
   double low() const { return low_; }  // the ends of its range
   double high() const { return high_; }
@@ -32,10 +32,10 @@ class MethodKnob {
   bool counts_keys() const { return !option_ && kind_ == Budget::Kind::tokens; }
   bool is_ratio() const { return !option_ && kind_ == Budget::Kind::ratio; }
 
-  /// `value` as the knob takes it: inside its range, whole where it must be.
+  /// `value` as the setting takes it: inside its range, whole where it must be.
   double rounded(double value) const;
   /// The method at a value that is rounded(). Throws ConfigError where the method refuses it.
-  KnobSetting at(double value) const;
+  MethodAtSetting at(double value) const;
   /// "tokens=205", "tau=0.713".
   std::string text(double value) const;
 

@@ -1,4 +1,4 @@
-#include "core/selectors/method_knob.hpp"
+#include "core/selectors/budget_setting.hpp"
 
 #include <fmt/format.h>
 
@@ -20,12 +20,12 @@ std::string value_of(const MethodSpec::Stage& stage, const std::string& option) 
   return known == stage.method->options.end() ? std::string() : known->default_value;
 }
 
-/// The declared knob of this stage; null if there is none.
-const SelectorKnob* knob_of(const MethodSpec::Stage& stage) {
-  for (const SelectorKnob& knob : stage.method->knobs) {
+/// The declared setting of this stage; null if there is none.
+const SettingRange* setting_of(const MethodSpec::Stage& stage) {
+  for (const SettingRange& setting : stage.method->settings) {
     const bool holds = std::ranges::all_of(
-        knob.where, [&](const auto& one) { return value_of(stage, one.first) == one.second; });
-    if (holds) return &knob;
+        setting.where, [&](const auto& one) { return value_of(stage, one.first) == one.second; });
+    if (holds) return &setting;
   }
   return nullptr;
 }
@@ -44,54 +44,55 @@ std::optional<Budget::Kind> kind_of(const SelectorCaps& caps, bool by_share) {
 
 }  // namespace
 
-std::optional<MethodKnob> MethodKnob::of(const MethodSpec& method, bool by_share, Index n_keys) {
+std::optional<BudgetSetting> BudgetSetting::of(const MethodSpec& method, bool by_share,
+                                               Index n_keys) {
   if (method.empty()) return std::nullopt;
-  MethodKnob knob;
-  knob.method_ = method;
+  BudgetSetting setting;
+  setting.method_ = method;
   if (method.caps().budgets.empty()) {
-    const SelectorKnob* declared = knob_of(method.stages().back());
+    const SettingRange* declared = setting_of(method.stages().back());
     if (declared == nullptr) return std::nullopt;
-    for (const auto& [option, value] : declared->sets) knob.method_.set(option, value);
+    for (const auto& [option, value] : declared->sets) setting.method_.set(option, value);
     if (!declared->option.empty()) {
       const auto n_takers = std::ranges::count_if(
           method.stages(),
           [&](const MethodSpec::Stage& stage) { return stage.takes(declared->option); });
       if (n_takers > 1) return std::nullopt;  // two stages of a stack would be turned at once
-      knob.option_ = declared->option;
-      knob.low_ = declared->low;
-      knob.high_ = declared->high;
-      knob.falls_ = declared->falls;
-      knob.is_whole_ = declared->is_whole;
-      knob.is_log_ = declared->is_log;
-      return knob;
+      setting.option_ = declared->option;
+      setting.low_ = declared->low;
+      setting.high_ = declared->high;
+      setting.falls_ = declared->falls;
+      setting.is_whole_ = declared->is_whole;
+      setting.is_log_ = declared->is_log;
+      return setting;
     }
   }
-  const std::optional<Budget::Kind> kind = kind_of(knob.method_.caps(), by_share);
+  const std::optional<Budget::Kind> kind = kind_of(setting.method_.caps(), by_share);
   if (!kind) return std::nullopt;
-  knob.kind_ = *kind;
+  setting.kind_ = *kind;
   const auto n = static_cast<double>(std::max<Index>(n_keys, 1));
   switch (*kind) {
     case Budget::Kind::tokens:
     case Budget::Kind::pages:
-      knob.low_ = 1.0;
-      knob.high_ =
+      setting.low_ = 1.0;
+      setting.high_ =
           *kind == Budget::Kind::tokens
               ? n
-              : std::max(1.0, std::ceil(n / static_cast<double>(knob.method_.caps().page_size)));
-      knob.is_whole_ = knob.is_log_ = true;
+              : std::max(1.0, std::ceil(n / static_cast<double>(setting.method_.caps().page_size)));
+      setting.is_whole_ = setting.is_log_ = true;
       break;
     case Budget::Kind::ratio:
-      knob.low_ = std::min(1.0 / n, 1.0);
-      knob.is_log_ = true;
+      setting.low_ = std::min(1.0 / n, 1.0);
+      setting.is_log_ = true;
       break;
     case Budget::Kind::mass:
-      knob.low_ = kLeastMass;
+      setting.low_ = kLeastMass;
       break;
   }
-  return knob;
+  return setting;
 }
 
-double MethodKnob::rounded(double value) const {
+double BudgetSetting::rounded(double value) const {
   value = std::clamp(value, low_, high_);
   if (is_whole_) return std::clamp(std::round(value), std::ceil(low_), std::floor(high_));
   // six digits: what is printed is what runs
@@ -99,9 +100,9 @@ double MethodKnob::rounded(double value) const {
   return std::clamp(std::round(value * digits) / digits, low_, high_);
 }
 
-KnobSetting MethodKnob::at(double value) const {
+MethodAtSetting BudgetSetting::at(double value) const {
   if (!option_) return {method_, Budget{kind_, value}};
-  KnobSetting setting{method_, std::nullopt};
+  MethodAtSetting setting{method_, std::nullopt};
   if (is_whole_) {
     setting.selector.set(*option_, static_cast<Index>(value));
   } else {
@@ -110,7 +111,7 @@ KnobSetting MethodKnob::at(double value) const {
   return setting;
 }
 
-std::string MethodKnob::text(double value) const {
+std::string BudgetSetting::text(double value) const {
   return option_ ? fmt::format("{}={:.6g}", *option_, value) : Budget{kind_, value}.to_string();
 }
 
