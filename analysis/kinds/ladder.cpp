@@ -264,7 +264,7 @@ std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderRung>& ru
 Json rung_row(const LadderRung& rung, const RungPair& found, std::size_t r,
               const std::vector<std::vector<TieCensus>>& ties) {
   const auto& [alone, together] = found;
-  Json row = {{"concession", rung.concession},
+  Json row = {{"concession", rung.restriction},
               {"rung", rung.name},
               {"selector", alone == nullptr ? "" : rung.alone.text()},
               {"refused", rung.refused}};
@@ -281,7 +281,7 @@ Json rung_row(const LadderRung& rung, const RungPair& found, std::size_t r,
   return row;
 }
 
-/// Writes the arrays of all layers; returns their rows. `top`: the last rung that concessions
+/// Writes the arrays of all layers; returns their rows. `top`: the last rung that restrictions
 /// together reach.
 Json write_layers(const std::vector<Index>& layers, const std::vector<RungPair>& found,
                   const std::vector<std::vector<TieCensus>>& ties, std::size_t top,
@@ -368,7 +368,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
     for (std::size_t v = 0; v < kValues.size(); ++v) {
       add_plot(run.output, fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
                fmt::format("{}/{}", kModes[mode], kValues[v]), {"layer", "."},
-               fmt::format("{}, concessions {}", kWords[v], kModes[mode]));
+               fmt::format("{}, restrictions {}", kWords[v], kModes[mode]));
     }
   }
   return run.finish(std::move(summary));

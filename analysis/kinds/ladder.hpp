@@ -1,4 +1,4 @@
-// The serving ladder: what each concession of an engine to a method's choice costs, rung by rung,
+// The serving ladder: what each restriction of an engine to a method's choice costs, rung by rung,
 // from a list of tokens per query head, by exact scores, for every query, to pages that all heads,
 // several steps or a whole chunk share.
 #pragma once
@@ -34,7 +34,7 @@ struct LadderOptions {
 };
 
 /// Every rung is measured at the same queries: a call of one query each (decode), on the last rung
-/// the chunk that ends with it. Rung 0 is the method as it is; "alone" has one concession,
+/// the chunk that ends with it. Rung 0 is the method as it is; "alone" has one restriction,
 /// "together" those of all rungs before it too.
 ///
 /// Arrays, NaN where the method cannot take the rung (the summary's "rows" say why)
@@ -50,7 +50,7 @@ struct LadderOptions {
 ///
 /// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last
 /// rung keeps more keys. The summary holds "rows" (one per rung, means over the layers), "layers"
-/// and "totals" (as the method is, and with all concessions but the chunk). Throws ConfigError for
+/// and "totals" (as the method is, and with all restrictions but the chunk). Throws ConfigError for
 /// options out of range, a budget that the method does not take, a trace that is too short or
 /// without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
 nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options,

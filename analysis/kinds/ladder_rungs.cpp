@@ -9,9 +9,9 @@ namespace kvscope {
 
 namespace {
 
-/// What a concession adds to a method's text.
+/// What a restriction adds to a method's text.
 struct Step {
-  std::string concession;
+  std::string restriction;
   std::string name;
   std::string option;  // of coarsen: "owner=layer"
   Index page = 0;      // of the rung; 0: it is about something else
@@ -39,7 +39,7 @@ std::vector<Step> steps(Index every, Index chunk) {
           {"rows", fmt::format("a list per chunk of {}", chunk), "", 0, 1, true}};
 }
 
-/// Options of coarsen by concession, and the rest, put behind the method.
+/// Options of coarsen by restriction, and the rest, put behind the method.
 std::string text_with(const MethodSpec& method, const std::vector<const Step*>& taken) {
   std::string options;
   Index every = 1;
@@ -83,11 +83,11 @@ std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::option
   const Index own_page = method.caps().page_size;
   const std::vector<Step> all = steps(every, chunk);
   std::vector<LadderRung> rungs;
-  std::vector<const Step*> taken;  // of each concession the last one that the method could take
+  std::vector<const Step*> taken;  // of each restriction the last one that the method could take
   bool is_chunk = false;
   for (const Step& step : all) {
     LadderRung rung;
-    rung.concession = step.concession;
+    rung.restriction = step.restriction;
     rung.name = step.name;
     rung.is_chunk = step.is_chunk;
     const bool is_too_fine = step.page > 0 && step.page < own_page;
@@ -101,11 +101,11 @@ std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::option
     rung.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, rung.alone)
                                : without_prefix(try_method(text_with(method, {&step}), budget,
                                                            step.is_chunk, rung.alone));
-    if (step.concession == "scores" && rung.refused.empty())
+    if (step.restriction == "scores" && rung.refused.empty())
       try_method(text_with(method, {&step}) + ",ties=last", budget, step.is_chunk,
                  rung.other_order);
     std::vector<const Step*> with = taken;
-    std::erase_if(with, [&](const Step* one) { return one->concession == step.concession; });
+    std::erase_if(with, [&](const Step* one) { return one->restriction == step.restriction; });
     with.push_back(&step);
     rung.is_together_chunk = is_chunk || step.is_chunk;
     rung.together_refused = !rung.refused.empty()

@@ -1,5 +1,5 @@
 // The rungs between a method as its paper defines it and what a serving engine executes: each one
-// names a concession and the wrapper that makes a method take it (core/selectors/coarsen.hpp,
+// names a restriction and the wrapper that makes a method take it (core/selectors/coarsen.hpp,
 // core/selectors/every.hpp).
 #pragma once
 
@@ -12,10 +12,10 @@
 namespace kvscope {
 
 struct LadderRung {
-  std::string concession;  // "list owner", "granularity", "steps", "scores", "query", "rows"
-  std::string name;        // "one list for all heads"
-  MethodSpec alone;        // the method with this concession; empty: it cannot take it
-  std::string refused;     // why not; empty: it can
+  std::string restriction;  // "list owner", "granularity", "steps", "scores", "query", "rows"
+  std::string name;         // "one list for all heads"
+  MethodSpec alone;         // the method with this restriction; empty: it cannot take it
+  std::string refused;      // why not; empty: it can
   /// With those of the rungs before it, of each kind the last one; empty: it cannot.
   MethodSpec together;
   std::string together_refused;

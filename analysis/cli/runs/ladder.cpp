@@ -1,4 +1,4 @@
-// kvscope ladder: what each concession of a serving engine costs a method.
+// kvscope ladder: what each restriction of a serving engine costs a method.
 #include "analysis/kinds/ladder.hpp"
 
 #include <fmt/format.h>
@@ -92,7 +92,7 @@ class LadderCommand final : public AnalyzeCommand {
   }
   std::string headline(const Json& totals) const override {
     return fmt::format(
-        "{} keeps {} of the attention as it is, {} with every concession that it "
+        "{} keeps {} of the attention as it is, {} with every restriction that it "
         "can take but the chunk",
         selector_, percent_cell(totals, "mass"), percent_cell(totals, "together_mass"));
   }

@@ -1,4 +1,4 @@
-// The serving ladder: every concession on a line of its own, alone and together with those above
+// The serving ladder: every restriction on a line of its own, alone and together with those above
 // it.
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ plot::Figure make_ladder(const FigureInput& input) {
                    nullptr}},
        .by = "",
        .marks = {{"with those above it", 1, "together_", "", true},
-                 {"this concession alone", 0, "", "", false}},
+                 {"this restriction alone", 0, "", "", false}},
        .first = "as the method is",
        .aspect = 1.9,
        .aspect_alone = 1.5,
@@ -34,7 +34,7 @@ plot::Figure make_ladder(const FigureInput& input) {
            [](const auto& config) {
              const std::string budget = figures::text_at(config, "budget");
              return fmt::format(
-                 "{}{}: each concession of an engine alone, and together with those "
+                 "{}{}: each restriction of an engine alone, and together with those "
                  "above it (of each kind the last one); means over layers, query "
                  "heads and the same queries. Bytes: scoring, and K and V of the "
                  "kept keys, for all heads of a layer; a chunk's are divided among "
@@ -50,7 +50,7 @@ FigureKind figure_ladder() {
   return {
       .name = "ladder",
       .shows =
-          "what each concession of a serving engine costs a method: kept attention, output "
+          "what each restriction of a serving engine costs a method: kept attention, output "
           "error, bytes",
       .needs = "a serving ladder",
       .command = "kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
