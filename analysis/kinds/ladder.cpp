@@ -11,7 +11,7 @@
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/kinds/ladder_rungs.hpp"
+#include "analysis/kinds/ladder_levels.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
@@ -204,17 +204,17 @@ void add_values(Json& row, const std::string& prefix, const Measured* found) {
   }
 }
 
-/// What every rung measured, alone and together.
-class RungResults {
+/// What every level measured, alone and together.
+class LevelResults {
  public:
-  RungResults(const std::vector<LadderRung>& rungs, const LadderOptions& options,
-              const std::vector<Index>& positions, const LadderReplay& replay) {
+  LevelResults(const std::vector<LadderLevel>& levels, const LadderOptions& options,
+               const std::vector<Index>& positions, const LadderReplay& replay) {
     std::vector<MethodSpec> by_query;
     std::vector<MethodSpec> by_chunk;
-    for (const LadderRung& rung : rungs) {
-      add_method(rung.is_chunk ? by_chunk : by_query, rung.alone);
-      add_method(rung.is_together_chunk ? by_chunk : by_query, rung.together);
-      add_method(by_query, rung.other_order);
+    for (const LadderLevel& level : levels) {
+      add_method(level.is_chunk ? by_chunk : by_query, level.alone);
+      add_method(level.is_together_chunk ? by_chunk : by_query, level.together);
+      add_method(by_query, level.other_order);
     }
     std::vector<TokenRange> queries;
     std::vector<TokenRange> chunks;
@@ -240,18 +240,18 @@ class RungResults {
   std::map<std::string, Measured> of_chunks_;
 };
 
-using RungPair = std::array<const Measured*, 2>;  // alone, together
+using LevelPair = std::array<const Measured*, 2>;  // alone, together
 constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
 
-/// [layer][rung]
-std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderRung>& rungs,
+/// [layer][level]
+std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderLevel>& levels,
                                                const std::vector<Index>& layers,
-                                               const RungResults& results) {
-  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(rungs.size()));
-  for (std::size_t r = 0; r < rungs.size(); ++r) {
+                                               const LevelResults& results) {
+  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(levels.size()));
+  for (std::size_t r = 0; r < levels.size(); ++r) {
     std::string refused;
-    const Measured* first = results.of(rungs[r].alone, false, refused);
-    const Measured* last = results.of(rungs[r].other_order, false, refused);
+    const Measured* first = results.of(levels[r].alone, false, refused);
+    const Measured* last = results.of(levels[r].other_order, false, refused);
     if (first == nullptr || last == nullptr) continue;
     for (const auto& [place, lists] : last->lists) {
       const auto layer = std::ranges::find(layers, place.first) - layers.begin();
@@ -261,15 +261,15 @@ std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderRung>& ru
   return ties;
 }
 
-Json rung_row(const LadderRung& rung, const RungPair& found, std::size_t r,
-              const std::vector<std::vector<TieCensus>>& ties) {
+Json level_row(const LadderLevel& level, const LevelPair& found, std::size_t r,
+               const std::vector<std::vector<TieCensus>>& ties) {
   const auto& [alone, together] = found;
-  Json row = {{"concession", rung.restriction},
-              {"rung", rung.name},
-              {"selector", alone == nullptr ? "" : rung.alone.text()},
-              {"refused", rung.refused}};
+  Json row = {{"concession", level.restriction},
+              {"rung", level.name},
+              {"selector", alone == nullptr ? "" : level.alone.text()},
+              {"refused", level.refused}};
   add_values(row, "", alone);
-  row["together_selector"] = together == nullptr ? "" : rung.together.text();
+  row["together_selector"] = together == nullptr ? "" : level.together.text();
   add_values(row, "together_", together);
   Mean share, changed;
   for (const auto& of_layer : ties) {
@@ -281,36 +281,36 @@ Json rung_row(const LadderRung& rung, const RungPair& found, std::size_t r,
   return row;
 }
 
-/// Writes the arrays of all layers; returns their rows. `top`: the last rung that restrictions
+/// Writes the arrays of all layers; returns their rows. `top`: the last level that restrictions
 /// together reach.
-Json write_layers(const std::vector<Index>& layers, const std::vector<RungPair>& found,
+Json write_layers(const std::vector<Index>& layers, const std::vector<LevelPair>& found,
                   const std::vector<std::vector<TieCensus>>& ties, std::size_t top,
                   ResultWriter& output) {
-  const auto n_rungs = n_of(found);
+  const auto n_levels = n_of(found);
   LayerArrays arrays(output, n_of(layers));
   std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
       tensors[mode][v] =
-          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
+          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_levels}, {"rung"},
                               std::string(kUnits[v]), std::string(kWords[v]), kNan);
     }
   }
-  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_rungs}, {"rung"}, "1",
+  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_levels}, {"rung"}, "1",
                                                  "lists whose cut lies among equal scores", kNan);
   Tensor<double>& tie_changed =
-      arrays.add<double>("ties/changed", {n_rungs}, {"rung"}, "token",
+      arrays.add<double>("ties/changed", {n_levels}, {"rung"}, "token",
                          "keys of a list that the order of equal scores decides", kNan);
   Json rows = Json::array();
   for (std::size_t l = 0; l < layers.size(); ++l) {
     arrays.clear();
     for (std::size_t r = 0; r < found.size(); ++r) {
-      const auto rung = static_cast<Index>(r);
-      tie_share(rung) = ties[l][r].share.value();
-      tie_changed(rung) = ties[l][r].changed.value();
+      const auto level = static_cast<Index>(r);
+      tie_share(level) = ties[l][r].share.value();
+      tie_changed(level) = ties[l][r].changed.value();
       for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
         for (std::size_t v = 0; found[r][mode] != nullptr && v < kValues.size(); ++v)
-          (*tensors[mode][v])(rung) = found[r][mode]->layers[l][v];
+          (*tensors[mode][v])(level) = found[r][mode]->layers[l][v];
       }
     }
     Json row = {{"layer", layers[l]}};
@@ -335,8 +335,8 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   const TraceInfo& info = trace.info();
   const std::vector<Index> layers = sparse_layers(info, options);
   const std::vector<Index> positions = query_positions(info, options, trace.where());
-  std::vector<LadderRung> rungs =
-      ladder_rungs(options.selector, options.budget, options.every, options.chunk);
+  std::vector<LadderLevel> levels =
+      ladder_levels(options.selector, options.budget, options.every, options.chunk);
 
   Json config = {{"selector", options.selector.text()},
                  {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
@@ -345,20 +345,20 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   add_artifacts({options.selector}, config);
   run.begin("ladder", trace, config);
   const LadderReplay replay(trace, options, layers, run.pool, run.progress, run.stop);
-  const RungResults results(rungs, options, positions, replay);
+  const LevelResults results(levels, options, positions, replay);
   write_axis(run.output, "layer", layers, "layer", "layer");
   write_axis(run.output, "query_pos", positions, "token", "position of the measured query");
 
-  const auto ties = count_ties(rungs, layers, results);
+  const auto ties = count_ties(levels, layers, results);
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
-  std::vector<RungPair> found;
+  std::vector<LevelPair> found;
   std::size_t top = 0;  // of those together, the chunk apart, which keeps its own keys beside
-  for (LadderRung& rung : rungs) {
-    found.push_back({results.of(rung.alone, rung.is_chunk, rung.refused),
-                     results.of(rung.together, rung.is_together_chunk, rung.together_refused)});
+  for (LadderLevel& level : levels) {
+    found.push_back({results.of(level.alone, level.is_chunk, level.refused),
+                     results.of(level.together, level.is_together_chunk, level.together_refused)});
     const std::size_t r = found.size() - 1;
-    summary["rows"].push_back(rung_row(rung, found[r], r, ties));
-    if (found[r][1] != nullptr && !rung.is_together_chunk) top = r;
+    summary["rows"].push_back(level_row(level, found[r], r, ties));
+    if (found[r][1] != nullptr && !level.is_together_chunk) top = r;
   }
   if (!options.selector.caps().decode)
     summary["note"] = fmt::format("{} is not defined for single queries", options.selector);

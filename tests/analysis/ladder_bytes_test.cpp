@@ -1,4 +1,4 @@
-// Bytes of the ladder's rungs stand for one query, also where a whole chunk shares what is read.
+// Bytes of the ladder's levels stand for one query, also where a whole chunk shares what is read.
 #include "analysis/kinds/ladder.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"

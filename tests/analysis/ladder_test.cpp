@@ -1,4 +1,4 @@
-// The serving ladder on synthetic traces: its rungs, ties and bytes against loops.
+// The serving ladder on synthetic traces: its levels, ties and bytes against loops.
 #include "analysis/kinds/ladder.hpp"
 
 #include <nlohmann/json.hpp>
@@ -21,11 +21,11 @@ LadderOptions options_for(const std::string& selector, const std::string& budget
 
 constexpr test::OnPool run{analyze_ladder};
 
-nlohmann::ordered_json rung(const nlohmann::ordered_json& summary, const std::string& name) {
+nlohmann::ordered_json level(const nlohmann::ordered_json& summary, const std::string& name) {
   for (const auto& row : summary["rows"]) {
     if (row["rung"] == name) return row;
   }
-  FAIL("no rung " << name);
+  FAIL("no level " << name);
   return {};
 }
 
@@ -37,7 +37,7 @@ std::vector<Index> best(const std::vector<double>& scores, Index k) {
   return order;
 }
 
-TEST_CASE("ladder: the oracle's rungs are those of loops") {
+TEST_CASE("ladder: the oracle's levels are those of loops") {
   test::PlantOptions plant{.has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.n_tokens = 60;
@@ -80,13 +80,13 @@ TEST_CASE("ladder: the oracle's rungs are those of loops") {
       }
     }
   }
-  CHECK(rung(summary, "as the method is")["mass"].get<double>() == Approx(own / n));
-  CHECK(rung(summary, "a list per query head")["mass"].get<double>() == Approx(own / n));
-  CHECK(rung(summary, "single tokens")["mass"].get<double>() == Approx(own / n));
-  CHECK(rung(summary, "one list for all heads")["mass"].get<double>() == Approx(shared / n));
-  CHECK(rung(summary, "pages of 16")["mass"].get<double>() == Approx(paged / n));
-  CHECK(rung(summary, "scores in f32")["mass"].get<double>() == Approx(own / n).margin(1e-3));
-  CHECK(rung(summary, "as the method is")["kept"].get<double>() == 16.0);
+  CHECK(level(summary, "as the method is")["mass"].get<double>() == Approx(own / n));
+  CHECK(level(summary, "a list per query head")["mass"].get<double>() == Approx(own / n));
+  CHECK(level(summary, "single tokens")["mass"].get<double>() == Approx(own / n));
+  CHECK(level(summary, "one list for all heads")["mass"].get<double>() == Approx(shared / n));
+  CHECK(level(summary, "pages of 16")["mass"].get<double>() == Approx(paged / n));
+  CHECK(level(summary, "scores in f32")["mass"].get<double>() == Approx(own / n).margin(1e-3));
+  CHECK(level(summary, "as the method is")["kept"].get<double>() == 16.0);
   const auto mass = result.values<double>("alone/mass");
   CHECK(mass.size() == 2 * 17);
   CHECK((mass[0] + mass[17]) / 2.0 == Approx(own / n));
@@ -100,7 +100,7 @@ TEST_CASE("ladder: ties at the cut and the keys that their order decides are tho
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
   const auto summary = run(trace, options_for("oracle-topk", "tokens=16"), result);
-  CHECK(rung(summary, "as the method is")["tie_share"].is_null());
+  CHECK(level(summary, "as the method is")["tie_share"].is_null());
   for (const auto& [name, type] :
        {std::pair("scores in f32", ScoreType::f32), std::pair("scores in bf16", ScoreType::bf16),
         std::pair("scores in fp8 (e4m3)", ScoreType::fp8)}) {
@@ -121,10 +121,10 @@ TEST_CASE("ladder: ties at the cut and the keys that their order decides are tho
         }
       }
     }
-    CHECK(rung(summary, name)["tie_share"].get<double>() == Approx(ties / n));
-    CHECK(rung(summary, name)["tie_changed"].get<double>() == Approx(changed / n));
+    CHECK(level(summary, name)["tie_share"].get<double>() == Approx(ties / n));
+    CHECK(level(summary, name)["tie_changed"].get<double>() == Approx(changed / n));
   }
-  CHECK(rung(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.1);
+  CHECK(level(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.1);
 }
 
 TEST_CASE("ladder: bytes follow the lists") {
@@ -133,11 +133,11 @@ TEST_CASE("ladder: bytes follow the lists") {
   LadderOptions options = options_for("streamingllm", "tokens=16");
   const auto summary = run(trace, options, result);
   // no scores; 16 kept keys of 2 KV heads, 8 channels, K and V in 2 bytes
-  const auto base = rung(summary, "as the method is");
+  const auto base = level(summary, "as the method is");
   CHECK(base["bytes"].get<double>() == Approx(base["kept"].get<double>() * 2 * 8 * 2 * 2));
-  CHECK_HAS(rung(summary, "pages of 64")["refused"].get<std::string>(), "gives no score per key");
-  CHECK(rung(summary, "pages of 64")["mass"].is_null());
-  CHECK(rung(summary, "chosen at every 4th step")["refused"] == "");
+  CHECK_HAS(level(summary, "pages of 64")["refused"].get<std::string>(), "gives no score per key");
+  CHECK(level(summary, "pages of 64")["mass"].is_null());
+  CHECK(level(summary, "chosen at every 4th step")["refused"] == "");
 }
 
 }  // namespace kvscope::ladder_test

@@ -51,7 +51,8 @@ TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
   }
 }
 
-TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, whatever the threads") {
+TEST_CASE(
+    "the serving ladder prints its levels, writes arrays and is drawn, whatever the threads") {
   const Pair pair;
   const auto ladder = [&](const std::string& out, const std::string& threads) {
     return kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows",

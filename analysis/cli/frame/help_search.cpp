@@ -57,7 +57,7 @@ const std::map<std::string, std::string>& synonyms() {
        "selftest methods algorithms available baselines eviction policies options "
        "parameters supported list"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
-      {"ladder", "ties kernel approximations rungs serving engine vllm sglang implementation"},
+      {"ladder", "ties kernel approximations levels serving engine vllm sglang implementation"},
       {"cost",
        "memory gb size hardware latency predict estimate flops bytes bandwidth speedup gpu "
        "roofline how much kv cache a100 h100 traffic"},

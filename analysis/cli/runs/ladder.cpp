@@ -45,7 +45,7 @@ class LadderCommand final : public AnalyzeCommand {
         {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
           "Quest's ladder, arrays to a file"},
          {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
-          "a method that ranks single tokens takes all rungs of pages"}}};
+          "a method that ranks single tokens takes all levels of pages"}}};
   }
 
  private:
@@ -77,7 +77,7 @@ class LadderCommand final : public AnalyzeCommand {
     return analyze_ladder(traces[0], ladder_options(), run);
   }
   std::string more_text(const Json& summary) const override {
-    return "\n" + filled_table(summary["rows"], {{"rung", "{rung}"},
+    return "\n" + filled_table(summary["rows"], {{"level", "{rung}"},
                                                  {"mass", "{mass}"},
                                                  {"output error", "{output_error}"},
                                                  {"keys", "{kept}"},

@@ -1,4 +1,4 @@
-#include "analysis/kinds/ladder_rungs.hpp"
+#include "analysis/kinds/ladder_levels.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ struct Step {
   std::string restriction;
   std::string name;
   std::string option;  // of coarsen: "owner=layer"
-  Index page = 0;      // of the rung; 0: it is about something else
+  Index page = 0;      // of the level; 0: it is about something else
   Index every = 1;
   bool is_chunk = false;
 };
@@ -78,47 +78,49 @@ std::string without_prefix(std::string why) {
 
 }  // namespace
 
-std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::optional<Budget>& budget,
-                                     Index every, Index chunk) {
+std::vector<LadderLevel> ladder_levels(const MethodSpec& method,
+                                       const std::optional<Budget>& budget, Index every,
+                                       Index chunk) {
   const Index own_page = method.caps().page_size;
   const std::vector<Step> all = steps(every, chunk);
-  std::vector<LadderRung> rungs;
+  std::vector<LadderLevel> levels;
   std::vector<const Step*> taken;  // of each restriction the last one that the method could take
   bool is_chunk = false;
   for (const Step& step : all) {
-    LadderRung rung;
-    rung.restriction = step.restriction;
-    rung.name = step.name;
-    rung.is_chunk = step.is_chunk;
+    LadderLevel level;
+    level.restriction = step.restriction;
+    level.name = step.name;
+    level.is_chunk = step.is_chunk;
     const bool is_too_fine = step.page > 0 && step.page < own_page;
     if (is_too_fine) {
-      rung.refused = rung.together_refused =
+      level.refused = level.together_refused =
           fmt::format("{} chooses in pages of {}", method, own_page);
-      rungs.push_back(std::move(rung));
+      levels.push_back(std::move(level));
       continue;
     }
     const bool is_own_page = step.page == own_page;
-    rung.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, rung.alone)
-                               : without_prefix(try_method(text_with(method, {&step}), budget,
-                                                           step.is_chunk, rung.alone));
-    if (step.restriction == "scores" && rung.refused.empty())
+    level.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, level.alone)
+                                : without_prefix(try_method(text_with(method, {&step}), budget,
+                                                            step.is_chunk, level.alone));
+    if (step.restriction == "scores" && level.refused.empty())
       try_method(text_with(method, {&step}) + ",ties=last", budget, step.is_chunk,
-                 rung.other_order);
+                 level.other_order);
     std::vector<const Step*> with = taken;
     std::erase_if(with, [&](const Step* one) { return one->restriction == step.restriction; });
     with.push_back(&step);
-    rung.is_together_chunk = is_chunk || step.is_chunk;
-    rung.together_refused = !rung.refused.empty()
-                                ? rung.refused
-                                : without_prefix(try_method(text_with(method, with), budget,
-                                                            rung.is_together_chunk, rung.together));
-    if (rung.together_refused.empty()) {
+    level.is_together_chunk = is_chunk || step.is_chunk;
+    level.together_refused =
+        !level.refused.empty()
+            ? level.refused
+            : without_prefix(try_method(text_with(method, with), budget, level.is_together_chunk,
+                                        level.together));
+    if (level.together_refused.empty()) {
       taken = std::move(with);
-      is_chunk = rung.is_together_chunk;
+      is_chunk = level.is_together_chunk;
     }
-    rungs.push_back(std::move(rung));
+    levels.push_back(std::move(level));
   }
-  return rungs;
+  return levels;
 }
 
 }  // namespace kvscope
