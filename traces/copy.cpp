@@ -45,24 +45,24 @@ void require_going_on(const std::stop_token& stop, const TraceLayout& to) {
   if (stop.stop_requested()) throw Interrupted("{}: the copy was stopped", to.file.name());
 }
 
-/// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first
+/// Copies one array; returns its checksum table [n_calls, heads]. Throws FormatError at the first
 /// damaged piece.
 std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, std::size_t array,
                                       const std::stop_token& stop) {
   const auto& spec = to.arrays[array];
-  const Index n_units = static_cast<Index>(to.info.units.size());
+  const Index n_calls = static_cast<Index>(to.info.calls.size());
   const Index n_heads = spec.n_heads();
-  std::vector<std::uint64_t> table(static_cast<std::size_t>(n_units * n_heads));
+  std::vector<std::uint64_t> table(static_cast<std::size_t>(n_calls * n_heads));
   for (Index head = 0; head < n_heads; ++head) {
-    for (Index unit = 0; unit < n_units; ++unit) {
+    for (Index call = 0; call < n_calls; ++call) {
       require_going_on(stop, to);
       const std::string problem = check_piece(
-          from, array, unit, head, [&](Index first, Index n, std::span<const std::byte> rows) {
+          from, array, call, head, [&](Index first, Index n, std::span<const std::byte> rows) {
             copy_block(from.arrays[array], spec, to.data(array), head, first, n, rows);
           });
       if (!problem.empty()) throw FormatError("{}: {}", from.file.name(), problem);
-      table[static_cast<std::size_t>(unit * n_heads + head)] =
-          recorded_checksum(from, array, unit, head);
+      table[static_cast<std::size_t>(call * n_heads + head)] =
+          recorded_checksum(from, array, call, head);
     }
   }
   h5::Dataset& checksums = to.checksums(array);
@@ -73,13 +73,13 @@ std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, 
 std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
   std::vector<std::uint64_t> table;
   if (!to.token_bytes) return table;
-  for (Index unit = 0; unit < static_cast<Index>(to.info.units.size()); ++unit) {
-    table.push_back(text_checksum(from, unit));
+  for (Index call = 0; call < static_cast<Index>(to.info.calls.size()); ++call) {
+    table.push_back(text_checksum(from, call));
     std::uint64_t recorded = 0;
-    from.text_checksums->read({unit}, {1}, &recorded);
+    from.text_checksums->read({call}, {1}, &recorded);
     if (recorded != table.back()) {
-      throw FormatError("{}: the token text of unit {} does not have the recorded checksum",
-                        from.file.name(), unit);
+      throw FormatError("{}: the token text of call {} does not have the recorded checksum",
+                        from.file.name(), call);
     }
   }
   const h5::Dims n_offsets = to.token_offsets->dims();
@@ -94,9 +94,9 @@ std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
   return table;
 }
 
-/// The header of the copy: shapes cut to the copied units, the token text to its true length.
-TraceInfo describe_copy(const TraceLayout& from, Index n_units, TraceStatus status) {
-  TraceInfo info = cut_to_units(from.info, n_units);
+/// The header of the copy: shapes cut to the copied calls, the token text to its true length.
+TraceInfo describe_copy(const TraceLayout& from, Index n_calls, TraceStatus status) {
+  TraceInfo info = cut_to_units(from.info, n_calls);
   info.status = status;
   info.uuid.clear();
   info.content_hash.clear();
@@ -113,21 +113,21 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
                 const std::stop_token& stop) {
   const TraceLayout layout = open_layout(h5::File::open(file));
   std::string problem;
-  if (layout.n_committed() != report.n_units || layout.info.content_hash != report.content_hash) {
+  if (layout.n_committed() != report.n_calls || layout.info.content_hash != report.content_hash) {
     problem = "its header is not what was written";
   }
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
     for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      for (Index unit = 0; problem.empty() && unit < report.n_units; ++unit) {
+      for (Index call = 0; problem.empty() && call < report.n_calls; ++call) {
         require_going_on(stop, layout);
-        problem = check_piece(layout, array, unit, head, {});
+        problem = check_piece(layout, array, call, head, {});
       }
     }
   }
-  for (Index unit = 0; problem.empty() && layout.token_bytes && unit < report.n_units; ++unit) {
+  for (Index call = 0; problem.empty() && layout.token_bytes && call < report.n_calls; ++call) {
     std::uint64_t recorded = 0;
-    layout.text_checksums->read({unit}, {1}, &recorded);
-    if (recorded != text_checksum(layout, unit)) problem = "its token text is damaged";
+    layout.text_checksums->read({call}, {1}, &recorded);
+    if (recorded != text_checksum(layout, call)) problem = "its token text is damaged";
   }
   if (problem.empty()) return;
   throw IoError("{}: what was written cannot be read back: {}", file.string(), problem);
@@ -143,14 +143,14 @@ UnnamedCopy copy_unnamed(const std::filesystem::path& from_path, const std::file
     throw FormatError("{}: has no checksums, so its data cannot be copied safely",
                       from_path.string());
   }
-  const Index n_units =
-      std::min(from.n_committed(), options.max_units.value_or(from.n_committed()));
-  if (n_units == 0) throw FormatError("{}: no unit was recorded to its end", from_path.string());
+  const Index n_calls =
+      std::min(from.n_committed(), options.max_calls.value_or(from.n_committed()));
+  if (n_calls == 0) throw FormatError("{}: no call was recorded to its end", from_path.string());
 
   CopyReport report;
   {
     TraceLayout to = create_layout(
-        pending.temporary(), describe_copy(from, n_units, options.status), options.gzip_level);
+        pending.temporary(), describe_copy(from, n_calls, options.status), options.gzip_level);
     std::vector<std::vector<std::uint64_t>> tables;
     for (std::size_t array = 0; array < to.arrays.size(); ++array) {
       tables.push_back(copy_array(from, to, array, options.stop));
@@ -162,11 +162,11 @@ UnnamedCopy copy_unnamed(const std::filesystem::path& from_path, const std::file
     const auto text_table = copy_text(from, to);
     const auto tokens =
         to.arrays.empty() ? std::vector<std::int32_t>{} : to.data(0).read_all<std::int32_t>();
-    to.progress->write({0}, {1}, &n_units);
+    to.progress->write({0}, {1}, &n_calls);
     to.info.content_hash = hash_contents(to.info, tokens, tables, text_table);
     to.info.uuid = derive_uuid(to.info);
     seal_header(to.file, to.info);
-    report = {n_units, to.info.n_tokens, to.info.content_hash};
+    report = {n_calls, to.info.n_tokens, to.info.content_hash};
     to.data_list.clear();
     to.checksum_list.clear();
     to.file.close();

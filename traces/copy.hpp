@@ -1,4 +1,4 @@
-// Copies the whole units of one trace file into a new one with the true shapes: for interrupted and
+// Copies the whole calls of one trace file into a new one with the true shapes: for interrupted and
 // killed recordings, and to compress.
 #pragma once
 
@@ -17,12 +17,12 @@ struct CopyOptions {
   TraceStatus status = TraceStatus::complete;
   std::optional<int> gzip_level;
   bool overwrite = false;
-  std::optional<Index> max_units;  // copy no more units than this
-  std::stop_token stop;            // looked at before every piece (one head of one unit)
+  std::optional<Index> max_calls;  // copy no more calls than this
+  std::stop_token stop;            // looked at before every piece (one head of one call)
 };
 
 struct CopyReport {
-  Index n_units = 0;
+  Index n_calls = 0;
   Index n_tokens = 0;
   std::string content_hash;
 };
@@ -34,7 +34,7 @@ struct UnnamedCopy {
 };
 
 /// Every piece is compared with its checksum on the way. `out` appears under its name when it is
-/// whole. Throws FormatError if a piece is damaged or no unit is whole, IoError if `out` exists
+/// whole. Throws FormatError if a piece is damaged or no call is whole, IoError if `out` exists
 /// (unless overwrite) or cannot be written, Interrupted if stopped before the copy was whole.
 CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out,
                       const CopyOptions& options, const ProgressFn& progress);

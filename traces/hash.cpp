@@ -91,9 +91,9 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
                          index.width, index.has_gates ? 1 : 0, index.n_lists, index.n_selected,
                          index.block, fmt::join(index.layers, ","));
   }
-  for (const TraceUnit& unit : info.units) {
+  for (const ForwardCall& call : info.calls) {
     block +=
-        fmt::format("unit {} {} {}\n", unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0);
+        fmt::format("unit {} {} {}\n", call.tokens.begin, call.tokens.end, call.is_decode ? 1 : 0);
   }
   append_bytes(block, tokens);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),

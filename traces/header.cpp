@@ -105,30 +105,30 @@ std::vector<Index> read_indices(const h5::File& file, const char* path) {
   return dataset.read_all<std::int64_t>();
 }
 
-void write_units(h5::File& file, const TraceInfo& info) {
+void write_calls(h5::File& file, const TraceInfo& info) {
   std::vector<Index> rows;
-  for (const TraceUnit& unit : info.units) {
-    rows.insert(rows.end(), {unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0});
+  for (const ForwardCall& call : info.calls) {
+    rows.insert(rows.end(), {call.tokens.begin, call.tokens.end, call.is_decode ? 1 : 0});
   }
-  const h5::Dims dims = {static_cast<Index>(info.units.size()), 3};
-  h5::Dataset dataset = file.create_dataset(schema::kUnits, h5::Type::i64, dims);
+  const h5::Dims dims = {static_cast<Index>(info.calls.size()), 3};
+  h5::Dataset dataset = file.create_dataset(schema::kCalls, h5::Type::i64, dims);
   dataset.write({0, 0}, dims, rows.data());
   schema::describe(file, dataset, "unit,field", "token");
   dataset.set_text("fields", "begin,end,is_decode");
 }
 
-std::vector<TraceUnit> read_units(const h5::File& file) {
-  const h5::Dataset dataset = file.open_dataset(schema::kUnits);
+std::vector<ForwardCall> read_calls(const h5::File& file) {
+  const h5::Dataset dataset = file.open_dataset(schema::kCalls);
   if (dataset.dims().size() != 2 || dataset.dims()[1] != 3) {
-    throw FormatError("{}: shape {}, expected [n_units, 3]", dataset.where(),
+    throw FormatError("{}: shape {}, expected [n_calls, 3]", dataset.where(),
                       h5::to_string(dataset.dims()));
   }
   const auto rows = dataset.read_all<std::int64_t>();
-  std::vector<TraceUnit> units;
+  std::vector<ForwardCall> calls;
   for (std::size_t i = 0; i + 3 <= rows.size(); i += 3) {
-    units.push_back({{rows[i], rows[i + 1]}, rows[i + 2] != 0});
+    calls.push_back({{rows[i], rows[i + 1]}, rows[i + 2] != 0});
   }
-  return units;
+  return calls;
 }
 
 void write_model(h5::File& file, const TraceInfo& info) {
@@ -348,7 +348,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
     file.set_integer("index_gates", info.index.has_gates ? 1 : 0);
     write_indices(file, schema::kIndexLayers, info.index.layers, "slot", "layer");
   }
-  write_units(file, info);
+  write_calls(file, info);
   write_model(file, info);
 }
 
@@ -406,7 +406,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   }
   info.q_heads = read_indices(file, schema::kQHeads);
   info.kv_heads = read_indices(file, schema::kKvHeads);
-  info.units = read_units(file);
+  info.calls = read_calls(file);
   read_model(file, info);
   if (!std::isfinite(info.score_scale) || info.score_scale <= 0.0f) {
     throw FormatError("{}: score_scale is {}, expected a positive number", file.name(),

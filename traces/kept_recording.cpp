@@ -10,7 +10,7 @@
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 #include "traces/raw_file.hpp"
-#include "traces/whole_units.hpp"
+#include "traces/whole_calls.hpp"
 
 namespace kvscope {
 
@@ -88,9 +88,9 @@ std::string difference(const TraceInfo& there, const TraceInfo& here) {
   return {};
 }
 
-Index n_whole_units(const fs::path& part, const ProgressFn& progress, const std::stop_token& stop) {
+Index n_whole_calls(const fs::path& part, const ProgressFn& progress, const std::stop_token& stop) {
   try {
-    return count_whole_units(part, progress, stop).n_good;
+    return count_whole_calls(part, progress, stop).n_good;
   } catch (const FormatError& error) {
     throw FormatError("{}; delete it to begin anew", error.what());
   }
@@ -125,7 +125,7 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
     if (!is_complete_) return;
   }
   const OwnFiles own;  // what is read here is written on
-  const Index n_good = n_whole_units(growing_, progress, stop);
+  const Index n_good = n_whole_calls(growing_, progress, stop);
   if (n_good == 0) return;
 
   const TraceLayout layout = open_layout(growing_);
@@ -133,12 +133,12 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
   if (is_complete_ && plan_.status != TraceStatus::complete)
     throw IoError("{} exists and is {}; --overwrite begins anew", out.string(),
                   name_of(plan_.status));
-  const auto n_planned = static_cast<Index>(plan_.units.size());
+  const auto n_planned = static_cast<Index>(plan_.calls.size());
   const auto n_chunks =
-      static_cast<Index>(std::ranges::count(plan_.units, false, &TraceUnit::is_decode));
-  n_units_ = n_good;
-  if (n_units_ < n_planned && n_units_ >= n_chunks) --n_units_;
-  const Index n_recorded = plan_.units[static_cast<std::size_t>(n_good - 1)].tokens.end;
+      static_cast<Index>(std::ranges::count(plan_.calls, false, &ForwardCall::is_decode));
+  n_calls_ = n_good;
+  if (n_calls_ < n_planned && n_calls_ >= n_chunks) --n_calls_;
+  const Index n_recorded = plan_.calls[static_cast<std::size_t>(n_good - 1)].tokens.end;
   tokens_.resize(static_cast<std::size_t>(std::max(n_recorded, plan_.n_prompt)));
   layout.data(0).read({0}, {static_cast<Index>(tokens_.size())}, tokens_.data());
   for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
@@ -148,7 +148,7 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
 }
 
 Index KeptRecording::n_tokens() const {
-  return n_units_ == 0 ? 0 : plan_.units[static_cast<std::size_t>(n_units_ - 1)].tokens.end;
+  return n_calls_ == 0 ? 0 : plan_.calls[static_cast<std::size_t>(n_calls_ - 1)].tokens.end;
 }
 
 void KeptRecording::refuse(const std::string& what) const {
@@ -166,10 +166,10 @@ void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt
   const std::string reason = why_not_resumable(info);
   if (!reason.empty())
     throw ConfigError("a killed recording of this could not be gone on with: {}", reason);
-  if (n_units_ == 0) return;
+  if (n_calls_ == 0) return;
   const bool has_ended = may_end && is_complete_ && plan_.n_tokens > plan_.n_prompt &&
-                         plan_.units.size() < info.units.size();
-  const std::string what = difference(plan_, has_ended ? cut_to_units(info, n_units_) : info);
+                         plan_.calls.size() < info.calls.size();
+  const std::string what = difference(plan_, has_ended ? cut_to_units(info, n_calls_) : info);
   if (!what.empty()) refuse(what);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] == tokens_[i]) continue;

@@ -1,7 +1,7 @@
 // What a recording that was killed left in OUT.part, for a run of the same one that goes on with
 // it.
 //
-// Its keys and values are the model's memory of the units that are whole, so the model runs the
+// Its keys and values are the model's memory of the calls that are whole, so the model runs the
 // rest only, and the file becomes what it would have been: a recording is gone on with from a file
 // that has them all, bit by bit.
 #pragma once
@@ -26,7 +26,7 @@ std::string why_not_resumable(const TraceInfo& plan);
 class KeptRecording {
  public:
   /// Looks at OUT.part, or (or_whole) at OUT where there is none, and compares all of it with its
-  /// checksums; holds nothing open. Without both, and where no unit is whole, nothing is kept.
+  /// checksums; holds nothing open. Without both, and where no call is whole, nothing is kept.
   /// Throws IoError (another process records into it; OUT is no complete trace), FormatError (no
   /// recording), Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
@@ -34,18 +34,18 @@ class KeptRecording {
 
   /// OUT has its name already: there is nothing to go on with.
   bool is_complete() const { return is_complete_; }
-  /// Units that stay, from the first on. Not all that are whole where decoding follows: the last
+  /// Calls that stay, from the first on. Not all that are whole where decoding follows: the last
   /// one runs again, since its logits choose the next token.
-  Index n_units() const { return n_units_; }
+  Index n_calls() const { return n_calls_; }
   Index n_tokens() const;
   /// The token at a position that was recorded, or of the prompt.
   TokenId token(Index pos) const { return tokens_[static_cast<std::size_t>(pos)]; }
 
-  /// TraceInfo's, of the units so far.
+  /// TraceInfo's, of the calls so far.
   const std::vector<float>& moved_scores() const { return plan_.moved_scores; }
 
   /// Throws ConfigError, saying what differs, unless a recording of `info` and this prompt would
-  /// have begun with the units that stay; also what why_not_resumable says.
+  /// have begun with the calls that stay; also what why_not_resumable says.
   /// `may_end`: decoding may have ended by itself before the planned steps.
   void check(const TraceInfo& info, std::span<const TokenId> prompt, bool may_end = false) const;
 
@@ -59,7 +59,7 @@ class KeptRecording {
   std::filesystem::path growing_;  // OUT.part, or OUT
   bool is_complete_ = false;
   TraceInfo plan_;  // as its header says
-  Index n_units_ = 0;
+  Index n_calls_ = 0;
   std::vector<TokenId> tokens_;  // the prompt, and what was decoded
 };
 

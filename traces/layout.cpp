@@ -55,9 +55,9 @@ void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
 }
 
 void create_bookkeeping(TraceLayout& layout) {
-  const Index n_units = static_cast<Index>(layout.info.units.size());
+  const Index n_calls = static_cast<Index>(layout.info.calls.size());
   for (const auto& array : layout.arrays) {
-    const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
+    const h5::Dims dims = array.has_heads ? h5::Dims{n_calls, array.n_heads()} : h5::Dims{n_calls};
     h5::Dataset table = layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims);
     schema::describe(table, array.has_heads ? "unit,head" : "unit", "xxh3-64");
     layout.checksum_list.add(std::move(table));
@@ -70,7 +70,7 @@ void create_bookkeeping(TraceLayout& layout) {
                                                       {layout.info.n_tokens + 1});
     schema::describe(layout.file, *layout.token_offsets, "edge", "byte");
     layout.text_checksums =
-        layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
+        layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_calls});
     schema::describe(*layout.text_checksums, "unit", "xxh3-64");
   }
   if (!layout.info.model_config.empty() || !layout.info.layer_kinds.empty()) {
@@ -116,9 +116,9 @@ std::optional<std::size_t> TraceLayout::find(const std::string& path) const {
 }
 
 Index TraceLayout::n_committed() const {
-  const Index n_units = static_cast<Index>(info.units.size());
-  if (!progress) return info.status == TraceStatus::recording ? 0 : n_units;
-  return std::clamp<Index>(progress->read_all<std::int64_t>()[0], 0, n_units);
+  const Index n_calls = static_cast<Index>(info.calls.size());
+  if (!progress) return info.status == TraceStatus::recording ? 0 : n_calls;
+  return std::clamp<Index>(progress->read_all<std::int64_t>()[0], 0, n_calls);
 }
 
 TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info,
@@ -161,12 +161,12 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
   for (const auto& array : layout.arrays)
     layout.data_list.expect(array.path, array.type, array.dims);
   if (check == CheckArrays::all) layout.data_list.check_all(layout.file);
-  const Index n_units = static_cast<Index>(layout.info.units.size());
+  const Index n_calls = static_cast<Index>(layout.info.calls.size());
   const bool has_checksums = layout.file.has("/checksums");
   if (has_checksums) {
     for (const auto& array : layout.arrays) {
       const h5::Dims dims =
-          array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
+          array.has_heads ? h5::Dims{n_calls, array.n_heads()} : h5::Dims{n_calls};
       layout.checksum_list.expect(array.checksum_path, h5::Type::u64, dims);
     }
   } else if (layout.file.text("features").find("checksums") != std::string::npos) {
@@ -182,7 +182,7 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
         open_checked(layout.file, schema::kTokenOffsets, h5::Type::i64, {layout.info.n_tokens + 1});
     if (has_checksums) {
       layout.text_checksums =
-          open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_units});
+          open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_calls});
     }
   }
   if (!layout.info.moved_scores.empty())

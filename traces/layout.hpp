@@ -65,13 +65,13 @@ struct TraceLayout {
   bool has_checksums() const { return !checksum_list.empty(); }
   h5::Dataset& data(std::size_t array) { return data_list.at(file, array); }
   const h5::Dataset& data(std::size_t array) const { return data_list.at(file, array); }
-  /// The table of an array: [n_units, heads], [n_units] without a head axis.
+  /// The table of an array: [n_calls, heads], [n_calls] without a head axis.
   h5::Dataset& checksums(std::size_t array) { return checksum_list.at(file, array); }
   const h5::Dataset& checksums(std::size_t array) const { return checksum_list.at(file, array); }
 
   /// Position in `arrays` of the array at this path; empty if the trace has none.
   std::optional<std::size_t> find(const std::string& path) const;
-  /// Units that are whole in the file: all of them, or while recording those committed so far.
+  /// Calls that are whole in the file: all of them, or while recording those committed so far.
   Index n_committed() const;
 };
 

@@ -13,17 +13,17 @@ namespace kvscope {
 
 namespace {
 
-/// Opens what `file` holds; a partial file is cut to its committed units.
+/// Opens what `file` holds; a partial file is cut to its committed calls.
 void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions& options) {
   if (is_partial && !options.allow_partial) {
     throw FormatError(
-        "{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole units",
+        "{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole calls",
         layout.file.name(), layout.file.name(), layout.n_committed());
   }
-  const Index n_units = static_cast<Index>(layout.info.units.size());
-  if (!is_partial && layout.n_committed() != n_units) {
-    throw FormatError("{}: status '{}', but it has only {} of {} units", layout.file.name(),
-                      name_of(layout.info.status), layout.n_committed(), n_units);
+  const Index n_calls = static_cast<Index>(layout.info.calls.size());
+  if (!is_partial && layout.n_committed() != n_calls) {
+    throw FormatError("{}: status '{}', but it has only {} of {} calls", layout.file.name(),
+                      name_of(layout.info.status), layout.n_committed(), n_calls);
   }
 }
 
@@ -45,7 +45,7 @@ std::unique_ptr<OpenTrace> build(h5::File file, bool is_growing_name, const Open
   trace->layout.data(0).read({0}, {trace->info.n_tokens}, trace->tokens.data());
   if (options.check_data && trace->layout.has_checksums()) {
     trace->guard = std::make_unique<PieceGuard>(
-        trace->layout, static_cast<Index>(trace->info.units.size()), /*is_sealed=*/!is_partial);
+        trace->layout, static_cast<Index>(trace->info.calls.size()), /*is_sealed=*/!is_partial);
     trace->guard->check_opening(trace->layout, trace->tokens);
   }
   for (std::size_t i = 0; i < trace->layout.arrays.size(); ++i)

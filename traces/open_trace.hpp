@@ -23,7 +23,7 @@ struct OpenTrace {
   TraceInfo info;  // cut to what was committed
   std::string where;
   std::int64_t file_bytes = 0;
-  std::vector<TokenId> tokens;  // of all units of this file
+  std::vector<TokenId> tokens;  // of all calls of this file
   std::map<std::string, std::size_t> by_path;
   mutable std::atomic<int> is_chunked_known{-1};  // -1: nobody has asked yet
   // None where there are no checksums, or somebody else compares them.

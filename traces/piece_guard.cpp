@@ -19,24 +19,24 @@ constexpr Index kMostExtraBytes = Index{64} << 20;  // that are read only to com
 
 }  // namespace
 
-PieceGuard::PieceGuard(const TraceLayout& layout, Index n_units, bool is_sealed)
-    : n_units_(n_units),
+PieceGuard::PieceGuard(const TraceLayout& layout, Index n_calls, bool is_sealed)
+    : n_calls_(n_calls),
       is_sealed_(is_sealed && !layout.info.content_hash.empty()),
       arrays_(std::make_unique<ArrayState[]>(layout.arrays.size())) {}
 
 void PieceGuard::check_opening(const TraceLayout& layout, std::span<const TokenId> tokens) const {
   const auto table = layout.checksum_list.open(layout.file, 0).read_all<std::uint64_t>();
   Checksum checksum;
-  for (Index unit = 0; unit < n_units_; ++unit) {
-    const TokenRange range = layout.info.units[static_cast<std::size_t>(unit)].tokens;
+  for (Index call = 0; call < n_calls_; ++call) {
+    const TokenRange range = layout.info.calls[static_cast<std::size_t>(call)].tokens;
     checksum.reset();
     checksum.add(tokens.data() + range.begin,
                  static_cast<std::size_t>(range.size()) * sizeof(TokenId));
-    if (checksum.value() != table[static_cast<std::size_t>(unit)]) {
+    if (checksum.value() != table[static_cast<std::size_t>(call)]) {
       fail_damaged(layout,
-                   fmt::format("/tokens: unit {} (tokens {} to {}): the data do not have the "
+                   fmt::format("/tokens: call {} (tokens {} to {}): the data do not have the "
                                "recorded checksum",
-                               unit, range.begin, range.end));
+                               call, range.begin, range.end));
     }
   }
   if (!layout.file.has(schema::kModelChecksum)) return;  // an older file, or another writer's
@@ -51,18 +51,18 @@ void PieceGuard::check_text(const TraceLayout& layout, std::span<const std::int6
   if (!layout.text_checksums) return;
   const auto table = layout.text_checksums->read_all<std::uint64_t>();
   Checksum checksum;
-  for (Index unit = 0; unit < n_units_; ++unit) {
-    const TokenRange range = layout.info.units[static_cast<std::size_t>(unit)].tokens;
+  for (Index call = 0; call < n_calls_; ++call) {
+    const TokenRange range = layout.info.calls[static_cast<std::size_t>(call)].tokens;
     const auto index = offsets.subspan(static_cast<std::size_t>(range.begin),
                                        static_cast<std::size_t>(range.size()) + 1);
     checksum.reset();
     checksum.add(index.data(), index.size_bytes());
     checksum.add(text.data() + index.front(),
                  static_cast<std::size_t>(index.back() - index.front()));
-    if (checksum.value() != table[static_cast<std::size_t>(unit)]) {
-      fail_damaged(layout, fmt::format("token text of unit {} (tokens {} to {}): does not have the "
+    if (checksum.value() != table[static_cast<std::size_t>(call)]) {
+      fail_damaged(layout, fmt::format("token text of call {} (tokens {} to {}): does not have the "
                                        "recorded checksum",
-                                       unit, range.begin, range.end));
+                                       call, range.begin, range.end));
     }
   }
 }
@@ -103,60 +103,60 @@ GuardedRead::GuardedRead(PieceGuard* guard, const TraceLayout& layout,
     : layout_(layout), array_(array), head_(head), range_(range) {
   if (guard == nullptr || range.size() == 0) return;
   state_ = &guard->state_of(layout, array, tokens);
-  n_units_ = guard->n_units_;
-  // The first unit of which positions lie behind the range's begin.
-  const auto& units = layout.info.units;
+  n_calls_ = guard->n_calls_;
+  // The first call of which positions lie behind the range's begin.
+  const auto& calls = layout.info.calls;
   const auto found =
-      std::partition_point(units.begin(), units.begin() + n_units_, [&](const TraceUnit& unit) {
-        return schema::positions_of(layout.arrays[array], layout.info, unit).end <= range.begin;
+      std::partition_point(calls.begin(), calls.begin() + n_calls_, [&](const ForwardCall& call) {
+        return schema::positions_of(layout.arrays[array], layout.info, call).end <= range.begin;
       });
-  first_unit_ = unit_ = found - units.begin();
+  first_call_ = call_ = found - calls.begin();
 }
 
-TokenRange GuardedRead::positions(Index unit) const {
+TokenRange GuardedRead::positions(Index call) const {
   return schema::positions_of(layout_.arrays[array_], layout_.info,
-                              layout_.info.units[static_cast<std::size_t>(unit)]);
+                              layout_.info.calls[static_cast<std::size_t>(call)]);
 }
 
-bool GuardedRead::is_good(Index unit) const {
+bool GuardedRead::is_good(Index call) const {
   const Index n_heads = layout_.arrays[array_].n_heads();
-  return state_->is_good[static_cast<std::size_t>(unit * n_heads + head_)].load(
+  return state_->is_good[static_cast<std::size_t>(call * n_heads + head_)].load(
       std::memory_order_relaxed);
 }
 
-std::uint64_t GuardedRead::recorded(Index unit) const {
+std::uint64_t GuardedRead::recorded(Index call) const {
   const Index n_heads = layout_.arrays[array_].n_heads();
-  return state_->table[static_cast<std::size_t>(unit * n_heads + head_)];
+  return state_->table[static_cast<std::size_t>(call * n_heads + head_)];
 }
 
-void GuardedRead::settle(Index unit, const std::string& problem) {
+void GuardedRead::settle(Index call, const std::string& problem) {
   if (!problem.empty()) fail_damaged(layout_, problem);
   const Index n_heads = layout_.arrays[array_].n_heads();
-  state_->is_good[static_cast<std::size_t>(unit * n_heads + head_)].store(
+  state_->is_good[static_cast<std::size_t>(call * n_heads + head_)].store(
       true, std::memory_order_relaxed);
 }
 
 void GuardedRead::add(Index first, Index n, std::span<const std::byte> rows) {
   if (state_ == nullptr || n == 0) return;
   const std::size_t row_bytes = rows.size() / static_cast<std::size_t>(n);
-  for (Index at = first; at < first + n && unit_ < n_units_;) {
-    const TokenRange piece = positions(unit_);
+  for (Index at = first; at < first + n && call_ < n_calls_;) {
+    const TokenRange piece = positions(call_);
     if (piece.end <= at) {
-      ++unit_;
+      ++call_;
       continue;
     }
     const Index stop = std::min(first + n, piece.end);
     const bool is_whole = piece.begin >= range_.begin && piece.end <= range_.end;
-    if (is_whole && !is_good(unit_)) {
-      if (hashed_unit_ != unit_) {
+    if (is_whole && !is_good(call_)) {
+      if (hashed_call_ != call_) {
         if (!check_) check_.emplace(layout_, array_, head_);
-        check_->begin(unit_);
-        hashed_unit_ = unit_;
+        check_->begin(call_);
+        hashed_call_ = call_;
       }
       check_->add(at, stop - at,
                   rows.subspan(static_cast<std::size_t>(at - first) * row_bytes,
                                static_cast<std::size_t>(stop - at) * row_bytes));
-      if (stop == piece.end) settle(unit_, check_->problem(recorded(unit_)));
+      if (stop == piece.end) settle(call_, check_->problem(recorded(call_)));
     }
     at = stop;
   }
@@ -166,12 +166,12 @@ void GuardedRead::finish() {
   if (state_ == nullptr) return;
   const auto& spec = layout_.arrays[array_];
   const Index row_bytes = spec.row_size() * static_cast<Index>(h5::size_of(spec.type));
-  for (const Index unit : {first_unit_, unit_}) {
-    if (unit >= n_units_ || is_good(unit)) continue;
-    const TokenRange piece = positions(unit);
+  for (const Index call : {first_call_, call_}) {
+    if (call >= n_calls_ || is_good(call)) continue;
+    const TokenRange piece = positions(call);
     const bool was_read = piece.begin < range_.end && piece.end > range_.begin;
     if (!was_read || piece.size() * row_bytes > kMostExtraBytes) continue;
-    settle(unit, check_piece(layout_, array_, unit, head_, {}, recorded(unit)));
+    settle(call, check_piece(layout_, array_, call, head_, {}, recorded(call)));
   }
 }
 

@@ -35,13 +35,13 @@ void for_each_block(const schema::ArraySpec& array, const h5::Dataset& data, Ind
   }
 }
 
-std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index unit,
+std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index call,
                                 Index head) {
   std::uint64_t value = 0;
   if (layout.arrays[array].has_heads) {
-    layout.checksums(array).read({unit, head}, {1, 1}, &value);
+    layout.checksums(array).read({call, head}, {1, 1}, &value);
   } else {
-    layout.checksums(array).read({unit}, {1}, &value);
+    layout.checksums(array).read({call}, {1}, &value);
   }
   return value;
 }
@@ -49,12 +49,12 @@ std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, In
 PieceCheck::PieceCheck(const TraceLayout& layout, std::size_t array, Index head)
     : layout_(&layout), array_(array), head_(head) {}
 
-void PieceCheck::begin(Index unit) {
+void PieceCheck::begin(Index call) {
   const auto& spec = layout_->arrays[array_];
   const std::size_t element = h5::size_of(spec.type);
-  unit_ = unit;
+  call_ = call;
   row_bytes_ = static_cast<std::size_t>(spec.row_size()) * element;
-  const Index end = layout_->info.units[static_cast<std::size_t>(unit)].tokens.end;
+  const Index end = layout_->info.calls[static_cast<std::size_t>(call)].tokens.end;
   filled_bytes_ = static_cast<std::size_t>(spec.filled_row_size(end)) * element;
   checksum_.reset();
   bad_row_ = -1;
@@ -78,32 +78,32 @@ void PieceCheck::add(Index first, Index n, std::span<const std::byte> rows) {
 std::string PieceCheck::problem(std::uint64_t recorded) const {
   const auto& spec = layout_->arrays[array_];
   if (bad_row_ >= 0) {
-    return fmt::format("{}: head slot {}, row {}: keys after the unit's last token are not zero",
+    return fmt::format("{}: head slot {}, row {}: keys after the call's last token are not zero",
                        spec.path, head_, bad_row_);
   }
   if (checksum_.value() == recorded) return {};
-  const TokenRange tokens = layout_->info.units[static_cast<std::size_t>(unit_)].tokens;
+  const TokenRange tokens = layout_->info.calls[static_cast<std::size_t>(call_)].tokens;
   return fmt::format(
-      "{}: unit {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
-      spec.path, unit_, tokens.begin, tokens.end, head_);
+      "{}: call {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
+      spec.path, call_, tokens.begin, tokens.end, head_);
 }
 
-std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head,
+std::string check_piece(const TraceLayout& layout, std::size_t array, Index call, Index head,
                         const BlockFn& visit, std::optional<std::uint64_t> recorded) {
   const auto& spec = layout.arrays[array];
-  const TraceUnit& range = layout.info.units[static_cast<std::size_t>(unit)];
+  const ForwardCall& range = layout.info.calls[static_cast<std::size_t>(call)];
   PieceCheck check(layout, array, head);
-  check.begin(unit);
+  check.begin(call);
   for_each_block(spec, layout.data(array), head, schema::positions_of(spec, layout.info, range),
                  [&](Index first, Index n, std::span<const std::byte> rows) {
                    check.add(first, n, rows);
                    if (visit) visit(first, n, rows);
                  });
-  return check.problem(recorded ? *recorded : recorded_checksum(layout, array, unit, head));
+  return check.problem(recorded ? *recorded : recorded_checksum(layout, array, call, head));
 }
 
-std::uint64_t text_checksum(const TraceLayout& layout, Index unit) {
-  const TokenRange range = layout.info.units[static_cast<std::size_t>(unit)].tokens;
+std::uint64_t text_checksum(const TraceLayout& layout, Index call) {
+  const TokenRange range = layout.info.calls[static_cast<std::size_t>(call)].tokens;
   std::vector<std::int64_t> index(static_cast<std::size_t>(range.size()) + 1);
   layout.token_offsets->read({range.begin}, {range.size() + 1}, index.data());
   if (!std::is_sorted(index.begin(), index.end()) || index.front() < 0 ||

@@ -1,4 +1,4 @@
-// Reads the piece that one unit added to one head of an array, and compares it with its checksum.
+// Reads the piece that one call added to one head of an array, and compares it with its checksum.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class PieceCheck {
  public:
   /// `layout` has to live as long.
   PieceCheck(const TraceLayout& layout, std::size_t array, Index head);
-  void begin(Index unit);
+  void begin(Index call);
   void add(Index first, Index n, std::span<const std::byte> rows);
   /// Empty if the rows since `begin` have this checksum; else a sentence.
   std::string problem(std::uint64_t recorded) const;
@@ -34,24 +34,24 @@ class PieceCheck {
   const TraceLayout* layout_;
   std::size_t array_;
   Index head_;
-  Index unit_ = 0;
+  Index call_ = 0;
   std::size_t row_bytes_ = 0;
-  std::size_t filled_bytes_ = 0;  // of a row, before the keys that the unit cannot see
+  std::size_t filled_bytes_ = 0;  // of a row, before the keys that the call cannot see
   Checksum checksum_;
   Index bad_row_ = -1;
 };
 
 /// Empty if the piece has the recorded checksum (read from the file if it is not given); else a
 /// sentence. `visit` (may be empty) sees the blocks.
-std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head,
+std::string check_piece(const TraceLayout& layout, std::size_t array, Index call, Index head,
                         const BlockFn& visit, std::optional<std::uint64_t> recorded = std::nullopt);
 
-/// Checksum of the text of one unit's tokens, computed from the file. Throws FormatError for
+/// Checksum of the text of one call's tokens, computed from the file. Throws FormatError for
 /// offsets that go backwards or leave the text.
-std::uint64_t text_checksum(const TraceLayout& layout, Index unit);
+std::uint64_t text_checksum(const TraceLayout& layout, Index call);
 
 /// The recorded checksum of one piece.
-std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index unit,
+std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index call,
                                 Index head);
 
 }  // namespace kvscope

@@ -74,7 +74,7 @@ class QueuedWriter final : public TraceReceiver {
   void begin(const TraceInfo& info) override {
     writer_->begin(info);
     n_committed_ = writer_->n_committed();  // of an earlier run
-    n_units_ = static_cast<Index>(n_committed_);
+    n_calls_ = static_cast<Index>(n_committed_);
     thread_ = std::thread([this] { work(); });
   }
   void announce_prompt(std::span<const TokenId> ids) override {
@@ -134,9 +134,9 @@ class QueuedWriter final : public TraceReceiver {
       to.write_moved_scores(kept);
     });
   }
-  void commit_unit() override {
-    put(0, [](TraceReceiver& to) { to.commit_unit(); });
-    ++n_units_;
+  void commit_call() override {
+    put(0, [](TraceReceiver& to) { to.commit_call(); });
+    ++n_calls_;
   }
   void finish(TraceStatus status) override {
     wait();
@@ -147,9 +147,9 @@ class QueuedWriter final : public TraceReceiver {
     end_thread();
     writer_->finish(status);
   }
-  Index n_waiting_units() const override {
+  Index n_waiting_calls() const override {
     const std::lock_guard lock(mutex_);
-    return n_units_ - static_cast<Index>(n_committed_);
+    return n_calls_ - static_cast<Index>(n_committed_);
   }
   std::int64_t bytes_written() const override {
     wait();
@@ -234,7 +234,7 @@ class QueuedWriter final : public TraceReceiver {
 
   std::unique_ptr<CountingReceiver> writer_;
   std::size_t most_bytes_;
-  Index n_units_ = 0;  // of commit_unit()
+  Index n_calls_ = 0;  // of commit_call()
   mutable std::mutex mutex_;
   mutable std::condition_variable has_calls_, is_done_;
   std::deque<Call> calls_, dropped_;

@@ -35,12 +35,12 @@ struct RoutedRows {
 struct OpenTrace;
 
 /// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the
-/// units that were committed when it was opened, with status "recording".
+/// calls that were committed when it was opened, with status "recording".
 class TraceFile final : public TraceSource {
  public:
   /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer
   /// version, a shape that contradicts the header; a recording that did not end, unless allowed).
-  /// So do all reads of data that do not have their recorded checksum, with array, unit and head.
+  /// So do all reads of data that do not have their recorded checksum, with array, call and head.
   static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
   /// The same from the bytes of a file; `name` stands for it in messages.
   static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name,

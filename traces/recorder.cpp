@@ -32,14 +32,14 @@ std::vector<Index> choose(std::vector<Index> asked, Index n, std::string_view wh
   return asked;
 }
 
-std::vector<TraceUnit> plan_units(Index n_prompt, Index chunk, Index n_decode) {
-  std::vector<TraceUnit> units;
+std::vector<ForwardCall> plan_calls(Index n_prompt, Index chunk, Index n_decode) {
+  std::vector<ForwardCall> calls;
   for (Index begin = 0; begin < n_prompt; begin += chunk) {
-    units.push_back({{begin, std::min(begin + chunk, n_prompt)}, /*is_decode=*/false});
+    calls.push_back({{begin, std::min(begin + chunk, n_prompt)}, /*is_decode=*/false});
   }
   for (Index i = 0; i < n_decode; ++i)
-    units.push_back({{n_prompt + i, n_prompt + i + 1}, /*is_decode=*/true});
-  return units;
+    calls.push_back({{n_prompt + i, n_prompt + i + 1}, /*is_decode=*/true});
+  return calls;
 }
 
 void check_captures(const CaptureSet& capture, Index n_tokens) {
@@ -103,29 +103,29 @@ class TokenTexts {
   std::string hash_;
 };
 
-/// Which positions of this unit need logits: recorded rows, or the last one to choose the next
+/// Which positions of this call need logits: recorded rows, or the last one to choose the next
 /// token from.
-Logits logits_for(const TraceInfo& info, std::size_t unit) {
-  const TokenRange tokens = info.units[unit].tokens;
+Logits logits_for(const TraceInfo& info, std::size_t call) {
+  const TokenRange tokens = info.calls[call].tokens;
   const bool records =
       info.capture.logits && tokens.begin < info.rows.end && info.rows.begin < tokens.end;
   if (records) return Logits::all;
-  const bool decode_follows = unit + 1 < info.units.size() && info.units[unit + 1].is_decode;
+  const bool decode_follows = call + 1 < info.calls.size() && info.calls[call + 1].is_decode;
   return decode_follows ? Logits::last : Logits::none;
 }
 
-/// Says how far a recording is: a unit counts once a kill would not lose it.
-class UnitProgress {
+/// Says how far a recording is: a call counts once a kill would not lose it.
+class CallProgress {
  public:
-  UnitProgress(const TraceInfo& info, const TraceReceiver& receiver, const ProgressFn& tell)
+  CallProgress(const TraceInfo& info, const TraceReceiver& receiver, const ProgressFn& tell)
       : info_(info), receiver_(receiver), tell_(tell) {}
-  /// After n_units were given to commit_unit().
-  void report(std::size_t n_units) {
-    const std::size_t n_safe = n_units - static_cast<std::size_t>(receiver_.n_waiting_units());
+  /// After n_calls were given to commit_call().
+  void report(std::size_t n_calls) {
+    const std::size_t n_safe = n_calls - static_cast<std::size_t>(receiver_.n_waiting_calls());
     if (!tell_ || n_safe <= n_told_) return;
     n_told_ = n_safe;
-    const TraceUnit& unit = info_.units[n_safe - 1];
-    tell_({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info_.n_tokens, "tokens"});
+    const ForwardCall& call = info_.calls[n_safe - 1];
+    tell_({call.is_decode ? "decode" : "prefill", call.tokens.end, info_.n_tokens, "tokens"});
   }
 
  private:
@@ -135,10 +135,10 @@ class UnitProgress {
   std::size_t n_told_ = 0;
 };
 
-/// One recording run. Returns the number of whole units.
-std::size_t run_units(const Transformer& model, const TokenTexts& texts,
+/// One recording run. Returns the number of whole calls.
+std::size_t run_calls(const Transformer& model, const TokenTexts& texts,
                       std::span<const TokenId> prompt, const TraceInfo& info,
-                      TraceReceiver& receiver, ThreadPool& pool, UnitProgress& progress,
+                      TraceReceiver& receiver, ThreadPool& pool, CallProgress& progress,
                       const std::stop_token& stop, const RecordOptions& recording,
                       RecordReport& report) {
   const KeptRecording* const kept = recording.kept;
@@ -148,38 +148,38 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
   RecordingObserver observer(info, receiver, pool, &pre_rotary);
   TokenId next = 0;  // chosen by the last logits
   std::size_t first = 0;
-  if (kept != nullptr && kept->n_units() > 0) {
-    first = static_cast<std::size_t>(kept->n_units());
+  if (kept != nullptr && kept->n_calls() > 0) {
+    first = static_cast<std::size_t>(kept->n_calls());
     report.n_kept = kept->n_tokens();
-    if (first < info.units.size()) {
+    if (first < info.calls.size()) {
       cache->copy_from(*kept->rows());
       next = kept->token(report.n_kept);
     }
   }
-  for (std::size_t u = first; u < info.units.size(); ++u) {
+  for (std::size_t u = first; u < info.calls.size(); ++u) {
     if (stop.stop_requested()) return u;
-    const TraceUnit& unit = info.units[u];
+    const ForwardCall& call = info.calls[u];
     const Stopwatch watch;
-    const auto ids = unit.is_decode ? std::span<const TokenId>(&next, 1)
-                                    : prompt.subspan(static_cast<std::size_t>(unit.tokens.begin),
-                                                     static_cast<std::size_t>(unit.tokens.size()));
+    const auto ids = call.is_decode ? std::span<const TokenId>(&next, 1)
+                                    : prompt.subspan(static_cast<std::size_t>(call.tokens.begin),
+                                                     static_cast<std::size_t>(call.tokens.size()));
     ForwardOptions options;
     options.logits = logits_for(info, u);
     options.observer = &observer;
     const Tensor<float> logits = model.forward(ids, *cache, pool, options);
     receiver.write_tokens(ids, texts.of(ids));
     receiver.write_moved_scores(observer.moved_scores());
-    receiver.commit_unit();
+    receiver.commit_call();
     report.moved_scores = observer.moved_scores();
-    (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
-    (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
-    const bool is_end = unit.is_decode && std::ranges::find(end_ids, next) != end_ids.end();
+    (call.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
+    (call.is_decode ? report.n_decoded : report.n_prompt) += call.tokens.size();
+    const bool is_end = call.is_decode && std::ranges::find(end_ids, next) != end_ids.end();
     if (is_end) report.has_ended = true;
     if (is_end) return u + 1;
     if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
     progress.report(u + 1);
   }
-  return info.units.size();
+  return info.calls.size();
 }
 
 std::string with_hint(const Error& error, const TraceReceiver& receiver) {
@@ -256,7 +256,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   }
   info.n_prompt = n_prompt;
   info.chunk = options.chunk;
-  info.units = plan_units(n_prompt, options.chunk, options.n_decode);
+  info.calls = plan_calls(n_prompt, options.chunk, options.n_decode);
 
   info.created = timestamp();
   info.writer = options.writer.empty() ? writer_name() : options.writer;
@@ -282,7 +282,7 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   const TokenTexts texts(tokenizer);
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();
-  if (options.kept != nullptr && options.kept->n_units() > 0)
+  if (options.kept != nullptr && options.kept->n_calls() > 0)
     info.moved_scores = options.kept->moved_scores();
   else if (info.dtype != DType::f32 && info.capture.qkv)
     info.moved_scores.assign(info.layers.size(), std::numeric_limits<float>::quiet_NaN());
@@ -295,18 +295,18 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   }
   receiver.begin(info);
   try {
-    if (options.kept == nullptr || options.kept->n_units() == 0) receiver.announce_prompt(prompt);
-    UnitProgress units(info, receiver, progress);
-    const std::size_t n_units =
-        run_units(model, texts, prompt, info, receiver, pool, units, stop, options, report);
-    const bool is_whole = report.has_ended || n_units == info.units.size();
-    if (options.kept != nullptr && n_units > 0 && !is_whole)
+    if (options.kept == nullptr || options.kept->n_calls() == 0) receiver.announce_prompt(prompt);
+    CallProgress calls(info, receiver, progress);
+    const std::size_t n_calls =
+        run_calls(model, texts, prompt, info, receiver, pool, calls, stop, options, report);
+    const bool is_whole = report.has_ended || n_calls == info.calls.size();
+    if (options.kept != nullptr && n_calls > 0 && !is_whole)
       throw Interrupted("stopped: {}", receiver.recovery_hint());
     report.status = is_whole ? TraceStatus::complete : TraceStatus::interrupted;
     receiver.finish(report.status);
-    units.report(n_units);
-    if (n_units == 0)
-      throw Interrupted("stopped before the first unit was whole: nothing was kept");
+    calls.report(n_calls);
+    if (n_calls == 0)
+      throw Interrupted("stopped before the first call was whole: nothing was kept");
   } catch (const Interrupted&) {
     throw;
   } catch (const IoError& error) {

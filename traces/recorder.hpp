@@ -38,8 +38,8 @@ struct RecordOptions {
   std::uint64_t seed = 0;
   std::string matmul;    // TraceInfo's
   std::string kv_dtype;  // TraceInfo's
-  /// For recordings that go on after a kill: the units that it has are not run again, and a stop
-  /// leaves the receiver's units for the next run. The receiver's WriterOptions::kept_units says
+  /// For recordings that go on after a kill: the calls that it has are not run again, and a stop
+  /// leaves the receiver's calls for the next run. The receiver's WriterOptions::kept_calls says
   /// how many these are.
   const KeptRecording* kept = nullptr;
 };
@@ -64,13 +64,13 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
 
 /// Records into `receiver` and finishes it: complete (also where one of end_ids came before
 /// n_decode tokens; RecordReport::n_decoded says how many there are), or interrupted if `stop` was
-/// requested (checked between forward calls; the units so far are kept, and where options.kept is
+/// requested (checked between forward calls; the calls so far are kept, and where options.kept is
 /// given a stop is thrown as Interrupted). If `tokenizer` is null, the trace holds no token text.
 /// Decoding
 /// is greedy: each next token is the arg max of the last logits, the smallest id among equals; the
 /// token that the last step yields is not run. Throws ConfigError (plan_recording; token ids
-/// outside the vocabulary; KeptRecording::check), Interrupted if not even one unit was whole, and
-/// what model and receiver throw, with a hint how to recover the units before.
+/// outside the vocabulary; KeptRecording::check), Interrupted if not even one call was whole, and
+/// what model and receiver throw, with a hint how to recover the calls before.
 RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
                           std::span<const TokenId> prompt, const RecordOptions& options,
                           TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,

@@ -10,7 +10,7 @@
 #include "core/base/new_file.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
-#include "traces/whole_units.hpp"
+#include "traces/whole_calls.hpp"
 
 namespace kvscope {
 
@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail_nothing_whole(const fs::path& part, const std::string& problem) {
   throw FormatError("{}: nothing to recover: {}", part.string(),
-                    problem.empty() ? "no unit was recorded to its end" : problem);
+                    problem.empty() ? "no call was recorded to its end" : problem);
 }
 
-CopyOptions recovered_copy(Index n_units, bool overwrite, std::stop_token stop) {
+CopyOptions recovered_copy(Index n_calls, bool overwrite, std::stop_token stop) {
   CopyOptions options;
   options.status = TraceStatus::recovered;
   options.overwrite = overwrite;
-  options.max_units = n_units;
+  options.max_calls = n_calls;
   options.stop = std::move(stop);
   return options;
 }
@@ -41,15 +41,15 @@ RecoverReport recover_trace(const fs::path& part, const fs::path& out, bool over
                       out.string());
   check_output(out, overwrite, FileKind::trace);
   RecoverReport report;
-  const WholeUnits whole = count_whole_units(part, progress, stop);
-  report.n_planned_units = whole.n_planned_units;
+  const WholeCalls whole = count_whole_calls(part, progress, stop);
+  report.n_planned_calls = whole.n_planned_calls;
   report.n_planned_tokens = whole.n_planned_tokens;
   report.first_problem = whole.first_problem;
-  report.n_damaged_units = whole.n_committed - whole.n_good;
+  report.n_damaged_calls = whole.n_committed - whole.n_good;
   if (whole.n_good == 0) fail_nothing_whole(part, whole.first_problem);
   const CopyReport copied =
       copy_trace(part, out, recovered_copy(whole.n_good, overwrite, stop), progress);
-  report.n_units = copied.n_units;
+  report.n_calls = copied.n_calls;
   report.n_tokens = copied.n_tokens;
   report.content_hash = copied.content_hash;
   return report;

@@ -1,4 +1,4 @@
-// Makes a trace of a recording that was killed: all units that were whole, checked piece by piece.
+// Makes a trace of a recording that was killed: all calls that were whole, checked piece by piece.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,18 @@
 namespace kvscope {
 
 struct RecoverReport {
-  Index n_units = 0;          // in the new trace
-  Index n_planned_units = 0;  // of the recording that was planned
-  Index n_damaged_units = 0;  // committed, but left out since a checksum failed in or before them
+  Index n_calls = 0;          // in the new trace
+  Index n_planned_calls = 0;  // of the recording that was planned
+  Index n_damaged_calls = 0;  // committed, but left out since a checksum failed in or before them
   Index n_tokens = 0;
   Index n_planned_tokens = 0;
   std::string content_hash;
-  std::string first_problem;  // what was wrong with the first damaged unit; empty if none was
+  std::string first_problem;  // what was wrong with the first damaged call; empty if none was
 };
 
-/// Writes the whole units of `part` to `out` with status "recovered"; `part` stays (the caller may
-/// delete it). Units from the first damaged one on are left out. Throws IoError (a live process is
-/// recording into it, `out` exists), FormatError (no whole unit, not a trace), or Interrupted once
+/// Writes the whole calls of `part` to `out` with status "recovered"; `part` stays (the caller may
+/// delete it). Calls from the first damaged one on are left out. Throws IoError (a live process is
+/// recording into it, `out` exists), FormatError (no whole call, not a trace), or Interrupted once
 /// `stop` is requested, which leaves no file.
 RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out,
                             bool overwrite, const ProgressFn& progress = {},

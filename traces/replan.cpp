@@ -81,13 +81,13 @@ void TraceWriter::append(const std::string& path, TensorView<const std::int32_t>
 void TraceWriter::replan(const TraceInfo& info) {
   if (!file_.is_open()) throw ConfigError("{}: replan before begin", out_.string());
   check_trace_info(info);
-  const auto n_units = static_cast<std::ptrdiff_t>(n_committed_);
+  const auto n_calls = static_cast<std::ptrdiff_t>(n_committed_);
   const bool goes_on =
-      info.units.size() >= n_committed_ &&
-      std::equal(info.units.begin(), info.units.begin() + n_units, info_.units.begin(),
-                 [](const TraceUnit& a, const TraceUnit& b) { return a.tokens == b.tokens; });
+      info.calls.size() >= n_committed_ &&
+      std::equal(info.calls.begin(), info.calls.begin() + n_calls, info_.calls.begin(),
+                 [](const ForwardCall& a, const ForwardCall& b) { return a.tokens == b.tokens; });
   if (!goes_on)
-    throw ConfigError("{}: the new plan does not begin with the {} units that are there",
+    throw ConfigError("{}: the new plan does not begin with the {} calls that are there",
                       out_.string(), n_committed_);
   TraceInfo planned = info;
   planned.status = TraceStatus::recording;
@@ -102,7 +102,7 @@ void TraceWriter::replan(const TraceInfo& info) {
   const auto n_tokens = static_cast<Index>(tokens_.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const GrowingArray& from = arrays_[i];
-    const TraceUnit done{{0, n_tokens}, false};
+    const ForwardCall done{{0, n_tokens}, false};
     mover.move(from, arrays[i], schema::positions_of(arrays[i].spec, planned, done).end);
     arrays[i].table = from.table;
     target.write(arrays[i].checksum_offset, from.table.data(),
@@ -113,7 +113,7 @@ void TraceWriter::replan(const TraceInfo& info) {
     mover.move(at_.text_index, at.text_index, 8 * static_cast<std::uint64_t>(n_tokens + 1));
     target.write(at.text_checksum, text_table_.data(), text_table_.size() * sizeof text_table_[0]);
   }
-  const std::int64_t progress = n_units;
+  const std::int64_t progress = n_calls;
   target.write(at.progress, &progress, sizeof progress);
   target.close();
   publish_file(draft.temporary(), part_, /*overwrite=*/true);
@@ -127,9 +127,9 @@ void TraceWriter::finish(TraceStatus status, const TraceInfo& info) {
   TraceInfo whole = info;
   if (whole.token_text_capacity > 0) {
     whole.token_text_capacity =
-        whole.units == info_.units ? info_.token_text_capacity : std::max<Index>(n_text_bytes_, 1);
+        whole.calls == info_.calls ? info_.token_text_capacity : std::max<Index>(n_text_bytes_, 1);
   }
-  const bool is_planned = whole.units == info_.units && whole.n_prompt == info_.n_prompt &&
+  const bool is_planned = whole.calls == info_.calls && whole.n_prompt == info_.n_prompt &&
                           whole.rope_frequencies == info_.rope_frequencies &&
                           whole.rope_amplitudes == info_.rope_amplitudes;
   if (!is_planned) replan(whole);

@@ -123,19 +123,19 @@ std::vector<ArraySpec> trace_arrays(const TraceInfo& info) {
   return builder.take();
 }
 
-TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const TraceUnit& unit) {
+TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const ForwardCall& call) {
   switch (array.along) {
     case Along::rows: {
-      const Index begin = std::clamp(unit.tokens.begin, info.rows.begin, info.rows.end);
-      const Index end = std::clamp(unit.tokens.end, info.rows.begin, info.rows.end);
+      const Index begin = std::clamp(call.tokens.begin, info.rows.begin, info.rows.end);
+      const Index end = std::clamp(call.tokens.end, info.rows.begin, info.rows.end);
       return {begin - info.rows.begin, end - info.rows.begin};
     }
     case Along::full_pages:
-      return {unit.tokens.begin / info.capture.page_size, unit.tokens.end / info.capture.page_size};
+      return {call.tokens.begin / info.capture.page_size, call.tokens.end / info.capture.page_size};
     case Along::tokens:
       break;
   }
-  return unit.tokens;
+  return call.tokens;
 }
 
 std::vector<std::string> features_of(const TraceInfo& info) {

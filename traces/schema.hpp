@@ -15,7 +15,7 @@ inline constexpr int kMajor = 1;
 inline constexpr int kMinor = 3;
 
 // datasets that hold no tensor
-inline constexpr const char* kUnits = "/units";                // i64 [n_units, 3]
+inline constexpr const char* kCalls = "/units";                // i64 [n_calls, 3]
 inline constexpr const char* kProgress = "/progress";          // i64 [1]
 inline constexpr const char* kLayers = "/recorded/layers";     // i64 [n]
 inline constexpr const char* kQHeads = "/recorded/q_heads";    // i64 [n]
@@ -30,7 +30,7 @@ inline constexpr const char* kConfigJson = "/model/config_json";            // u
 inline constexpr const char* kIndexLayers = "/recorded/index_layers";       // i64 [n]
 inline constexpr const char* kTokenBytes = "/token_bytes";                  // u8 [capacity]
 inline constexpr const char* kTokenOffsets = "/token_offsets";              // i64 [n_tokens + 1]
-inline constexpr const char* kTextChecksums = "/checksums/token_text";      // u64 [n_units]
+inline constexpr const char* kTextChecksums = "/checksums/token_text";      // u64 [n_calls]
 
 inline constexpr const char* kModelChecksum = "/checksums/model";  // u64 [1]
 
@@ -39,19 +39,19 @@ inline constexpr const char* kQHeadAxis = "/q_head";    // i64 [q heads], as in 
 inline constexpr const char* kKvHeadAxis = "/kv_head";  // i64 [KV heads]
 inline constexpr const char* kRowAxis = "/row";         // i64 [rows], positions
 
-/// What positions run along the axis that grows with the units.
+/// What positions run along the axis that grows with the calls.
 enum class Along { tokens, rows, full_pages };
 
-/// One array that is filled unit by unit.
+/// One array that is filled call by call.
 struct ArraySpec {
   std::string path;           // "/layers/3/k"
-  std::string checksum_path;  // "/checksums/layers/3/k", u64 [n_units, heads] ([n_units] without a
+  std::string checksum_path;  // "/checksums/layers/3/k", u64 [n_calls, heads] ([n_calls] without a
                               // head axis)
   h5::Type type = h5::Type::f32;
   h5::Dims dims;
   Along along = Along::tokens;
   bool has_heads = false;  // axis 0 counts heads, axis 1 grows; else axis 0 grows
-  bool keys_last = false;  // the last axis counts key positions: a unit fills columns [0, unit end)
+  bool keys_last = false;  // the last axis counts key positions: a call fills columns [0, call end)
   std::string axes;        // "q_head,token,dim"
   std::string units;
 
@@ -60,7 +60,7 @@ struct ArraySpec {
   Index n_positions() const { return dims[growing_axis()]; }
   /// Elements of one head at one position.
   Index row_size() const;
-  /// Elements of a row that a unit which ends at token `end` fills.
+  /// Elements of a row that a call which ends at token `end` fills.
   Index filled_row_size(Index end) const { return keys_last ? end : row_size(); }
 };
 
@@ -70,8 +70,8 @@ int minor_version_of(const TraceInfo& info);
 /// All arrays of a trace, in a fixed order: tokens, then layer by layer, then logits.
 std::vector<ArraySpec> trace_arrays(const TraceInfo& info);
 
-/// The positions along the growing axis that the unit fills.
-TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const TraceUnit& unit);
+/// The positions along the growing axis that the call fills.
+TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const ForwardCall& call);
 
 /// "qkv,lse,...": what a reader has to know to understand all of the file.
 std::vector<std::string> features_of(const TraceInfo& info);

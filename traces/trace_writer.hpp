@@ -27,9 +27,9 @@ struct GrowingArray {
   schema::ArraySpec spec;
   std::uint64_t data_offset = 0;  // in the file
   std::uint64_t checksum_offset = 0;
-  Index n_filled = 0;                // positions of the running unit
-  std::vector<Checksum> running;     // per head, of the running unit
-  std::vector<std::uint64_t> table;  // [n_units, heads], as far as committed
+  Index n_filled = 0;                // positions of the running call
+  std::vector<Checksum> running;     // per head, of the running call
+  std::vector<std::uint64_t> table;  // [n_calls, heads], as far as committed
 };
 
 /// Where in a file the bytes of everything else lie.
@@ -52,7 +52,7 @@ struct Piece {
 };
 
 /// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
-/// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
+/// offsets. So its metadata are whole at every moment, whatever happens to this process. A call
 /// counts once /progress says so.
 class TraceWriter final : public CountingReceiver {
  public:
@@ -72,7 +72,7 @@ class TraceWriter final : public CountingReceiver {
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void write_moved_scores(std::span<const float> by_layer) override;
-  void commit_unit() override;
+  void commit_call() override;
   void finish(TraceStatus status) override;
   std::size_t n_committed() const override { return n_committed_; }
   std::int64_t bytes_written() const override { return bytes_written_; }
@@ -81,21 +81,21 @@ class TraceWriter final : public CountingReceiver {
 
   /// The plan; after finish() what the file says of itself.
   const TraceInfo& info() const { return info_; }
-  /// Rows [heads, n, row] of the running unit behind those that the array at `path` has, without
+  /// Rows [heads, n, row] of the running call behind those that the array at `path` has, without
   /// the axes that it lacks. Throws ConfigError if this recording has no such array, ShapeError for
   /// another shape, FormatError for NaN and Inf.
   void append(const std::string& path, TypedRows rows);
   void append(const std::string& path, TensorView<const std::int32_t> rows);
-  /// Moves the committed units into a file for another plan, which begins with the same ones.
+  /// Moves the committed calls into a file for another plan, which begins with the same ones.
   void replan(const TraceInfo& info);
-  /// Makes a trace of the committed units, as `info` describes them.
+  /// Makes a trace of the committed calls, as `info` describes them.
   void finish(TraceStatus status, const TraceInfo& info);
 
  private:
   void make_room() const;
-  void go_on(Index n_units);
+  void go_on(Index n_calls);
   void open_file();
-  const TraceUnit& unit() const;
+  const ForwardCall& call() const;
   GrowingArray& array_at(Index layer, const char* name);
   GrowingArray& array_at(const std::string& path);
   void require_open(const char* call) const;
@@ -122,7 +122,7 @@ class TraceWriter final : public CountingReceiver {
   std::vector<std::uint64_t> text_table_;
   std::vector<TokenId> tokens_;
   std::int64_t n_text_bytes_ = 0;
-  bool has_tokens_ = false;  // write_tokens was called in the running unit
+  bool has_tokens_ = false;  // write_tokens was called in the running call
   std::size_t n_committed_ = 0;
   std::atomic<std::int64_t> bytes_written_ = 0;
   std::unique_ptr<ThreadPool> pool_;

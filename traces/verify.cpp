@@ -61,18 +61,18 @@ BlockFn finite_checker(const schema::ArraySpec& array, Problems& problems) {
       };
 }
 
-/// A dataset's numbers of one head in one unit.
+/// A dataset's numbers of one head in one call.
 struct PieceId {
   std::size_t array;
-  Index unit, head;
+  Index call, head;
 };
 
-void check_pieces(const TraceLayout& layout, Index n_units, const VerifyOptions& options,
+void check_pieces(const TraceLayout& layout, Index n_calls, const VerifyOptions& options,
                   Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   std::vector<PieceId> pieces;
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
     for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      for (Index unit = 0; unit < n_units; ++unit) pieces.push_back({array, unit, head});
+      for (Index call = 0; call < n_calls; ++call) pieces.push_back({array, call, head});
     }
   }
   const auto n = static_cast<Index>(pieces.size());
@@ -80,10 +80,10 @@ void check_pieces(const TraceLayout& layout, Index n_units, const VerifyOptions&
   SampledVisits visits(n, options.bounds.part_of(2), options.seed);
   const Index n_told = std::max<Index>(n / 100, 1);
   for (Index at = visits.next(); at >= 0; at = visits.next()) {
-    const auto& [array, unit, head] = pieces[static_cast<std::size_t>(at)];
+    const auto& [array, call, head] = pieces[static_cast<std::size_t>(at)];
     try {
       std::string problem =
-          check_piece(layout, array, unit, head, finite_checker(layout.arrays[array], problems));
+          check_piece(layout, array, call, head, finite_checker(layout.arrays[array], problems));
       ++report.n_checksums;
       if (!problem.empty()) problems.add("checksum", std::move(problem));
     } catch (const Error& error) {
@@ -94,19 +94,19 @@ void check_pieces(const TraceLayout& layout, Index n_units, const VerifyOptions&
   }
 }
 
-void check_text(const TraceLayout& layout, Index n_units, Problems& problems,
+void check_text(const TraceLayout& layout, Index n_calls, Problems& problems,
                 VerifyReport& report) {
   if (!layout.token_bytes || !layout.text_checksums) return;
-  for (Index unit = 0; unit < n_units; ++unit) {
+  for (Index call = 0; call < n_calls; ++call) {
     try {
       std::uint64_t recorded = 0;
-      layout.text_checksums->read({unit}, {1}, &recorded);
+      layout.text_checksums->read({call}, {1}, &recorded);
       ++report.n_checksums;
       ++report.n_all_checksums;
-      if (recorded != text_checksum(layout, unit)) {
+      if (recorded != text_checksum(layout, call)) {
         problems.add(
             "checksum",
-            fmt::format("token text of unit {}: does not have the recorded checksum", unit));
+            fmt::format("token text of call {}: does not have the recorded checksum", call));
       }
     } catch (const Error& error) {
       problems.add("unreadable", error.what());
@@ -198,17 +198,17 @@ void check_side(const TraceFile& trace, const VerifyBounds& bounds, bool has_che
   }
 }
 
-void check_units(const TraceInfo& info, Problems& problems) {
-  for (std::size_t i = 0; i < info.units.size(); ++i) {
-    const TraceUnit& unit = info.units[i];
-    const bool fits = unit.is_decode
-                          ? unit.tokens.begin >= info.n_prompt && unit.tokens.size() == 1
-                          : unit.tokens.end <= info.n_prompt && unit.tokens.size() <= info.chunk;
+void check_calls(const TraceInfo& info, Problems& problems) {
+  for (std::size_t i = 0; i < info.calls.size(); ++i) {
+    const ForwardCall& call = info.calls[i];
+    const bool fits = call.is_decode
+                          ? call.tokens.begin >= info.n_prompt && call.tokens.size() == 1
+                          : call.tokens.end <= info.n_prompt && call.tokens.size() <= info.chunk;
     if (fits) continue;
     problems.add(
         "units",
-        fmt::format("/units: unit {} (tokens {} to {}) contradicts n_prompt = {} and chunk = {}", i,
-                    unit.tokens.begin, unit.tokens.end, info.n_prompt, info.chunk));
+        fmt::format("/units: call {} (tokens {} to {}) contradicts n_prompt = {} and chunk = {}", i,
+                    call.tokens.begin, call.tokens.end, info.n_prompt, info.chunk));
   }
 }
 
@@ -444,7 +444,7 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     }
     const TraceLayout layout = open_layout(path);
     check_tokens(trace, problems);
-    check_units(trace.info(), problems);
+    check_calls(trace.info(), problems);
     check_routing(trace, options.bounds, problems);
     check_side(trace, options.bounds, layout.has_checksums(), problems);
     if (layout.has_checksums()) {
@@ -452,9 +452,9 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
       if (!layout.progress) {
         problems.add("structure", fmt::format("dataset {} is missing", schema::kProgress));
       }
-      check_pieces(layout, static_cast<Index>(trace.info().units.size()), options, problems, report,
+      check_pieces(layout, static_cast<Index>(trace.info().calls.size()), options, problems, report,
                    progress);
-      check_text(layout, static_cast<Index>(trace.info().units.size()), problems, report);
+      check_text(layout, static_cast<Index>(trace.info().calls.size()), problems, report);
       check_content_hash(layout, problems);
     }
     check_attention(trace, options, pool, problems, report, progress);

@@ -43,7 +43,7 @@ std::pair<std::vector<GrowingArray>, TracePlaces> places_of(TraceLayout& layout)
     array.data_offset = offset_of(layout.data(i));
     array.checksum_offset = offset_of(layout.checksums(i));
     array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
-    array.table.reserve(layout.info.units.size() * array.running.size());
+    array.table.reserve(layout.info.calls.size() * array.running.size());
     arrays.push_back(std::move(array));
   }
   TracePlaces at;
@@ -65,7 +65,7 @@ void TraceWriter::begin(const TraceInfo& info) {
   check_output(out_, options_.overwrite, FileKind::trace);
   if (std::filesystem::exists(part_) && is_being_recorded(part_))
     throw IoError("{} is being recorded by another process", part_.string());
-  if (options_.kept_units.value_or(0) > 0) return go_on(*options_.kept_units);
+  if (options_.kept_calls.value_or(0) > 0) return go_on(*options_.kept_calls);
   make_room();
   info_ = info;
   info_.status = TraceStatus::recording;
@@ -85,7 +85,7 @@ void TraceWriter::begin(const TraceInfo& info) {
 void TraceWriter::make_room() const {
   remove_old_temporaries(out_);
   if (!std::filesystem::exists(part_)) return;
-  if (!options_.overwrite && !options_.kept_units) {
+  if (!options_.overwrite && !options_.kept_calls) {
     throw IoError(
         "{} is left over from a recording that did not end: go on with it (--resume), save it with "
         "'kvscope recover {}', delete it, or ask to overwrite it",
@@ -100,8 +100,8 @@ void TraceWriter::make_room() const {
   std::filesystem::remove(part_);
 }
 
-/// With the first n units of an earlier run, as that run described itself.
-void TraceWriter::go_on(Index n_units) {
+/// With the first n calls of an earlier run, as that run described itself.
+void TraceWriter::go_on(Index n_calls) {
   TraceLayout layout = open_layout(part_);
   info_ = layout.info;
   info_.status = TraceStatus::recording;
@@ -111,23 +111,23 @@ void TraceWriter::go_on(Index n_units) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const h5::Dataset& table = layout.checksums(i);
     h5::Dims kept = table.dims();
-    kept.front() = n_units;
+    kept.front() = n_calls;
     arrays_[i].table.resize(static_cast<std::size_t>(h5::count(kept)));
     table.read(h5::Dims(kept.size(), 0), kept, arrays_[i].table.data());
   }
   tokens_.resize(
-      static_cast<std::size_t>(info_.units[static_cast<std::size_t>(n_units - 1)].tokens.end));
+      static_cast<std::size_t>(info_.calls[static_cast<std::size_t>(n_calls - 1)].tokens.end));
   const auto n_tokens = static_cast<Index>(tokens_.size());
   layout.data(0).read({0}, {n_tokens}, tokens_.data());
   if (layout.text_checksums) {
-    text_table_.resize(static_cast<std::size_t>(n_units));
-    layout.text_checksums->read({0}, {n_units}, text_table_.data());
+    text_table_.resize(static_cast<std::size_t>(n_calls));
+    layout.text_checksums->read({0}, {n_calls}, text_table_.data());
     layout.token_offsets->read({n_tokens}, {1}, &n_text_bytes_);
   }
   layout.file.close();
   open_file();
-  n_committed_ = static_cast<std::size_t>(n_units);
-  const std::int64_t progress = n_units;  // the units behind it are written again
+  n_committed_ = static_cast<std::size_t>(n_calls);
+  const std::int64_t progress = n_calls;  // the calls behind it are written again
   put(at_.progress, &progress, sizeof progress);
 }
 
@@ -147,16 +147,16 @@ void TraceWriter::announce_prompt(std::span<const TokenId> ids) {
 
 // ---- rows ------------------------------------------------------------------------------------
 
-const TraceUnit& TraceWriter::unit() const {
-  return info_.units[n_committed_];
+const ForwardCall& TraceWriter::call() const {
+  return info_.calls[n_committed_];
 }
 
 void TraceWriter::require_open(const char* call) const {
   if (!file_.is_open())
     throw ConfigError("{}: {} before begin or after finish", out_.string(), call);
-  if (n_committed_ >= info_.units.size()) {
-    throw ConfigError("{}: {} after the last of {} planned units", out_.string(), call,
-                      info_.units.size());
+  if (n_committed_ >= info_.calls.size()) {
+    throw ConfigError("{}: {} after the last of {} planned calls", out_.string(), call,
+                      info_.calls.size());
   }
 }
 
@@ -172,11 +172,11 @@ GrowingArray& TraceWriter::array_at(const std::string& path) {
 }
 
 std::string TraceWriter::recovery_hint() const {
-  if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
+  if (n_committed_ == 0) return "no call was whole yet, so nothing is kept";
   return fmt::format(
-      "the {} units recorded before are safe in {}: {}'kvscope recover {}' makes a trace of them",
+      "the {} calls recorded before are safe in {}: {}'kvscope recover {}' makes a trace of them",
       n_committed_, part_.string(),
-      options_.kept_units ? "the same command goes on with them, " : "", part_.string());
+      options_.kept_calls ? "the same command goes on with them, " : "", part_.string());
 }
 
 void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_bytes) {
@@ -189,8 +189,8 @@ void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_byte
 }
 
 void TraceWriter::check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const {
-  const TokenRange positions = schema::positions_of(array.spec, info_, unit());
-  const Index expected_row = array.spec.filled_row_size(unit().tokens.end);
+  const TokenRange positions = schema::positions_of(array.spec, info_, call());
+  const Index expected_row = array.spec.filled_row_size(call().tokens.end);
   if (n_heads != array.spec.n_heads() || n > positions.size() - array.n_filled ||
       row != expected_row) {
     throw ShapeError(
@@ -201,12 +201,12 @@ void TraceWriter::check_rows(const GrowingArray& array, Index n_heads, Index n, 
   }
 }
 
-/// Writes n stored rows of one head after those that the unit has already.
+/// Writes n stored rows of one head after those that the call has already.
 void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
                               std::span<const std::byte> bytes, Index filled_row) {
   const auto& spec = array.spec;
   const std::size_t element = h5::size_of(spec.type);
-  const Index first = schema::positions_of(spec, info_, unit()).begin + array.n_filled;
+  const Index first = schema::positions_of(spec, info_, call()).begin + array.n_filled;
   const auto place = [&](Index position) {
     const Index row = head * spec.n_positions() + position;
     return array.data_offset + static_cast<std::uint64_t>(row * spec.row_size()) * element;
@@ -224,7 +224,7 @@ void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
 
 void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
                              std::vector<Piece>& pieces) const {
-  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
   if (rows.rank() != 3) throw ShapeError("{}: rank {}, expected 3", array.spec.path, rows.rank());
   check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
   for (Index head = 0; head < rows.dim(0); ++head) pieces.push_back({&array, head, rows.sub(head)});
@@ -234,7 +234,7 @@ void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
 void TraceWriter::write_pieces(const std::vector<Piece>& pieces) {
   const auto write = [&](Index i, int worker) {
     const auto& [array, head, rows] = pieces[static_cast<std::size_t>(i)];
-    const Index first = schema::positions_of(array->spec, info_, unit()).begin + array->n_filled;
+    const Index first = schema::positions_of(array->spec, info_, call()).begin + array->n_filled;
     const auto bytes =
         encode_rows({array->spec, head, first}, rows, scratch_[static_cast<std::size_t>(worker)]);
     append_head(*array, head, rows.dim(0), bytes, rows.dim(1));
@@ -253,14 +253,14 @@ void TraceWriter::write_pieces(const std::vector<Piece>& pieces) {
 }
 
 void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> rows) {
-  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
   std::vector<Piece> pieces;
   add_pieces(array, as_heads(array, rows), pieces);
   write_pieces(pieces);
 }
 
 void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
-  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
   const TensorView<const std::int32_t> block = as_heads(array, rows);
   check_rows(array, block.dim(0), block.dim(1), block.dim(2));
   std::vector<std::byte>& scratch = scratch_.front();
@@ -327,10 +327,10 @@ void TraceWriter::write_logits(TensorView<const float> logits) {
 
 void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) {
   require_open("write_tokens");
-  const TokenRange range = unit().tokens;
+  const TokenRange range = call().tokens;
   GrowingArray& array = arrays_.front();
   if (static_cast<Index>(ids.size()) != range.size() || has_tokens_)
-    throw ShapeError("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size());
+    throw ShapeError("/tokens: {} ids for a call of {} tokens", ids.size(), range.size());
   append_head(array, 0, range.size(), std::as_bytes(ids), 1);
   array.n_filled = range.size();
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
@@ -370,12 +370,12 @@ void TraceWriter::write_moved_scores(std::span<const float> by_layer) {
 
 // ---- commit and finish -----------------------------------------------------------------------
 
-void TraceWriter::commit_unit() {
-  require_open("commit_unit");
+void TraceWriter::commit_call() {
+  require_open("commit_call");
   for (const auto& array : arrays_) {
-    const Index expected = schema::positions_of(array.spec, info_, unit()).size();
+    const Index expected = schema::positions_of(array.spec, info_, call()).size();
     if (array.n_filled != expected) {
-      throw ConfigError("{}: unit {} wrote {} of {} positions", array.spec.path, n_committed_,
+      throw ConfigError("{}: call {} wrote {} of {} positions", array.spec.path, n_committed_,
                         array.n_filled, expected);
     }
   }
@@ -390,8 +390,8 @@ void TraceWriter::commit_unit() {
     array.table.insert(array.table.end(), values.begin(), values.end());
     array.n_filled = 0;
   }
-  const std::int64_t n_units = static_cast<std::int64_t>(n_committed_) + 1;
-  put(at_.progress, &n_units, sizeof n_units);
+  const std::int64_t n_calls = static_cast<std::int64_t>(n_committed_) + 1;
+  put(at_.progress, &n_calls, sizeof n_calls);
   ++n_committed_;
   has_tokens_ = false;
 }
@@ -433,11 +433,11 @@ bool TraceWriter::make_compressed(TraceStatus status) {
 /// finish() but for the name.
 void TraceWriter::complete(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError("{}: finish before begin", out_.string());
-  const std::size_t n_planned = info_.units.size();
+  const std::size_t n_planned = info_.calls.size();
   // A decoded answer may end before the steps that were planned for it.
-  const bool ends_decoding = n_committed_ > 0 && info_.units[n_committed_ - 1].is_decode;
+  const bool ends_decoding = n_committed_ > 0 && info_.calls[n_committed_ - 1].is_decode;
   if (status == TraceStatus::complete && n_committed_ != n_planned && !ends_decoding) {
-    throw ConfigError("{}: it has {} of {} units, so it is not complete", out_.string(),
+    throw ConfigError("{}: it has {} of {} calls, so it is not complete", out_.string(),
                       n_committed_, n_planned);
   }
   if (n_committed_ == 0) {
@@ -496,11 +496,11 @@ std::int64_t estimated_file_bytes(const TraceInfo& info) {
   constexpr std::int64_t kFixed = 16384;
   std::int64_t n_bytes = kFixed + static_cast<std::int64_t>(info.model_config.size()) +
                          info.token_text_capacity + 8 * info.n_tokens +
-                         24 * static_cast<std::int64_t>(info.units.size());
+                         24 * static_cast<std::int64_t>(info.calls.size());
   for (const auto& array : schema::trace_arrays(info)) {
     n_bytes +=
         h5::count(array.dims) * static_cast<std::int64_t>(h5::size_of(array.type)) + kPerArray;
-    n_bytes += 8 * array.n_heads() * static_cast<std::int64_t>(info.units.size());
+    n_bytes += 8 * array.n_heads() * static_cast<std::int64_t>(info.calls.size());
   }
   return n_bytes;
 }

@@ -1,5 +1,5 @@
 // Writes a trace file: OUT.part while it grows, OUT once it is whole. A kill at any moment loses no
-// committed unit.
+// committed call.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace kvscope {
 struct WriterOptions {
   bool overwrite = false;  // replace OUT, and a stale OUT.part
   /// Of the OUT.part of a killed run of the same recording, which KeptRecording has looked at: how
-  /// many units stay. It goes on after these, or takes the place of an OUT.part without any.
-  std::optional<Index> kept_units;
+  /// many calls stay. It goes on after these, or takes the place of an OUT.part without any.
+  std::optional<Index> kept_calls;
   /// 1 to 9: rewrite the finished trace compressed; default: not, which is fastest.
   std::optional<int> gzip_level;
   // Ends the rewriting before its next piece, which takes as long as the compression: the trace is

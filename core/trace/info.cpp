@@ -95,12 +95,12 @@ bool TraceInfo::has_experts(Index layer) const {
   return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
 }
 
-TraceInfo cut_to_units(const TraceInfo& info, Index n_units) {
+TraceInfo cut_to_units(const TraceInfo& info, Index n_calls) {
   TraceInfo cut = info;
-  cut.units.resize(static_cast<std::size_t>(n_units));
+  cut.calls.resize(static_cast<std::size_t>(n_calls));
   cut.planned_tokens =
-      n_units < static_cast<Index>(info.units.size()) ? info.n_planned() : info.planned_tokens;
-  cut.n_tokens = cut.units.empty() ? 0 : cut.units.back().tokens.end;
+      n_calls < static_cast<Index>(info.calls.size()) ? info.n_planned() : info.planned_tokens;
+  cut.n_tokens = cut.calls.empty() ? 0 : cut.calls.back().tokens.end;
   cut.n_prompt = std::min(cut.n_prompt, cut.n_tokens);
   cut.rows.end = std::min(cut.rows.end, cut.n_tokens);
   cut.rows.begin = std::min(cut.rows.begin, cut.rows.end);
@@ -196,10 +196,10 @@ void check_trace_info(const TraceInfo& info) {
       "recorded rows", fmt::format("a range inside {} tokens", info.n_tokens), info.rows.end);
 
   Index next = 0;
-  for (const TraceUnit& unit : info.units) {
-    require(unit.tokens.begin == next && unit.tokens.end > next, "units",
-            fmt::format("one that starts at token {} and is not empty", next), unit.tokens.begin);
-    next = unit.tokens.end;
+  for (const ForwardCall& call : info.calls) {
+    require(call.tokens.begin == next && call.tokens.end > next, "units",
+            fmt::format("one that starts at token {} and is not empty", next), call.tokens.begin);
+    next = call.tokens.end;
   }
   require(next == info.n_tokens, "units", fmt::format("to cover {} tokens", info.n_tokens), next);
 }

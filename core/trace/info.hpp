@@ -38,10 +38,10 @@ std::string_view name_of(TraceStatus status);
 std::optional<TraceStatus> trace_status_from_name(std::string_view name);
 
 /// One forward call of the recording run: a prefill chunk or one decode step.
-struct TraceUnit {
+struct ForwardCall {
   TokenRange tokens;
   bool is_decode = false;
-  bool operator==(const TraceUnit&) const = default;
+  bool operator==(const ForwardCall&) const = default;
 };
 
 /// What is particular about one layer of the model.
@@ -100,7 +100,7 @@ struct TraceInfo {
       0;               // bytes reserved for the text of all tokens; 0 = text is not recorded
   Index n_prompt = 0;  // prompt tokens; positions from here on were decoded
   Index chunk = 0;     // prefill chunk length (the last one may be shorter)
-  std::vector<TraceUnit> units;  // in order; together [0, n_tokens)
+  std::vector<ForwardCall> calls;  // in order; together [0, n_tokens)
 
   // provenance
   std::string uuid;
@@ -139,12 +139,12 @@ struct TraceInfo {
   Index n_full_pages() const { return n_tokens / capture.page_size; }
 };
 
-/// The same trace cut after its first `n_units` units: n_tokens, n_prompt, rows and units are
+/// The same trace cut after its first `n_calls` calls: n_tokens, n_prompt, rows and calls are
 /// shortened; planned_tokens keeps what it was to have.
-TraceInfo cut_to_units(const TraceInfo& info, Index n_units);
+TraceInfo cut_to_units(const TraceInfo& info, Index n_calls);
 
 /// Throws ConfigError naming the first field that is out of range or contradicts another one:
-/// counts not positive, heads or layers outside the model or not ascending, units that do not tile
+/// counts not positive, heads or layers outside the model or not ascending, calls that do not tile
 /// [0, n_tokens), ...
 void check_trace_info(const TraceInfo& info);
 

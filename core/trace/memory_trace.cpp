@@ -75,7 +75,7 @@ void MemoryTrace::begin(const TraceInfo& info) {
   layers_.clear();
   tokens_.clear();
   bytes_.clear();
-  unit_ = 0;
+  call_ = 0;
   const Index n_q = count_of(info.q_heads);
   const Index n_kv = count_of(info.kv_heads);
   for (std::size_t i = 0; i < info.layers.size(); ++i) {
@@ -103,9 +103,9 @@ void MemoryTrace::begin(const TraceInfo& info) {
 }
 
 void MemoryTrace::write_layer(const LayerRows& rows) {
-  if (unit_ >= info_.units.size())
-    throw ConfigError("trace in memory: all {} units are written", unit_);
-  const TokenRange tokens = info_.units[unit_].tokens;
+  if (call_ >= info_.calls.size())
+    throw ConfigError("trace in memory: all {} calls are written", call_);
+  const TokenRange tokens = info_.calls[call_].tokens;
   const TokenRange kept{std::max(tokens.begin, info_.rows.begin),
                         std::min(tokens.end, info_.rows.end)};
   const Index n_rows = std::max<Index>(kept.size(), 0);
@@ -137,9 +137,9 @@ void MemoryTrace::write_layer(const LayerRows& rows) {
 }
 
 void MemoryTrace::write_side(const SideRows& rows) {
-  if (unit_ >= info_.units.size())
-    throw ConfigError("trace in memory: all {} units are written", unit_);
-  const TokenRange tokens = info_.units[unit_].tokens;
+  if (call_ >= info_.calls.size())
+    throw ConfigError("trace in memory: all {} calls are written", call_);
+  const TokenRange tokens = info_.calls[call_].tokens;
   const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
                         std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
   Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
@@ -186,15 +186,15 @@ void MemoryTrace::write_tokens(std::span<const TokenId> ids, std::span<const std
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
-void MemoryTrace::commit_unit() {
-  ++unit_;
+void MemoryTrace::commit_call() {
+  ++call_;
 }
 
 void MemoryTrace::finish(TraceStatus status) {
   info_.status = status;
-  if (unit_ < info_.units.size()) {  // interrupted: what was not committed is not part of the trace
-    info_.units.resize(unit_);
-    info_.n_tokens = unit_ > 0 ? info_.units.back().tokens.end : 0;
+  if (call_ < info_.calls.size()) {  // interrupted: what was not committed is not part of the trace
+    info_.calls.resize(call_);
+    info_.n_tokens = call_ > 0 ? info_.calls.back().tokens.end : 0;
     info_.n_prompt = std::min(info_.n_prompt, info_.n_tokens);
     info_.rows.end = std::min(info_.rows.end, info_.n_tokens);
     info_.rows.begin = std::min(info_.rows.begin, info_.rows.end);
@@ -296,7 +296,7 @@ TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, I
   info.n_prompt = n_tokens;
   info.chunk = chunk;
   for (Index begin = 0; begin < n_tokens; begin += chunk) {
-    info.units.push_back({{begin, std::min(begin + chunk, n_tokens)}, /*is_decode=*/false});
+    info.calls.push_back({{begin, std::min(begin + chunk, n_tokens)}, /*is_decode=*/false});
   }
   info.status = TraceStatus::complete;
   return info;

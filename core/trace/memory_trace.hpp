@@ -29,7 +29,7 @@ class MemoryTrace final : public TraceSource, public TraceReceiver {
   void write_side(const SideRows& rows) override;
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
-  void commit_unit() override;
+  void commit_call() override;
   void finish(TraceStatus status) override;
 
   // TraceSource
@@ -70,7 +70,7 @@ class MemoryTrace final : public TraceSource, public TraceReceiver {
   std::vector<Layer> layers_;
   std::vector<TokenId> tokens_;
   std::vector<std::string> bytes_;
-  std::size_t unit_ = 0;
+  std::size_t call_ = 0;
 };
 
 /// A TraceInfo for a synthetic model: all layers and heads, f32, one prefill of n_tokens in chunks.

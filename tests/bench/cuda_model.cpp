@@ -202,7 +202,7 @@ class Nothing final : public TraceReceiver {
   void write_layer(const LayerRows&) override {}
   void write_logits(TensorView<const float>) override {}
   void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
-  void commit_unit() override {}
+  void commit_call() override {}
   void finish(TraceStatus) override {}
 };
 

@@ -54,7 +54,7 @@ TraceInfo plan(Index n_tokens) {
   info.n_tokens = info.n_prompt = n_tokens;
   info.chunk = kUnit;
   for (Index at = 0; at < n_tokens; at += kUnit) {
-    info.units.push_back({{at, std::min(at + kUnit, n_tokens)}, /*is_decode=*/false});
+    info.calls.push_back({{at, std::min(at + kUnit, n_tokens)}, /*is_decode=*/false});
   }
   info.uuid = "00000000-0000-4000-8000-000000000000";
   info.created = "2026-01-01T00:00:00Z";
@@ -79,7 +79,7 @@ fs::path write(const fs::path& folder, Index n_tokens) {
   const Tensor<float> q = noise({kQ, kUnit, kHead}, 1);
   const Tensor<float> k = noise({kKv, kUnit, kHead}, 2);
   std::uint64_t seed = 3;
-  for (const TraceUnit& unit : info.units) {
+  for (const ForwardCall& call : info.calls) {
     for (Index layer = 0; layer < kLayers; ++layer) {
       LayerRows rows;
       rows.layer = layer;
@@ -89,10 +89,10 @@ fs::path write(const fs::path& folder, Index n_tokens) {
       receiver->write_layer(rows);
     }
     std::vector<TokenId> ids;
-    for (Index i = 0; i < unit.tokens.size(); ++i)
+    for (Index i = 0; i < call.tokens.size(); ++i)
       ids.push_back(static_cast<TokenId>(seed++ % 1000));
     receiver->write_tokens(ids, {});
-    receiver->commit_unit();
+    receiver->commit_call();
   }
   return out.string() + ".part";
 }

@@ -33,7 +33,7 @@ namespace {
 using namespace kvscope;
 namespace fs = std::filesystem;
 
-TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens, Index unit) {
+TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens, Index call) {
   TraceInfo info;
   info.model_name = "holes";
   info.model_family = "qwen3";
@@ -56,29 +56,29 @@ TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_toke
     std::iota(list->begin(), list->end(), Index{0});
   info.rows = {0, n_tokens};
   info.n_tokens = info.n_prompt = n_tokens;
-  info.chunk = unit;
-  for (Index at = 0; at < n_tokens; at += unit)
-    info.units.push_back({{at, std::min(at + unit, n_tokens)}, /*is_decode=*/false});
+  info.chunk = call;
+  for (Index at = 0; at < n_tokens; at += call)
+    info.calls.push_back({{at, std::min(at + call, n_tokens)}, /*is_decode=*/false});
   info.created = "2026-01-01T00:00:00Z";
   info.writer = "bench";
   return info;
 }
 
-/// A recording of which every unit is said to be there; its numbers are holes.
+/// A recording of which every call is said to be there; its numbers are holes.
 void lay_out(const fs::path& file, const TraceInfo& info) {
   fs::remove(file);
   TraceLayout layout = create_layout(file, info);
-  const std::int64_t n_units = static_cast<std::int64_t>(info.units.size());
-  layout.progress->write({0}, {1}, &n_units);
+  const std::int64_t n_calls = static_cast<std::int64_t>(info.calls.size());
+  layout.progress->write({0}, {1}, &n_calls);
   // Of the tokens, which are compared when the file is opened: all are 0.
   std::vector<std::uint64_t> checksums;
-  for (const TraceUnit& unit : info.units) {
-    const std::vector<TokenId> tokens(static_cast<std::size_t>(unit.tokens.size()));
+  for (const ForwardCall& call : info.calls) {
+    const std::vector<TokenId> tokens(static_cast<std::size_t>(call.tokens.size()));
     Checksum checksum;
     checksum.add(tokens.data(), tokens.size() * sizeof tokens[0]);
     checksums.push_back(checksum.value());
   }
-  layout.checksums(0).write({0}, {n_units}, checksums.data());
+  layout.checksums(0).write({0}, {n_calls}, checksums.data());
   layout.file.close();
 }
 

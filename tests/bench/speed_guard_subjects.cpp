@@ -131,16 +131,16 @@ void lay_out(const fs::path& file) {
   info.n_vocab = 151936;
   info.d_model = 32 * 128;
   TraceLayout layout = create_layout(file, info);
-  const auto n_units = static_cast<std::int64_t>(info.units.size());
-  layout.progress->write({0}, {1}, &n_units);
+  const auto n_calls = static_cast<std::int64_t>(info.calls.size());
+  layout.progress->write({0}, {1}, &n_calls);
   std::vector<std::uint64_t> checksums;
-  for (const TraceUnit& unit : info.units) {
-    const std::vector<TokenId> tokens(static_cast<std::size_t>(unit.tokens.size()));
+  for (const ForwardCall& call : info.calls) {
+    const std::vector<TokenId> tokens(static_cast<std::size_t>(call.tokens.size()));
     Checksum checksum;
     checksum.add(tokens.data(), tokens.size() * sizeof tokens[0]);
     checksums.push_back(checksum.value());
   }
-  layout.checksums(0).write({0}, {n_units}, checksums.data());
+  layout.checksums(0).write({0}, {n_calls}, checksums.data());
   layout.file.close();
 }
 

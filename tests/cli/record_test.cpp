@@ -238,7 +238,7 @@ TEST_CASE("an existing file is kept unless --overwrite is given") {
   CHECK(kvscope_run(draft_run(dir.path(), {"--max-tokens", "8"})).code == 3);
 }
 
-// A long recording, stopped by `signal` once two units are in the file.
+// A long recording, stopped by `signal` once two calls are in the file.
 RunResult stop_recording(const fs::path& out, int signal) {
   RunningProgram program(
       {"record", "--out", out.string(), "--max-tokens", "24000", "--chunk", "64"});

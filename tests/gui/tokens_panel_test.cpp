@@ -332,7 +332,7 @@ void write_long_trace(const std::filesystem::path& path, Index n_tokens) {
   receiver->begin(info);
   receiver->write_layer(LayerRows{.q = q.view(), .k = k.view(), .v = k.view(), .lse = lse.view()});
   receiver->write_tokens(ids, texts);
-  receiver->commit_unit();
+  receiver->commit_call();
   receiver->finish(TraceStatus::complete);
 }
 

@@ -16,7 +16,7 @@ namespace kvscope::gui::test::follow_test {
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 
-/// A recorder that writes unit after unit.
+/// A recorder that writes call after call.
 struct GrowingFile {
   TempFolder folder;
   SyntheticTrace trace = make_trace({});
@@ -25,20 +25,20 @@ struct GrowingFile {
   std::unique_ptr<TraceReceiver> sink;
   std::size_t n_done = 0;
 
-  explicit GrowingFile(std::size_t n_units) {
+  explicit GrowingFile(std::size_t n_calls) {
     sink = create_trace(path, {.overwrite = false, .gzip_level = {}});
     sink->begin(trace.info);
-    grow(n_units);
+    grow(n_calls);
   }
   /// Its time of writing moves on for certain: clocks of file systems are coarse.
-  void grow(std::size_t n_units) {
-    kvscope::test::write_units(trace, *sink, n_done, n_units);
-    n_done = n_units;
+  void grow(std::size_t n_calls) {
+    kvscope::test::write_calls(trace, *sink, n_done, n_calls);
+    n_done = n_calls;
     static int ticks = 0;
     fs::last_write_time(part, fs::last_write_time(part) + std::chrono::seconds(++ticks));
   }
   void finish() {
-    grow(trace.info.units.size());
+    grow(trace.info.calls.size());
     sink->finish(TraceStatus::complete);
     sink.reset();
   }
@@ -170,7 +170,7 @@ TEST_CASE("what is only touched, or read in the middle of a computation, begins 
   bench.open(file.part);
   Session& session = bench.session();
   const auto before = session.document();
-  file.grow(2);  // no unit more
+  file.grow(2);  // no call more
   look(bench);
   CHECK(session.document() == before);
   look(bench);

@@ -20,11 +20,11 @@ std::filesystem::path write_trace(const std::filesystem::path& path, const Synth
 }
 
 std::filesystem::path write_part(const std::filesystem::path& path, const SyntheticTrace& trace,
-                                 std::size_t n_units) {
+                                 std::size_t n_calls) {
   {
     const auto receiver = create_trace(path, {.overwrite = true, .gzip_level = {}});
     receiver->begin(trace.info);
-    kvscope::test::write_units(trace, *receiver, 0, n_units);
+    kvscope::test::write_calls(trace, *receiver, 0, n_calls);
   }
   std::filesystem::path part = path;
   part += ".part";

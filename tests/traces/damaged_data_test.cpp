@@ -76,7 +76,7 @@ TEST_CASE("a flipped bit in the data of a trace is found by whoever reads it") {
     const std::string said = message_of<FormatError>([&] { c.read(trace); });
     CHECK_THAT(said,
                has(c.array) && has(file.string()) &&
-                   (has("unit 0 (tokens 0 to 8), head slot 0: the data do not have the recorded "
+                   (has("call 0 (tokens 0 to 8), head slot 0: the data do not have the recorded "
                         "checksum") ||
                     has("which it cannot see")));
     CHECK(message_of<FormatError>([&] { c.read(trace); }) == said);  // and again
@@ -89,7 +89,7 @@ TEST_CASE("a read of a few rows finds damage in the piece that they belong to, a
   const TempFolder folder;
   const fs::path file = folder / "t.h5";
   write_all(make_trace(full_plan()), *create_trace(file, {}));
-  flip(file, "/layers/1/k", /*at_byte=*/9 * 8 * 4);  // KV head 0, token 9: unit 1, tokens 8 to 16
+  flip(file, "/layers/1/k", /*at_byte=*/9 * 8 * 4);  // KV head 0, token 9: call 1, tokens 8 to 16
   const TraceFile trace = TraceFile::open(file);
   CHECK_NOTHROW(trace.read_k(1, 0, {0, 8}));
   CHECK_NOTHROW(trace.read_k(1, 0, {3, 5}));
@@ -99,7 +99,7 @@ TEST_CASE("a read of a few rows finds damage in the piece that they belong to, a
        {TokenRange{9, 10}, {12, 13}, {7, 9}, {15, 17}, {0, 24}, {8, 16}, {10, 22}}) {
     INFO(range.begin << " to " << range.end);
     CHECK_HAS(message_of<FormatError>([&] { trace.read_k(1, 0, range); }),
-              "unit 1 (tokens 8 to 16)");
+              "call 1 (tokens 8 to 16)");
   }
 }
 
@@ -117,7 +117,7 @@ TEST_CASE(
   };
   const auto nothing = [](const TraceFile&) {};
   const auto read_k = [](const TraceFile& t) { t.read_k(0, 0, {0, 24}); };
-  CHECK_HAS(damaged([](const fs::path& f) { flip(f, "/tokens", 4); }, nothing), "/tokens: unit 0");
+  CHECK_HAS(damaged([](const fs::path& f) { flip(f, "/tokens", 4); }, nothing), "/tokens: call 0");
   CHECK_HAS(
       damaged([](const fs::path& f) { flip(f, "/layers/0/k", 0, /*of_checksums=*/true); }, read_k),
       "content hash");
@@ -136,7 +136,7 @@ TEST_CASE(
             "content hash");
   CHECK_HAS(damaged(edit(schema::kTokenBytes, std::uint8_t{'#'}),
                     [](const TraceFile& t) { t.token_bytes(); }),
-            "token text of unit 0");
+            "token text of call 0");
   CHECK(damaged([](const fs::path&) {}, read_k) == "no error");
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("a compressed trace and a recording that goes on are compared too") {
   flip(part, "/layers/1/k", 0);
   const TraceFile growing = TraceFile::open(part, {.allow_partial = true});
   CHECK_NOTHROW(growing.read_k(1, 0, {8, 16}));
-  CHECK_HAS(message_of<FormatError>([&] { growing.read_k(1, 0, {0, 16}); }), "unit 0");
+  CHECK_HAS(message_of<FormatError>([&] { growing.read_k(1, 0, {0, 16}); }), "call 0");
 }
 
 TEST_CASE("a trace that becomes shorter while it is read is a read error, not zeros") {

@@ -50,7 +50,7 @@ void claim(hid_t file, const char* path, hsize_t n, int rank) {
   replace_dataset(file, path, H5T_STD_I64LE, H5Screate_simple(rank, dims, nullptr), creation);
 }
 
-TEST_CASE("few bytes that claim many layers or units are refused") {
+TEST_CASE("few bytes that claim many layers or calls are refused") {
   CHECK_HAS(said_of_trace([](hid_t file, const TempFolder&) {
               claim(file, "/recorded/layers", 20'000'000, 1);
             }),

@@ -29,7 +29,7 @@ class FixedTime {
   ~FixedTime() { ::unsetenv("SOURCE_DATE_EPOCH"); }
 };
 
-/// A recording that can be killed: its receiver goes away after so many units, as a process does.
+/// A recording that can be killed: its receiver goes away after so many calls, as a process does.
 struct Recording {
   std::shared_ptr<const Transformer> shared;
   const Transformer& model = *shared;
@@ -46,33 +46,33 @@ struct Recording {
   std::unique_ptr<TraceReceiver> receiver(const fs::path& out, const WriterOptions& writer) const {
     return create_trace(out, writer);
   }
-  /// Stops after n units, in the way of a kill: nothing is finished.
-  RecordReport run(const fs::path& out, std::optional<Index> n_units = {}) const {
+  /// Stops after n calls, in the way of a kill: nothing is finished.
+  RecordReport run(const fs::path& out, std::optional<Index> n_calls = {}) const {
     const KeptRecording kept(out);
     RecordOptions with = options;
     with.kept = &kept;
     WriterOptions writer{
-        .kept_units = kept.n_units(), .gzip_level = gzip_level, .queue_bytes = queue_bytes};
+        .kept_calls = kept.n_calls(), .gzip_level = gzip_level, .queue_bytes = queue_bytes};
     const auto to = receiver(out, writer);
     ThreadPool pool(2);
     std::stop_source stop;
     const auto progress = [&](const Progress& at) {
-      if (n_units && at.done >= tokens_of(*n_units)) stop.request_stop();
+      if (n_calls && at.done >= tokens_of(*n_calls)) stop.request_stop();
     };
-    if (n_units == 0) stop.request_stop();
+    if (n_calls == 0) stop.request_stop();
     return record_trace(model, nullptr, tokens, with, *to, pool, progress, stop.get_token());
   }
-  void kill(const fs::path& out, Index n_units) const {
-    CHECK_THROWS_AS(run(out, n_units), Interrupted);
+  void kill(const fs::path& out, Index n_calls) const {
+    CHECK_THROWS_AS(run(out, n_calls), Interrupted);
   }
-  Index tokens_of(Index n_units) const {
+  Index tokens_of(Index n_calls) const {
     const TraceInfo plan =
         plan_recording(model.config(), static_cast<Index>(tokens.size()), options);
-    return n_units == 0 ? 0 : plan.units[n_units - 1].tokens.end;
+    return n_calls == 0 ? 0 : plan.calls[n_calls - 1].tokens.end;
   }
-  Index n_units() const {
+  Index n_calls() const {
     return static_cast<Index>(
-        plan_recording(model.config(), static_cast<Index>(tokens.size()), options).units.size());
+        plan_recording(model.config(), static_cast<Index>(tokens.size()), options).calls.size());
   }
 };
 
@@ -104,7 +104,7 @@ TEST_CASE("a recording that is killed again and again becomes the file of one th
   std::mt19937 random(7);
   int n_kills = 0;
   // With a thread that writes, the model is ahead of what is known to be safe.
-  for (Index at = 1; at < recording.n_units() && !fs::exists(out);
+  for (Index at = 1; at < recording.n_calls() && !fs::exists(out);
        at += 1 + static_cast<Index>(random() % 3)) {
     recording.queue_bytes = n_kills % 2 == 0 ? 0 : queue_bytes;
     try {
@@ -118,7 +118,7 @@ TEST_CASE("a recording that is killed again and again becomes the file of one th
     const RecordReport report = recording.run(out);
     CHECK(report.n_kept > 0);
     CHECK(report.n_kept + report.n_prompt + report.n_decoded ==
-          recording.tokens_of(recording.n_units()));
+          recording.tokens_of(recording.n_calls()));
   }
   CHECK(are_equal(folder, whole));
 }
@@ -130,7 +130,7 @@ TEST_CASE("every place at which a recording may have been killed") {
   const TempFolder folder;
   recording.run(folder / "whole.h5");
   const std::string whole = slurp(folder / "whole.h5");
-  for (Index n = 1; n < recording.n_units(); ++n) {
+  for (Index n = 1; n < recording.n_calls(); ++n) {
     INFO(n << " units");
     recording.kill(folder / "cut.h5", n);
     recording.run(folder / "cut.h5");
@@ -143,15 +143,15 @@ TEST_CASE("every place at which a recording may have been killed") {
   CHECK(is_same(folder / "cut.h5", whole));
 }
 
-TEST_CASE("units that a kill has damaged are recorded again") {
+TEST_CASE("calls that a kill has damaged are recorded again") {
   const FixedTime time;
   Recording recording("llama3_gqa");
   const TempFolder folder;
   recording.run(folder / "whole.h5");
   recording.kill(folder / "cut.h5", 3);
-  const auto k = TraceFile::open(folder / "whole.h5").read_k(1, 0, {11, 12});  // of the third unit
+  const auto k = TraceFile::open(folder / "whole.h5").read_k(1, 0, {11, 12});  // of the third call
   damage(folder / "cut.h5.part", k(Index{0}, Index{0}));
-  CHECK(KeptRecording(folder / "cut.h5").n_units() == 2);
+  CHECK(KeptRecording(folder / "cut.h5").n_calls() == 2);
   recording.run(folder / "cut.h5");
   CHECK(is_same(folder / "cut.h5", slurp(folder / "whole.h5")));
 }

@@ -17,7 +17,7 @@ WriterOptions with_queue(std::size_t bytes = 1 << 20, int n_threads = 3) {
 }
 
 TEST_CASE("a file written by a thread of its own has the bytes of any other") {
-  Plan plan = plan_of_many_units();
+  Plan plan = plan_of_many_calls();
   plan.dtype = GENERATE(DType::f32, DType::bf16);
   plan.q_heads = GENERATE(std::vector<Index>{0, 1, 2, 3}, std::vector<Index>{0, 3});
   const SyntheticTrace truth = make_trace(plan);
@@ -33,7 +33,7 @@ TEST_CASE("a file written by a thread of its own has the bytes of any other") {
 
 TEST_CASE("several threads write the file of one") {
   Plan plan;
-  plan.n_prompt = 600;  // rows of a unit that are worth threads
+  plan.n_prompt = 600;  // rows of a call that are worth threads
   plan.n_decode = 1;
   plan.chunk = 600;
   plan.rows = {0, 601};
@@ -143,9 +143,9 @@ TEST_CASE("a number that bf16 rounds to infinity is refused") {
             "does not fit bf16: record in f32");
 }
 
-TEST_CASE("an error while a thread writes is a later call's, with its sentence, and keeps units") {
-  SyntheticTrace truth = make_trace(plan_of_many_units());
-  truth.layers[1].k(1, 17, 3) = NAN;  // in unit 4
+TEST_CASE("an error while a thread writes is a later call's, with its sentence, and keeps calls") {
+  SyntheticTrace truth = make_trace(plan_of_many_calls());
+  truth.layers[1].k(1, 17, 3) = NAN;  // in call 4
   const TempFolder folder;
   const fs::path out = folder / "t.h5";
   {
@@ -153,30 +153,30 @@ TEST_CASE("an error while a thread writes is a later call's, with its sentence, 
     const std::string said = message_of([&] { write_all(truth, *receiver); });
     CHECK_HAS(said, "/layers/1/k: head slot 1, position 17, element 3 is NaN");
     CHECK(message_of([&] { receiver->finish(TraceStatus::interrupted); }) == said);
-    CHECK_HAS(receiver->recovery_hint(), "the 4 units recorded before are safe");
+    CHECK_HAS(receiver->recovery_hint(), "the 4 calls recorded before are safe");
   }
   CHECK_FALSE(fs::exists(out));
   const fs::path kept = folder / "r.h5";
   const RecoverReport report = recover_trace(out.string() + ".part", kept, false);
-  CHECK(report.n_units == 4);
+  CHECK(report.n_calls == 4);
   CHECK(report.n_tokens == 16);
-  CHECK(report.n_damaged_units == 0);
+  CHECK(report.n_damaged_calls == 0);
 }
 
-TEST_CASE("an error before the first unit is whole leaves nothing behind a thread either") {
-  SyntheticTrace truth = make_trace(plan_of_many_units());
+TEST_CASE("an error before the first call is whole leaves nothing behind a thread either") {
+  SyntheticTrace truth = make_trace(plan_of_many_calls());
   truth.layers[2].v(0, 1, 0) = INFINITY;
   const TempFolder folder;
   const fs::path out = folder / "t.h5";
   {
     const auto receiver = create_trace(out, with_queue());
     CHECK_THROWS_AS(write_all(truth, *receiver), Error);
-    CHECK(receiver->recovery_hint() == "no unit was whole yet, so nothing is kept");
+    CHECK(receiver->recovery_hint() == "no call was whole yet, so nothing is kept");
   }
   for (const char* name : {"t.h5", "t.h5.part"}) CHECK_FALSE(fs::exists(folder / name));
 }
 
-TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
+TEST_CASE("a recording by a thread says of no call too early that it is safe") {
   const Transformer model = Transformer::load(embedded_draft());
   std::vector<TokenId> prompt;
   for (TokenId t = 0; t < 60; ++t) prompt.push_back(t * 7 % 50);

@@ -169,7 +169,7 @@ TEST_CASE(
                    file.tokens().end()));
 }
 
-TEST_CASE("an error in the middle keeps the units before, and says how to save them") {
+TEST_CASE("an error in the middle keeps the calls before, and says how to save them") {
   const fs::path dir = golden_dir() / "llama3_gqa";
   const Transformer model = Transformer::load(dir);
   const auto tokens = read_golden_tokens(dir / "golden.h5");

@@ -25,12 +25,12 @@ ModelConfig model() {
                      .window = {std::nullopt, 6, std::nullopt}};
 }
 
-/// Shows the observer what a model would show it, unit by unit.
+/// Shows the observer what a model would show it, call by call.
 void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceReceiver& receiver) {
   const TraceInfo& info = truth.info;
-  for (const TraceUnit& unit : info.units) {
-    const Index begin = unit.tokens.begin;
-    const Index end = unit.tokens.end;
+  for (const ForwardCall& call : info.calls) {
+    const Index begin = call.tokens.begin;
+    const Index end = call.tokens.end;
     for (Index i = 0; i < info.n_layers; ++i) {
       if (!observer.wants(i)) continue;
       const auto& layer = truth.layers[i];
@@ -51,7 +51,7 @@ void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceReceive
     const auto n = static_cast<std::size_t>(end - begin);
     receiver.write_tokens(std::span(truth.tokens).subspan(b, n),
                           std::span(truth.texts).subspan(b, n));
-    receiver.commit_unit();
+    receiver.commit_call();
   }
 }
 

@@ -47,8 +47,8 @@ std::unique_ptr<TraceReceiver> recorder(const Way& way, const fs::path& out) {
   return create_trace(out, way.options);
 }
 
-/// Another process that records: it tells of each unit with a byte once it is safe, and with "!"
-/// of an error. `prepare` runs there between begin and the first unit.
+/// Another process that records: it tells of each call with a byte once it is safe, and with "!"
+/// of an error. `prepare` runs there between begin and the first call.
 class OtherRecorder {
  public:
   OtherRecorder(const SyntheticTrace& truth, const Way& way, const fs::path& out,
@@ -61,7 +61,7 @@ class OtherRecorder {
     close(ends[1]);
     told_ = ends[0];
   }
-  /// Until n units are safe or it has ended.
+  /// Until n calls are safe or it has ended.
   void wait_for(std::size_t n) {
     char byte;
     while (said_.size() < n && read(told_, &byte, 1) == 1) said_ += byte;
@@ -85,19 +85,19 @@ class OtherRecorder {
       const auto receiver = recorder(way, out);
       receiver->begin(truth.info);
       if (prepare) prepare();
-      Index n_units = 0;
+      Index n_calls = 0;
       Index n_told = 0;
-      const auto tell_units = [&] {
-        for (; n_told < n_units - receiver->n_waiting_units(); ++n_told) tell("c");
+      const auto tell_calls = [&] {
+        for (; n_told < n_calls - receiver->n_waiting_calls(); ++n_told) tell("c");
       };
-      write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
-        ++n_units;
-        tell_units();
+      write_calls(truth, *receiver, 0, truth.info.calls.size(), [&](std::size_t) {
+        ++n_calls;
+        tell_calls();
         std::this_thread::sleep_for(std::chrono::microseconds(300));
-        tell_units();
+        tell_calls();
       });
       receiver->finish(TraceStatus::complete);
-      tell_units();
+      tell_calls();
       return 0;
     } catch (const IoError& error) {
       tell(std::string("!") + error.what());
@@ -112,12 +112,12 @@ class OtherRecorder {
   std::string said_;
 };
 
-TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing opens as complete") {
+TEST_CASE("kill -9 at a random moment: no call is lost that was safe, nothing opens as complete") {
   constexpr std::size_t kQueue = 1 << 20;
   const Way way = GENERATE(Way{"a file", {}},
                            Way{"a file by threads", {.queue_bytes = kQueue, .n_threads = 3}});
-  const SyntheticTrace truth = make_trace(plan_of_many_units());
-  const std::size_t n_units = truth.info.units.size();
+  const SyntheticTrace truth = make_trace(plan_of_many_calls());
+  const std::size_t n_calls = truth.info.calls.size();
   std::mt19937_64 rng(20261121);
   int n_killed_inside = 0;
   for (int round = 0; round < 60 && n_killed_inside < 6; ++round) {
@@ -125,18 +125,18 @@ TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing op
     const fs::path out = folder / "t.h5";
     const fs::path growing = out.string() + ".part";
     OtherRecorder other(truth, way, out, {});
-    // Waits for a random number of units, then for a random moment after it.
-    other.wait_for(rng() % n_units);
+    // Waits for a random number of calls, then for a random moment after it.
+    other.wait_for(rng() % n_calls);
     std::this_thread::sleep_for(std::chrono::microseconds(rng() % 2000));
     other.kill();
     int status = 0;
     const auto n_safe = static_cast<Index>(other.end(status).size());
-    INFO(way.name << ", round " << round << ", killed after " << n_safe << " safe units");
+    INFO(way.name << ", round " << round << ", killed after " << n_safe << " safe calls");
 
     if (fs::exists(out)) {
-      // It ended just before the signal: then everything has to be there. Of the units that a
+      // It ended just before the signal: then everything has to be there. Of the calls that a
       // thread wrote last it may not have told.
-      if (way.options.queue_bytes == 0) REQUIRE(n_safe == static_cast<Index>(n_units));
+      if (way.options.queue_bytes == 0) REQUIRE(n_safe == static_cast<Index>(n_calls));
       require_prefix(TraceFile::open(out), truth);
       continue;
     }
@@ -155,14 +155,14 @@ TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing op
     }
     const fs::path kept = folder / "r.h5";
     const RecoverReport report = recover_trace(growing, kept, /*overwrite=*/false);
-    CHECK(report.n_units >= n_safe);
-    CHECK(report.n_damaged_units == 0);
+    CHECK(report.n_calls >= n_safe);
+    CHECK(report.n_damaged_calls == 0);
     CHECK(report.n_planned_tokens == 80);
     const TraceFile file = TraceFile::open(kept);
     CHECK(file.info().status == TraceStatus::recovered);
     CHECK(file.info().n_tokens == report.n_tokens);
     CHECK(file.info().n_tokens ==
-          truth.info.units[static_cast<std::size_t>(report.n_units) - 1].tokens.end);
+          truth.info.calls[static_cast<std::size_t>(report.n_calls) - 1].tokens.end);
     require_prefix(file, truth);
     check_verifies(kept);
   }
@@ -171,12 +171,12 @@ TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing op
 
 TEST_CASE("a full disk ends the recording with advice, and what was committed is recovered") {
   // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only
-  // rows from 40 on are kept, and of the file's arrays /logits lies last: the first units fit, the
+  // rows from 40 on are kept, and of the file's arrays /logits lies last: the first calls fit, the
   // first one with rows does not.
   const Way way =
       GENERATE(Way{"here", {}}, Way{"by threads", {.queue_bytes = 1 << 20, .n_threads = 3}});
   INFO(way.name);
-  Plan plan = plan_of_many_units();
+  Plan plan = plan_of_many_calls();
   plan.capture = {};
   plan.capture.logits = true;
   plan.rows = {40, 80};
@@ -198,13 +198,13 @@ TEST_CASE("a full disk ends the recording with advice, and what was committed is
   CHECK_HAS(said, "cannot write", "kvscope recover");
   CHECK(!fs::exists(out));
   const RecoverReport report = recover_trace(folder / "t.h5.part", out, /*overwrite=*/false);
-  CHECK(report.n_units == 10);
+  CHECK(report.n_calls == 10);
   CHECK(report.n_tokens == 40);
   CHECK(TraceFile::open(out).info().status == TraceStatus::recovered);
 }
 
-TEST_CASE("an error after some units keeps them, and names the way to save them") {
-  const SyntheticTrace truth = make_trace(plan_of_many_units());
+TEST_CASE("an error after some calls keeps them, and names the way to save them") {
+  const SyntheticTrace truth = make_trace(plan_of_many_calls());
   const TempFolder folder;
   {
     auto receiver = create_trace(folder / "t.h5", {});
@@ -214,27 +214,27 @@ TEST_CASE("an error after some units keeps them, and names the way to save them"
   }
   const RecoverReport report =
       recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
-  CHECK(report.n_units == 3);
+  CHECK(report.n_calls == 3);
   CHECK(report.n_tokens == 12);
   require_prefix(TraceFile::open(folder / "r.h5"), truth);
   CHECK(fs::exists(folder / "t.h5.part"));
 }
 
-TEST_CASE("damage in a part ends the recovery before the damaged unit") {
-  const SyntheticTrace truth = make_trace(plan_of_many_units());
+TEST_CASE("damage in a part ends the recovery before the damaged call") {
+  const SyntheticTrace truth = make_trace(plan_of_many_calls());
   const TempFolder folder;
   write_begun(truth, *create_trace(folder / "t.h5", {}), 10);
-  damage(folder / "t.h5.part", truth.layers[2].k(1, 22, 4));  // token 22 is in unit 5
+  damage(folder / "t.h5.part", truth.layers[2].k(1, 22, 4));  // token 22 is in call 5
   const RecoverReport report =
       recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
-  CHECK(report.n_units == 5);
-  CHECK(report.n_damaged_units == 5);
-  CHECK_HAS(report.first_problem, "/layers/2/k: unit 5");
+  CHECK(report.n_calls == 5);
+  CHECK(report.n_damaged_calls == 5);
+  CHECK_HAS(report.first_problem, "/layers/2/k: call 5");
   require_prefix(TraceFile::open(folder / "r.h5"), truth);
 }
 
 TEST_CASE("a recovery that is stopped, while checking or copying, leaves no file") {
-  const SyntheticTrace truth = make_trace(plan_of_many_units());
+  const SyntheticTrace truth = make_trace(plan_of_many_calls());
   const TempFolder folder;
   write_begun(truth, *create_trace(folder / "t.h5", {}), 10);
   const std::string stage = GENERATE(as<std::string>(), "check", "copy");

@@ -52,8 +52,8 @@ TEST_CASE("the bound holds for every score of recorded rows, and is no tenfold o
   trace.info.rows = {3, 20};
   ThreadPool pool(2);
   ScoreRounding rounding(trace.info, dtype);
-  for (const TraceUnit& unit : trace.info.units)
-    rounding.add(event_of(trace, layer, unit.tokens), pool);
+  for (const ForwardCall& call : trace.info.calls)
+    rounding.add(event_of(trace, layer, call.tokens), pool);
   double most = 0.0;
   for (Index head = 0; head < 4; ++head) {
     for (Index row = 3; row < 20; ++row) {
@@ -78,15 +78,15 @@ TEST_CASE("a trace that says what storing moved is sound, one that does not is n
   ThreadPool pool(2);
   RecordingObserver observer(trace.info, *writer, pool);
   writer->begin(trace.info);
-  for (const TraceUnit& unit : trace.info.units) {
+  for (const ForwardCall& call : trace.info.calls) {
     for (const Index layer : trace.info.layers)
-      observer.on_attention(event_of(trace, layer, unit.tokens));
+      observer.on_attention(event_of(trace, layer, call.tokens));
     writer->write_moved_scores(observer.moved_scores());
-    const auto begin = static_cast<std::size_t>(unit.tokens.begin);
-    const auto n = static_cast<std::size_t>(unit.tokens.size());
+    const auto begin = static_cast<std::size_t>(call.tokens.begin);
+    const auto n = static_cast<std::size_t>(call.tokens.size());
     writer->write_tokens(std::span(trace.tokens).subspan(begin, n),
                          std::span(trace.texts).subspan(begin, n));
-    writer->commit_unit();
+    writer->commit_call();
   }
   writer->finish(TraceStatus::complete);
   CHECK(observer.moved_scores().empty() == !says);

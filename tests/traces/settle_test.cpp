@@ -21,7 +21,7 @@ class Slow final : public CountingReceiver {
   void write_layer(const LayerRows&) override {}
   void write_logits(TensorView<const float>) override {}
   void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
-  void commit_unit() override {
+  void commit_call() override {
     state_.has_begun = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     state_.is_over = true;
@@ -37,7 +37,7 @@ TEST_CASE("what waits for a queue waits for the call that runs") {
   Slow::State state;
   const auto writer = queued(std::make_unique<Slow>(state), 1000);
   writer->begin({});
-  writer->commit_unit();
+  writer->commit_call();
   while (!state.has_begun) std::this_thread::yield();  // the queue is empty, its last call runs
   SECTION("the number of bytes") {
     (void)writer->bytes_written();
@@ -46,7 +46,7 @@ TEST_CASE("what waits for a queue waits for the call that runs") {
     writer->finish(TraceStatus::complete);
   }
   CHECK(state.is_over);
-  CHECK(writer->n_waiting_units() == 0);
+  CHECK(writer->n_waiting_calls() == 0);
 }
 
 }  // namespace kvscope::test::settle_test

@@ -54,7 +54,7 @@ class WithSide final : public PassingOn {
   }
   void write_layer(const LayerRows& rows) override {
     to_.write_layer(rows);
-    const TokenRange tokens = info_.units[unit_].tokens;
+    const TokenRange tokens = info_.calls[call_].tokens;
     const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
                           std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
     const IndexShape& index = info_.index;
@@ -89,14 +89,14 @@ class WithSide final : public PassingOn {
     }
     to_.write_side(side);
   }
-  void commit_unit() override {
-    to_.commit_unit();
-    ++unit_;
+  void commit_call() override {
+    to_.commit_call();
+    ++call_;
   }
 
  private:
   TraceInfo info_;
-  std::size_t unit_ = 0;
+  std::size_t call_ = 0;
 };
 
 void check_side_of(const TraceSource& trace) {

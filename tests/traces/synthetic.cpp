@@ -8,7 +8,7 @@
 
 namespace kvscope::test {
 
-Plan plan_of_many_units() {
+Plan plan_of_many_calls() {
   Plan plan;
   plan.n_prompt = 60;
   plan.n_decode = 20;
@@ -44,8 +44,8 @@ TraceInfo make_info(const Plan& plan) {
                  .n_prompt = plan.n_prompt,
                  .chunk = plan.chunk};
   for (Index t = 0; t < plan.n_prompt; t += plan.chunk)
-    info.units.push_back({{t, std::min(t + plan.chunk, plan.n_prompt)}, false});
-  for (Index t = plan.n_prompt; t < info.n_tokens; ++t) info.units.push_back({{t, t + 1}, true});
+    info.calls.push_back({{t, std::min(t + plan.chunk, plan.n_prompt)}, false});
+  for (Index t = plan.n_prompt; t < info.n_tokens; ++t) info.calls.push_back({{t, t + 1}, true});
   info.token_text_capacity = plan.with_text ? info.n_tokens * 8 : 0;
   info.created = "2026-01-02T03:04:05Z";
   info.writer = "kvscope test";
@@ -147,12 +147,12 @@ Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& head
 }
 
 void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index layer, Index begin,
-                     Index end, Index unit_end) {
+                     Index end, Index call_end) {
   const TraceInfo& info = trace.info;
   const Index n_top = info.capture.attn_topk;
   // One row at a time, to see that blocks add up.
   for (Index t = begin; t < end; ++t) {
-    const auto attn = pick(trace.layers[layer].attn.view(), info.q_heads, t, t + 1, unit_end);
+    const auto attn = pick(trace.layers[layer].attn.view(), info.q_heads, t, t + 1, call_end);
     AttnRows rows{.layer = layer};
     if (info.capture.attn_dense) rows.attn = attn.view();
     Tensor<std::int32_t> pos;
@@ -203,12 +203,12 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
   return trace;
 }
 
-void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
+void write_calls(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
                  std::size_t last, const std::function<void(std::size_t)>& after_commit) {
   const TraceInfo& info = trace.info;
   for (std::size_t u = first; u < last; ++u) {
-    const Index begin = info.units[u].tokens.begin;
-    const Index end = info.units[u].tokens.end;
+    const Index begin = info.calls[u].tokens.begin;
+    const Index end = info.calls[u].tokens.end;
     const Index row_begin = std::clamp(begin, info.rows.begin, info.rows.end);
     const Index row_end = std::clamp(end, info.rows.begin, info.rows.end);
     const Index page = info.capture.page_size;
@@ -243,18 +243,18 @@ void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
     const auto n = static_cast<std::size_t>(end - begin);
     receiver.write_tokens(std::span(trace.tokens).subspan(b, n),
                           std::span(trace.texts).subspan(b, n));
-    receiver.commit_unit();
+    receiver.commit_call();
     if (after_commit) after_commit(u);
   }
 }
 
-void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_units) {
+void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_calls) {
   receiver.begin(trace.info);
-  write_units(trace, receiver, 0, n_units);
+  write_calls(trace, receiver, 0, n_calls);
 }
 
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
-  write_begun(trace, receiver, trace.info.units.size());
+  write_begun(trace, receiver, trace.info.calls.size());
   receiver.finish(TraceStatus::complete);
 }
 

@@ -33,8 +33,8 @@ struct Plan {
 };
 TraceInfo make_info(const Plan& plan);
 
-/// 35 units of everything that a trace may hold: 15 of 4 tokens, then 20 of one.
-Plan plan_of_many_units();
+/// 35 calls of everything that a trace may hold: 15 of 4 tokens, then 20 of one.
+Plan plan_of_many_calls();
 
 /// Everything of a trace, made from a seed: a consistent causal attention over random q, k, v.
 struct SyntheticTrace {
@@ -62,21 +62,21 @@ class PassingOn : public TraceReceiver {
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
     to_.write_tokens(ids, bytes);
   }
-  void commit_unit() override { to_.commit_unit(); }
+  void commit_call() override { to_.commit_call(); }
   void finish(TraceStatus status) override { to_.finish(status); }
 
  protected:
   TraceReceiver& to_;
 };
 
-/// Feeds units [first, last) to a sink that has begun. `after_commit` may be empty.
-void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
+/// Feeds calls [first, last) to a sink that has begun. `after_commit` may be empty.
+void write_calls(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
                  std::size_t last, const std::function<void(std::size_t)>& after_commit = {});
 
-/// begin and the first units; no finish.
-void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_units);
+/// begin and the first calls; no finish.
+void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_calls);
 
-/// begin, all units, finish(complete).
+/// begin, all calls, finish(complete).
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver);
 
 /// What verify_trace says of a file, all of it looked at.

@@ -41,7 +41,7 @@ TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") 
   CHECK(report.max_lse_error < 1e-5);
   CHECK(report.max_attn_error < (plan.dtype == DType::bf16 ? 4e-3 : 1e-3));
   CHECK(report.max_output_norm > 0);
-  // Per unit: tokens; per layer 6 arrays of 4 query heads and 5 of 2 KV heads; logits; token text.
+  // Per call: tokens; per layer 6 arrays of 4 query heads and 5 of 2 KV heads; logits; token text.
   CHECK(report.n_checksums == 6 * (1 + 3 * (6 * 4 + 5 * 2) + 1 + 1) + 1);  // the model once
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   damage(folder / "t.h5", trace.layers[1].v(1, 13, 4));
   const VerifyReport report = verified(folder / "t.h5");
   CHECK(!report.ok);
-  CHECK_HAS(joined(report), "/layers/1/v: unit 1 (tokens 8 to 16), head slot 1");
+  CHECK_HAS(joined(report), "/layers/1/v: call 1 (tokens 8 to 16), head slot 1");
 }
 
 TEST_CASE("a sampled verification says how much it looked at, and finds what lies there") {

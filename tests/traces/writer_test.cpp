@@ -171,7 +171,7 @@ TEST_CASE("every field of the header survives") {
   CHECK(b.n_tokens == a.n_tokens);
   CHECK(b.n_prompt == a.n_prompt);
   CHECK(b.chunk == a.chunk);
-  CHECK(b.units == a.units);
+  CHECK(b.calls == a.calls);
   CHECK(b.status == TraceStatus::complete);
   CHECK(b.created == a.created);
   CHECK(b.writer == a.writer);
@@ -234,7 +234,7 @@ TEST_CASE("a trace is read through symbolic links") {
   CHECK_THROWS_AS(TraceFile::open(folder / "broken.h5"), IoError);
 }
 
-TEST_CASE("a recording without one whole unit leaves nothing behind") {
+TEST_CASE("a recording without one whole call leaves nothing behind") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
   {
@@ -270,7 +270,7 @@ TEST_CASE("a reader that looks at the .part does not keep the recording from end
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
   auto receiver = create_trace(folder / "t.h5", {});
-  write_begun(truth, *receiver, truth.info.units.size());
+  write_begun(truth, *receiver, truth.info.calls.size());
   // Another process that holds HDF5's shared lock, as an open reader does.
   const int fd = open((folder / "t.h5.part").c_str(), O_RDONLY);
   REQUIRE(flock(fd, LOCK_SH) == 0);

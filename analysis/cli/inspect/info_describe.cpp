@@ -71,9 +71,9 @@ Json describe_trace(const fs::path& file) {
   json["rows"] = {info.rows.begin, info.rows.end};
   json["n_tokens"] = info.n_tokens;
   json["n_prompt"] = info.n_prompt;
-  json["n_units"] = info.units.size();
+  json["n_units"] = info.calls.size();
   json["planned_tokens"] = planned.n_planned();
-  json["planned_units"] = planned.units.size();
+  json["planned_units"] = planned.calls.size();
   json["chunk"] = info.chunk;
   json["text_source"] = info.text_source;
   json["uuid"] = info.uuid;

@@ -20,7 +20,7 @@ class RecoverCommand final : public Command {
   CommandCard card() const override {
     return {"recover",
             "make a valid trace from a killed recording's .part file",
-            "Copies every unit (prefill chunk or decode step) that was written whole into a new "
+            "Copies every call (prefill chunk or decode step) that was written whole into a new "
             "file marked as recovered; the .part file stays as it is.",
             {{"kvscope recover trace.h5.part", "writes trace.h5"},
              {"kvscope recover trace.h5.part --out kept.h5", "writes another name"}}};
@@ -45,19 +45,19 @@ class RecoverCommand final : public Command {
     if (json_) {
       print_json({{"part", part_.string()},
                   {"file", out.string()},
-                  {"n_units", report.n_units},
-                  {"n_planned_units", report.n_planned_units},
-                  {"n_damaged_units", report.n_damaged_units},
+                  {"n_units", report.n_calls},
+                  {"n_planned_units", report.n_planned_calls},
+                  {"n_damaged_units", report.n_damaged_calls},
                   {"n_tokens", report.n_tokens},
                   {"n_planned_tokens", report.n_planned_tokens},
                   {"content_hash", report.content_hash},
                   {"first_problem", report.first_problem}});
     } else {
-      note("recovered {}: {} of {} units, {} of {} tokens", out.string(), report.n_units,
-           report.n_planned_units, report.n_tokens, report.n_planned_tokens);
+      note("recovered {}: {} of {} calls, {} of {} tokens", out.string(), report.n_calls,
+           report.n_planned_calls, report.n_tokens, report.n_planned_tokens);
     }
-    if (report.n_damaged_units == 0) return kOk;
-    note("kvscope: {} units were left out as damaged: {}", report.n_damaged_units,
+    if (report.n_damaged_calls == 0) return kOk;
+    note("kvscope: {} calls were left out as damaged: {}", report.n_damaged_calls,
          report.first_problem);
     return kPartlyFailed;
   }

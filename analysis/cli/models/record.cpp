@@ -169,9 +169,9 @@ class RecordCommand final : public Command {
     if (resume_) {
       kept.emplace(out, run.progress, run.stop, /*or_whole=*/!overwrite_);
       options.kept = &*kept;
-      stopping.kept_units = kept->n_units();
+      stopping.kept_calls = kept->n_calls();
       stopping.overwrite = stopping.overwrite || kept->is_complete();  // nothing is written then
-      if (kept->n_units() > 0 && !kept->is_complete())
+      if (kept->n_calls() > 0 && !kept->is_complete())
         note("going on behind the {} tokens of {}", kept->n_tokens(), part_path(out).string());
     }
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);

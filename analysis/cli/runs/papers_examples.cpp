@@ -89,8 +89,8 @@ TraceInfo info_of(const Constructed& example, const std::string& name) {
   info.n_tokens = example.n_prompt + example.n_decode;
   info.n_prompt = info.chunk = example.n_prompt;
   info.rows = {0, info.n_tokens};
-  info.units.push_back({{0, example.n_prompt}, false});
-  for (Index t = example.n_prompt; t < info.n_tokens; ++t) info.units.push_back({{t, t + 1}, true});
+  info.calls.push_back({{0, example.n_prompt}, false});
+  for (Index t = example.n_prompt; t < info.n_tokens; ++t) info.calls.push_back({{t, t + 1}, true});
   info.created = timestamp();
   info.writer = writer_name();
   info.command_line = "kvscope papers --example " + name;
@@ -98,8 +98,8 @@ TraceInfo info_of(const Constructed& example, const std::string& name) {
   return info;
 }
 
-/// [1, n, width] of one layer's vectors over a unit's positions.
-Tensor<float> unit_rows(const std::function<Constructed::Vector(Index, Index)>& vector, Index layer,
+/// [1, n, width] of one layer's vectors over a call's positions.
+Tensor<float> call_rows(const std::function<Constructed::Vector(Index, Index)>& vector, Index layer,
                         TokenRange range) {
   Tensor<float> out(Shape{1, range.size(), kConstructedWidth});
   for (Index i = 0; i < range.size(); ++i) {
@@ -125,15 +125,15 @@ Tensor<float> lse_of(const Constructed& example, Index layer, TokenRange range) 
   return out;
 }
 
-void write_units(const Constructed& example, const std::string& name, TraceReceiver& receiver) {
+void write_calls(const Constructed& example, const std::string& name, TraceReceiver& receiver) {
   const TraceInfo info = info_of(example, name);
   receiver.begin(info);
-  for (const TraceUnit& unit : info.units) {
-    const TokenRange range = unit.tokens;
+  for (const ForwardCall& call : info.calls) {
+    const TokenRange range = call.tokens;
     for (Index layer = 0; layer < example.n_layers; ++layer) {
-      const Tensor<float> q = unit_rows(example.q, layer, range);
-      const Tensor<float> k = unit_rows(example.k, layer, range);
-      const Tensor<float> v = unit_rows(example.v, layer, range);
+      const Tensor<float> q = call_rows(example.q, layer, range);
+      const Tensor<float> k = call_rows(example.k, layer, range);
+      const Tensor<float> v = call_rows(example.v, layer, range);
       const Tensor<float> lse = lse_of(example, layer, range);
       LayerRows rows;
       rows.layer = layer;
@@ -145,7 +145,7 @@ void write_units(const Constructed& example, const std::string& name, TraceRecei
     }
     const std::vector<TokenId> ids(static_cast<std::size_t>(range.size()), 0);
     receiver.write_tokens(ids, {});
-    receiver.commit_unit();
+    receiver.commit_call();
   }
   receiver.finish(TraceStatus::complete);
 }
@@ -164,7 +164,7 @@ void write_example(const std::string& name, const std::filesystem::path& out, bo
   }
   WriterOptions options{.overwrite = overwrite};
   const auto receiver = create_trace(out, options);
-  write_units(name == "theorem-b1" ? b1_example() : error_bound_example(), name, *receiver);
+  write_calls(name == "theorem-b1" ? b1_example() : error_bound_example(), name, *receiver);
 }
 
 }  // namespace kvscope::cli

@@ -154,8 +154,8 @@ std::vector<FactSection> trace_facts(const Document& document) {
 
 std::string status_words(const TraceInfo& info, const TraceInfo& planned) {
   std::string words(name_of(info.status));
-  if (info.units.size() < planned.units.size()) {
-    words += fmt::format(": {} of {} chunks and steps", info.units.size(), planned.units.size());
+  if (info.calls.size() < planned.calls.size()) {
+    words += fmt::format(": {} of {} chunks and steps", info.calls.size(), planned.calls.size());
   }
   return words;
 }

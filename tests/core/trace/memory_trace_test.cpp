@@ -1,4 +1,4 @@
-// The in-memory trace: what is written unit by unit is read back, and wrong shapes and ranges are
+// The in-memory trace: what is written call by call is read back, and wrong shapes and ranges are
 // refused with a sentence.
 #include "core/trace/memory_trace.hpp"
 
@@ -11,8 +11,8 @@ float value_at(int what, Index layer, Index head, Index pos, Index c) {
   return static_cast<float>(what * 100000 + layer * 10000 + head * 1000 + pos * 10 + c);
 }
 
-/// Records `n_units` units of a trace with filtered layers, heads and rows.
-MemoryTrace recorded(std::size_t n_units, TraceStatus status) {
+/// Records `n_calls` calls of a trace with filtered layers, heads and rows.
+MemoryTrace recorded(std::size_t n_calls, TraceStatus status) {
   TraceInfo info = make_trace_info(4, 4, 2, 3, 10, 4);
   info.layers = {1, 3};
   info.q_heads = {2, 3};
@@ -21,8 +21,8 @@ MemoryTrace recorded(std::size_t n_units, TraceStatus status) {
   info.status = TraceStatus::recording;
   MemoryTrace trace;
   trace.begin(info);
-  for (std::size_t u = 0; u < n_units; ++u) {
-    const TokenRange tokens = info.units[u].tokens;
+  for (std::size_t u = 0; u < n_calls; ++u) {
+    const TokenRange tokens = info.calls[u].tokens;
     const TokenRange rows{std::max<Index>(tokens.begin, 2), std::min<Index>(tokens.end, 9)};
     for (Index layer : info.layers) {
       Tensor<float> q({2, rows.size(), 3}), k({1, tokens.size(), 3}), v({1, tokens.size(), 3});
@@ -45,13 +45,13 @@ MemoryTrace recorded(std::size_t n_units, TraceStatus status) {
     std::vector<TokenId> ids;
     for (Index t = tokens.begin; t < tokens.end; ++t) ids.push_back(static_cast<TokenId>(t + 50));
     trace.write_tokens(ids, {});
-    trace.commit_unit();
+    trace.commit_call();
   }
   trace.finish(status);
   return trace;
 }
 
-TEST_CASE("memory trace: units are read back by true layer, head and position") {
+TEST_CASE("memory trace: calls are read back by true layer, head and position") {
   const MemoryTrace trace = recorded(3, TraceStatus::complete);
   REQUIRE(trace.info().status == TraceStatus::complete);
   REQUIRE(trace.tokens().size() == 10);
@@ -79,12 +79,12 @@ TEST_CASE("memory trace: what was not recorded is named") {
   REQUIRE_THROWS_AS(trace.read_k(1, 1, {5, 2}), ConfigError);
 }
 
-TEST_CASE("memory trace: an interrupted recording ends with its last whole unit") {
+TEST_CASE("memory trace: an interrupted recording ends with its last whole call") {
   const MemoryTrace trace = recorded(2, TraceStatus::interrupted);
   REQUIRE(trace.info().n_tokens == 8);
   REQUIRE(trace.info().n_prompt == 8);
   REQUIRE(trace.info().rows == TokenRange{2, 8});
-  REQUIRE(trace.info().units.size() == 2);
+  REQUIRE(trace.info().calls.size() == 2);
   REQUIRE(trace.read_k(1, 1, {0, 8}).dim(0) == 8);
   REQUIRE_THROWS_AS(trace.read_k(1, 1, {0, 9}), ConfigError);
   const MemoryTrace none = recorded(0, TraceStatus::interrupted);
@@ -92,10 +92,10 @@ TEST_CASE("memory trace: an interrupted recording ends with its last whole unit"
   REQUIRE(none.info().rows.size() == 0);
 }
 
-TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are refused") {
+TEST_CASE("memory trace: wrong shapes, too many calls and senseless infos are refused") {
   MemoryTrace trace = recorded(3, TraceStatus::complete);
   LayerRows rows{.layer = 1};
-  CHECK_SAYS(trace.write_layer(rows), "all 3 units");
+  CHECK_SAYS(trace.write_layer(rows), "all 3 calls");
   MemoryTrace fresh(make_trace_info(1, 2, 1, 4, 8, 8));
   Tensor<float> k({1, 7, 4});
   rows.layer = 0;

@@ -119,19 +119,19 @@ def compute_lse(rows: Rows, sinks: torch.Tensor | None) -> torch.Tensor:
 class MapBlock:
     """Attention probabilities of some rows, as a trace stores them."""
 
-    dense: torch.Tensor | None  # [heads, n, keys from position 0 to the unit's end] f32
+    dense: torch.Tensor | None  # [heads, n, keys from position 0 to the call's end] f32
     top_pos: torch.Tensor | None  # [heads, n, N] i32; -1 where a row sees fewer than N
     top_prob: torch.Tensor | None  # [heads, n, N] f32
 
 
-def map_blocks(rows: Rows, lse: torch.Tensor, unit_end: int, dense: bool, top: int) -> Iterator[MapBlock]:
+def map_blocks(rows: Rows, lse: torch.Tensor, call_end: int, dense: bool, top: int) -> Iterator[MapBlock]:
     """exp(score - lse) of the rows, a few at a time. Among equals, top-k takes the lower position first."""
     for first, last, key, scores in score_blocks(rows):
         probs = torch.exp(scores - lse[:, first:last, None].to(scores.dtype)).float()
         n_heads, n, n_keys = probs.shape
         whole = top_pos = top_prob = None
         if dense:
-            whole = probs.new_zeros((n_heads, n, unit_end))
+            whole = probs.new_zeros((n_heads, n, call_end))
             whole[:, :, key : key + n_keys] = probs
         if top:
             seen = torch.isfinite(scores)

@@ -6,13 +6,13 @@ copy of what is there so far (writer.replan); lengths grow by half, so the copie
 
 from __future__ import annotations
 
-from .schema import Unit
+from .schema import Call
 
 _LEAST_GROWTH = 128  # decode steps planned at least when the length is unknown
 
 
-def classify(ends: list[int]) -> tuple[tuple[Unit, ...], int, int]:
-    """Units, n_prompt and chunk of forward passes that ended at these tokens.
+def classify(ends: list[int]) -> tuple[tuple[Call, ...], int, int]:
+    """Calls, n_prompt and chunk of forward passes that ended at these tokens.
 
     The prompt ends with the last pass of several tokens; single tokens after it were decoded.
     """
@@ -21,9 +21,9 @@ def classify(ends: list[int]) -> tuple[tuple[Unit, ...], int, int]:
     for begin, end in spans:
         if end - begin > 1:
             n_prompt = end
-    units = tuple(Unit(begin, end, begin >= n_prompt) for begin, end in spans)
-    chunk = max((unit.end - unit.begin for unit in units if not unit.is_decode), default=1)
-    return units, n_prompt, chunk
+    calls = tuple(Call(begin, end, begin >= n_prompt) for begin, end in spans)
+    chunk = max((call.end - call.begin for call in calls if not call.is_decode), default=1)
+    return calls, n_prompt, chunk
 
 
 def predict(ends: list[int], max_new_tokens: int | None) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 CARRIERS = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
 
 
-class Unit(NamedTuple):
+class Call(NamedTuple):
     """One forward call: tokens [begin, end)."""
 
     begin: int
@@ -99,7 +99,7 @@ class TraceInfo:
     rows: tuple[int, int]  # positions whose q, lse, attention and logits are kept
     n_prompt: int
     chunk: int
-    units: tuple[Unit, ...]
+    calls: tuple[Call, ...]
     token_text_capacity: int = 0
     # provenance
     created: str = ""
@@ -116,7 +116,7 @@ class TraceInfo:
 
     @property
     def n_tokens(self) -> int:
-        return self.units[-1].end if self.units else 0
+        return self.calls[-1].end if self.calls else 0
 
     @property
     def n_rows(self) -> int:

@@ -235,7 +235,7 @@ class Sequence:
         """The trace of a run whose passes end at these tokens."""
         shape, facts, options = self.shape, self._facts, self._options
         assert shape is not None
-        units, n_prompt, chunk = classify(ends)
+        calls, n_prompt, chunk = classify(ends)
         n_tokens = ends[-1]
         capacity = 0
         if self._texts is not None:
@@ -249,7 +249,7 @@ class Sequence:
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=shape.q_heads, kv_heads=shape.kv_heads,
-            rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, units=units,
+            rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, calls=calls,
             token_text_capacity=capacity, created=self._created, writer=provenance.writer_name(),
             command_line=provenance.command_line(), host=provenance.host_name(), text_source=options.text_source,
             tokenizer_hash=self._texts.hash if self._texts else "", seed=options.seed, index=self._index,

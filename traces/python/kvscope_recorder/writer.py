@@ -1,6 +1,6 @@
 """Writes a trace file with kvscope's own writer: OUT.part while it grows, OUT once it is whole.
 
-A unit survives a kill once it is committed. A run whose length is not known beforehand is planned, and planned anew
+A call survives a kill once it is committed. A run whose length is not known beforehand is planned, and planned anew
 (`replan`) when it turns out otherwise.
 """
 
@@ -44,7 +44,7 @@ def _usage_as(kind: type[RecordError]) -> Iterator[None]:
 
 
 class TraceWriter:
-    """Writes one trace. Call begin, then per unit: append..., append_tokens, commit; at last finish or abandon."""
+    """Writes one trace. Call begin, then per call: append..., append_tokens, commit; at last finish or abandon."""
 
     def __init__(self, out: Path, overwrite: bool = False) -> None:
         check_output(out, overwrite)
@@ -69,7 +69,7 @@ class TraceWriter:
             )
 
     def append(self, path: str, rows: np.ndarray) -> None:
-        """Writes `rows`, [heads, n, row] or without the axes that the array lacks, after those the unit has already.
+        """Writes `rows`, [heads, n, row] or without the axes that the array lacks, after those the call has already.
 
         Rows hold the bits of the stored type (bf16 as uint16). Raises DataError for NaN and Inf, RecordError for a shape
         that does not fit the plan.
@@ -81,22 +81,22 @@ class TraceWriter:
             raise DataError(str(error)) from error
 
     def append_tokens(self, ids: np.ndarray, texts: list[bytes] | None) -> None:
-        """The ids (i32) of the unit's tokens, and the bytes of each if the trace holds text."""
+        """The ids (i32) of the call's tokens, and the bytes of each if the trace holds text."""
         with _usage_as(RecordError):
             self._native.write_tokens(np.ascontiguousarray(ids), texts or [])
 
     def commit(self) -> None:
-        """Ends the unit: from here on it survives a kill. Raises RecordError if an array is not whole."""
+        """Ends the call: from here on it survives a kill. Raises RecordError if an array is not whole."""
         with _usage_as(RecordError):
             self._native.commit()
 
     def replan(self, info: TraceInfo) -> None:
-        """Moves the whole units into a layout for another plan that begins with the same units."""
+        """Moves the whole calls into a layout for another plan that begins with the same calls."""
         with _usage_as(ConfigError):
             self._native.replan(info)
 
     def finish(self, status: str, info: TraceInfo) -> TraceInfo:
-        """Makes OUT of the whole units. `info` is the plan cut to them; returns it with hash and uuid.
+        """Makes OUT of the whole calls. `info` is the plan cut to them; returns it with hash and uuid.
 
         Raises OSError if the disk is full (OUT.part then still holds everything).
         """
@@ -106,7 +106,7 @@ class TraceWriter:
         return info.replace(status=status, content_hash=content, uuid=uuid)
 
     def abandon(self) -> str:
-        """Leaves OUT.part for recovery if a unit is whole, else nothing. Returns a sentence that says so."""
+        """Leaves OUT.part for recovery if a call is whole, else nothing. Returns a sentence that says so."""
         if not self._is_open:
             return ""
         hint = str(self._native.recovery_hint)

@@ -106,8 +106,8 @@ TraceInfo info_of(nb::handle of) {
   info.kv_heads = field<std::vector<Index>>(of, "kv_heads");
   const auto rows = field<std::vector<Index>>(of, "rows");
   info.rows = {rows.at(0), rows.at(1)};
-  for (const auto& unit : field<std::vector<std::vector<Index>>>(of, "units"))
-    info.units.push_back({{unit.at(0), unit.at(1)}, unit.at(2) != 0});
+  for (const auto& call : field<std::vector<std::vector<Index>>>(of, "calls"))
+    info.calls.push_back({{call.at(0), call.at(1)}, call.at(2) != 0});
   info.n_tokens = field<Index>(of, "n_tokens");
   info.n_prompt = field<Index>(of, "n_prompt");
   info.chunk = field<Index>(of, "chunk");
@@ -192,7 +192,7 @@ void bind_writer(nb::module_& module) {
            })
       .def("append", &append_rows)
       .def("write_tokens", &write_tokens)
-      .def("commit", &TraceWriter::commit_unit, nb::call_guard<nb::gil_scoped_release>())
+      .def("commit", &TraceWriter::commit_call, nb::call_guard<nb::gil_scoped_release>())
       .def("finish",
            [](TraceWriter& writer, const std::string& status, nb::handle info) {
              const auto [hash, uuid] = finish(writer, status, info);

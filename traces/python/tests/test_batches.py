@@ -87,7 +87,7 @@ def test_prefill_with_padding_on_either_side(tmp_path, kvscope, side):
 
 @torch.no_grad()
 def test_chunks_of_nothing_but_padding(tmp_path, kvscope):
-    """A short prompt begins in the second chunk; its trace has no empty unit."""
+    """A short prompt begins in the second chunk; its trace has no empty call."""
     model = small_llama()
     ids, mask = padded("left", (20, 9))
     cache = DynamicCache(config=model.config)

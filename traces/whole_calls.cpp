@@ -1,4 +1,4 @@
-#include "traces/whole_units.hpp"
+#include "traces/whole_calls.hpp"
 
 #include <fmt/format.h>
 
@@ -11,20 +11,20 @@ namespace kvscope {
 
 namespace {
 
-/// What is wrong with a unit; empty if nothing is.
-std::string problem_of(const TraceLayout& layout, Index unit) {
+/// What is wrong with a call; empty if nothing is.
+std::string problem_of(const TraceLayout& layout, Index call) {
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
     for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      std::string problem = check_piece(layout, array, unit, head, {});
+      std::string problem = check_piece(layout, array, call, head, {});
       if (!problem.empty()) return problem;
     }
   }
   if (!layout.token_bytes) return {};
   try {
     std::uint64_t recorded = 0;
-    layout.text_checksums->read({unit}, {1}, &recorded);
-    if (recorded != text_checksum(layout, unit)) {
-      return fmt::format("unit {}: the token text does not have the recorded checksum", unit);
+    layout.text_checksums->read({call}, {1}, &recorded);
+    if (recorded != text_checksum(layout, call)) {
+      return fmt::format("call {}: the token text does not have the recorded checksum", call);
     }
   } catch (const FormatError& error) {
     return error.what();
@@ -34,7 +34,7 @@ std::string problem_of(const TraceLayout& layout, Index unit) {
 
 }  // namespace
 
-WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn& progress,
+WholeCalls count_whole_calls(const std::filesystem::path& part, const ProgressFn& progress,
                              const std::stop_token& stop) {
   if (is_being_recorded(part))
     throw IoError("{} is being recorded by another process: stop that first", part.string());
@@ -43,8 +43,8 @@ WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn
     throw FormatError("{}: has no checksums, so nothing tells which of its data are whole",
                       part.string());
   }
-  WholeUnits whole;
-  whole.n_planned_units = static_cast<Index>(layout.info.units.size());
+  WholeCalls whole;
+  whole.n_planned_calls = static_cast<Index>(layout.info.calls.size());
   whole.n_planned_tokens = layout.info.n_tokens;
   whole.n_committed = layout.n_committed();
   while (whole.n_good < whole.n_committed) {
@@ -53,7 +53,7 @@ WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn
     whole.first_problem = problem_of(layout, whole.n_good);
     if (!whole.first_problem.empty()) break;
     ++whole.n_good;
-    if (progress) progress({"check", whole.n_good, whole.n_committed, "units"});
+    if (progress) progress({"check", whole.n_good, whole.n_committed, "calls"});
   }
   return whole;
 }

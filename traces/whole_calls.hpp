@@ -10,18 +10,18 @@
 
 namespace kvscope {
 
-struct WholeUnits {
-  Index n_planned_units = 0;
+struct WholeCalls {
+  Index n_planned_calls = 0;
   Index n_planned_tokens = 0;
   Index n_committed = 0;
   Index n_good = 0;
   std::string first_problem;
 };
 
-/// Compares every committed unit with its checksums, up to the first that differs. Throws IoError
+/// Compares every committed call with its checksums, up to the first that differs. Throws IoError
 /// for a file that a live process records into, FormatError for one without checksums, Interrupted
 /// on a stop.
-WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn& progress,
+WholeCalls count_whole_calls(const std::filesystem::path& part, const ProgressFn& progress,
                              const std::stop_token& stop);
 
 }  // namespace kvscope
