@@ -178,8 +178,8 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
   }
   const auto keys = layer.k.view().sub(kv_head);
   look.speakers.assign(look.scores.size(), -1);
-  for (std::size_t unit = 0; unit < look.scores.size(); ++unit) {
-    const Index pos = look.first_unit + static_cast<Index>(unit);
+  for (std::size_t block = 0; block < look.scores.size(); ++block) {
+    const Index pos = look.first_block + static_cast<Index>(block);
     const auto key = keys.row(pos);
     double best = kNoCandidate;
     for (std::size_t slot = 0; slot < look.slots.size(); ++slot) {
@@ -191,7 +191,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
         dot += means(static_cast<Index>(slot), static_cast<Index>(c)) * static_cast<double>(key[c]);
       if (dot <= best) continue;
       best = dot;
-      look.speakers[unit] = static_cast<Index>(slot);
+      look.speakers[block] = static_cast<Index>(slot);
     }
   }
 }
@@ -229,16 +229,16 @@ void add_answer(const KeySources& sources, const KeyQuestion& question, const Se
     return;
   }
   look.page_size = std::max<Index>(1, question.selector.caps().page_size);
-  look.first_unit = seen.scored.begin;
+  look.first_block = seen.scored.begin;
   look.scores = std::move(seen.scores[static_cast<std::size_t>(owner)]);
   look.earned.assign(look.scores.size(), false);
   look.cut = kNan;
   for (const KeyPos pos : list.scored()) {
-    const auto unit = look.unit_of(pos);
-    if (!unit || look.earned[*unit]) continue;
-    look.earned[*unit] = true;
+    const auto block = look.block_of(pos);
+    if (!block || look.earned[*block]) continue;
+    look.earned[*block] = true;
     ++look.n_earned;
-    look.cut = std::isnan(look.cut) ? look.scores[*unit] : std::min(look.cut, look.scores[*unit]);
+    look.cut = std::isnan(look.cut) ? look.scores[*block] : std::min(look.cut, look.scores[*block]);
   }
   // Not where a wrapper asked by the mean queries of groups, which are no query of the text.
   const bool has_own_picks = static_cast<Index>(seen.picks.size()) == info.n_q;
@@ -268,17 +268,17 @@ double QueryLook::weight(Index key) const {
              : 0.0;
 }
 
-std::optional<std::size_t> QueryLook::unit_of(Index key) const {
-  const Index unit = key / page_size - first_unit;
-  const bool has_score = key >= 0 && unit >= 0 && unit < static_cast<Index>(scores.size()) &&
-                         scores[static_cast<std::size_t>(unit)] > kNoCandidate;
-  return has_score ? std::optional(static_cast<std::size_t>(unit)) : std::nullopt;
+std::optional<std::size_t> QueryLook::block_of(Index key) const {
+  const Index block = key / page_size - first_block;
+  const bool has_score = key >= 0 && block >= 0 && block < static_cast<Index>(scores.size()) &&
+                         scores[static_cast<std::size_t>(block)] > kNoCandidate;
+  return has_score ? std::optional(static_cast<std::size_t>(block)) : std::nullopt;
 }
 
 std::vector<std::size_t> QueryLook::ranking() const {
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::erase_if(order, [&](std::size_t unit) { return !(scores[unit] > kNoCandidate); });
+  std::erase_if(order, [&](std::size_t block) { return !(scores[block] > kNoCandidate); });
   std::ranges::stable_sort(order,
                            [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
   return order;
@@ -340,16 +340,16 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
   const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
   const bool by_rule = is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())];
   outcome.end = by_rule ? KeyEnd::by_rule : is_kept ? KeyEnd::kept : KeyEnd::dropped;
-  const auto unit = look.unit_of(key);
-  if (!unit) return outcome;
+  const auto block = look.block_of(key);
+  if (!block) return outcome;
   outcome.is_ranked = true;
-  outcome.score = look.scores[*unit];
+  outcome.score = look.scores[*block];
   for (std::size_t other = 0; other < look.scores.size(); ++other) {
     const double score = look.scores[other];
     outcome.n_ranked += score > kNoCandidate;
-    outcome.rank += score > outcome.score || (score == outcome.score && other <= *unit);
+    outcome.rank += score > outcome.score || (score == outcome.score && other <= *block);
   }
-  const Index page = look.first_unit + static_cast<Index>(*unit);
+  const Index page = look.first_block + static_cast<Index>(*block);
   outcome.page = {std::max(page * look.page_size, look.visible.begin),
                   std::min((page + 1) * look.page_size, look.visible.end)};
   outcome.page_logit = outcome.logit;
@@ -357,8 +357,8 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
     outcome.page_logit = std::max(outcome.page_logit,
                                   look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
   }
-  if (*unit < look.speakers.size() && look.speakers[*unit] >= 0)
-    outcome.slot = static_cast<std::size_t>(look.speakers[*unit]);
+  if (*block < look.speakers.size() && look.speakers[*block] >= 0)
+    outcome.slot = static_cast<std::size_t>(look.speakers[*block]);
   return outcome;
 }
 

@@ -65,20 +65,20 @@ struct QueryLook {
 
   /// What the method ranks: keys, or pages of them; empty if it gives no score.
   Index page_size = 1;
-  Index first_unit = 0;
-  std::vector<double> scores;  // [n_units]; -infinity: no candidate
-  std::vector<bool> earned;    // [n_units] in the list because of its score
+  Index first_block = 0;
+  std::vector<double> scores;  // [n_blocks]; -infinity: no candidate
+  std::vector<bool> earned;    // [n_blocks] in the list because of its score
   Index n_earned = 0;
   double cut = 0.0;              // the smallest score in the list; NaN if no score earned a place
   std::vector<QuokaSlot> slots;  // QuoKA: the representative queries of the KV head
-  /// QuoKA: [n_units] the slot of largest product; -1: none may score it.
+  /// QuoKA: [n_blocks] the slot of largest product; -1: none may score it.
   std::vector<Index> speakers;
 
   bool has_scores() const { return !scores.empty(); }
   double weight(Index key) const;
-  /// Unit that holds a key; empty if it got no score.
-  std::optional<std::size_t> unit_of(Index key) const;
-  /// Units by score, best first, of equal ones the first position: as methods rank.
+  /// Block that holds a key; empty if it got no score.
+  std::optional<std::size_t> block_of(Index key) const;
+  /// Blocks by score, best first, of equal ones the first position: as methods rank.
   std::vector<std::size_t> ranking() const;
   /// The heaviest keys of the query, at most n.
   std::vector<Index> heaviest(std::size_t n) const;

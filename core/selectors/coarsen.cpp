@@ -41,12 +41,12 @@ Index n_alive_in(const SelectCall& call, Index kv_head) {
                                   : static_cast<Index>(candidates(call, kv_head, seen).size());
 }
 
-/// The n best units, best first; among equal ones the first or the last position comes first.
-std::vector<Index> best_units(std::vector<double> scores, Index n, TieOrder ties) {
+/// The n best blocks, best first; among equal ones the first or the last position comes first.
+std::vector<Index> best_blocks(std::vector<double> scores, Index n, TieOrder ties) {
   if (ties == TieOrder::first) return top_k(scores, n);
   std::reverse(scores.begin(), scores.end());
   std::vector<Index> kept = top_k(scores, n);
-  for (Index& unit : kept) unit = static_cast<Index>(scores.size()) - 1 - unit;
+  for (Index& block : kept) block = static_cast<Index>(scores.size()) - 1 - block;
   return kept;
 }
 
@@ -279,15 +279,15 @@ class Coarsen final : public Selector {
     ranking.n_pages = ranking.tokens.size() > 0
                           ? (ranking.tokens.end - 1) / ranking.page + 1 - ranking.first_page
                           : 0;
-    const auto n_units = static_cast<std::size_t>(std::max<Index>(trace.scored.size(), 0));
+    const auto n_blocks = static_cast<std::size_t>(std::max<Index>(trace.scored.size(), 0));
     joining_flops_ = 0.0;
     for (Index owner = 0; owner < ranking.n_owners; ++owner) {
-      std::vector<double> sums(n_units, kNoCandidate);
+      std::vector<double> sums(n_blocks, kNoCandidate);
       for (Index i = 0; i < ranking.heads_per_list; ++i) {
         std::vector<double>& scores =
             trace.scores[static_cast<std::size_t>(owner * ranking.heads_per_list + i)];
         round_scores(scores, options_.scores);
-        for (std::size_t u = 0; u < n_units; ++u) {
+        for (std::size_t u = 0; u < n_blocks; ++u) {
           if (scores[u] == kNoCandidate) continue;
           joining_flops_ += sums[u] == kNoCandidate ? 0.0 : 1.0;
           sums[u] = sums[u] == kNoCandidate ? scores[u] : sums[u] + scores[u];
@@ -295,7 +295,7 @@ class Coarsen final : public Selector {
       }
       std::vector<double> pages(static_cast<std::size_t>(std::max<Index>(ranking.n_pages, 0)),
                                 kNoCandidate);
-      for (std::size_t u = 0; u < n_units; ++u) {
+      for (std::size_t u = 0; u < n_blocks; ++u) {
         const Index page =
             (trace.scored.begin + static_cast<Index>(u)) * own / ranking.page - ranking.first_page;
         double& best = pages[static_cast<std::size_t>(page)];
@@ -314,14 +314,14 @@ class Coarsen final : public Selector {
     const Index lists_per_kv_head = std::max<Index>(1, ranking.n_owners / call.k.dim(0));
     for (Index owner = 0; owner < ranking.n_owners; ++owner) {
       KeyList list;
-      bool is_whole = true;  // the method left nothing out
-      Index most_units = 0;  // of its own, earned by score
+      bool is_whole = true;   // the method left nothing out
+      Index most_blocks = 0;  // of its own, earned by score
       Index most_keys = 0;
       for (Index i = 0; i < ranking.heads_per_list; ++i) {
         const ListView one = fine.at(owner * ranking.heads_per_list + i);
         unite(list.forced, one.forced());
         const std::vector<KeyPos> scored = one.scored();
-        most_units = std::max(most_units, count_units(scored));
+        most_blocks = std::max(most_blocks, count_blocks(scored));
         most_keys = std::max(most_keys, static_cast<Index>(scored.size()));
         const Index kv_head = (owner * ranking.heads_per_list + i) * call.k.dim(0) / fine.n_lists();
         is_whole = is_whole && one.size() == n_alive_in(call, kv_head);
@@ -354,13 +354,13 @@ class Coarsen final : public Selector {
         // Forced or lost.
         if (keys_of(page).empty()) scores[static_cast<std::size_t>(page)] = kNoCandidate;
       }
-      // Own units are as many as the method earned; of larger pages those best ones whose keys fit,
-      // at least one.
+      // Own blocks are as many as the method earned; of larger pages those best ones whose keys
+      // fit, at least one.
       const bool is_own = ranking.page == own_.page_size;
-      const Index most_pages = is_own ? most_units : most_keys;
+      const Index most_pages = is_own ? most_blocks : most_keys;
       Index n_keys = 0;
       for (const Index page :
-           best_units(scores, is_whole ? ranking.n_pages : most_pages, options_.ties)) {
+           best_blocks(scores, is_whole ? ranking.n_pages : most_pages, options_.ties)) {
         const std::vector<KeyPos> keys = keys_of(page);
         n_keys += static_cast<Index>(keys.size());
         if (!is_own && !is_whole && n_keys > most_keys && !list.scored.empty()) break;
@@ -374,7 +374,7 @@ class Coarsen final : public Selector {
   }
 
   /// How many of the method's own pages (or keys) a list holds.
-  Index count_units(const std::vector<KeyPos>& keys) const {
+  Index count_blocks(const std::vector<KeyPos>& keys) const {
     if (own_.page_size == 1) return static_cast<Index>(keys.size());
     Index n = 0;
     Index last = -1;

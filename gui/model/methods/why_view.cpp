@@ -47,9 +47,9 @@ class Ends {
   plot::Scatter dropped_ = points_named("dropped", {plot::Role::series, 1});
 };
 
-/// The heaviest key of a unit.
-Index heaviest_of(const QueryLook& look, std::size_t unit) {
-  const Index page = look.first_unit + static_cast<Index>(unit);
+/// The heaviest key of a block.
+Index heaviest_of(const QueryLook& look, std::size_t block) {
+  const Index page = look.first_block + static_cast<Index>(block);
   Index best = std::max(page * look.page_size, look.visible.begin);
   for (Index key = best; key < std::min((page + 1) * look.page_size, look.visible.end); ++key) {
     if (look.weight(key) > look.weight(best)) best = key;
@@ -62,10 +62,10 @@ void draw_by_score(const QueryLook& look, const std::vector<KeyOutcome>& heavies
   plot::Line curve{.label = look.page_size > 1 ? "all pages" : "all keys",
                    .tone = {plot::Role::neutral, 0},
                    .markers = false};
-  for (const std::size_t unit : look.ranking()) {
-    if (!(look.scores[unit] > kLeastScore)) break;
-    curve.add(static_cast<double>(curve.x.size() + 1), look.scores[unit]);
-    curve.of.push_back(static_cast<std::size_t>(heaviest_of(look, unit)));
+  for (const std::size_t block : look.ranking()) {
+    if (!(look.scores[block] > kLeastScore)) break;
+    curve.add(static_cast<double>(curve.x.size() + 1), look.scores[block]);
+    curve.of.push_back(static_cast<std::size_t>(heaviest_of(look, block)));
   }
   panel.marks.emplace_back(std::move(curve));
   if (std::isfinite(look.cut) && look.cut > kLeastScore) {
@@ -183,11 +183,11 @@ std::string why_csv(const QueryLook& look) {
   // Ranks at once: key by key they would cost the square of the context.
   std::vector<Index> rank(look.scores.size(), 0);
   Index next = 0;
-  for (const std::size_t unit : look.ranking()) rank[unit] = ++next;
+  for (const std::size_t block : look.ranking()) rank[block] = ++next;
   Index weight_rank = 0;
   for (const Index key : look.heaviest(look.weights.size())) {
     ++weight_rank;
-    const auto unit = look.unit_of(key);
+    const auto block = look.block_of(key);
     const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
     const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
     KeyEnd end = is_kept ? KeyEnd::kept : KeyEnd::dropped;
@@ -195,12 +195,12 @@ std::string why_csv(const QueryLook& look) {
       end = KeyEnd::by_rule;
     if (look.is_dense) end = KeyEnd::dense;
     csv += fmt::format("{},{:.9g},{},{}", key, look.weight(key), weight_rank, enum_name(end));
-    if (!unit) {
+    if (!block) {
       csv += ",,,,\n";
       continue;
     }
-    const Index page = look.first_unit + static_cast<Index>(*unit);
-    csv += fmt::format(",{:.9g},{},{},{}\n", look.scores[*unit], rank[*unit],
+    const Index page = look.first_block + static_cast<Index>(*block);
+    csv += fmt::format(",{:.9g},{},{},{}\n", look.scores[*block], rank[*block],
                        std::max(page * look.page_size, look.visible.begin),
                        std::min((page + 1) * look.page_size, look.visible.end));
   }
