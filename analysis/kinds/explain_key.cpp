@@ -165,9 +165,9 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
     picks.push_back(seen.picks[static_cast<std::size_t>(head)]);
   }
   const bool is_unit = rules.similarity == QuokaSimilarity::cosine;
-  const Tensor<double> means = quoka_slot_means(heads, picks, is_unit, rules.eps);
+  const Tensor<double> means = quoka_group_queries(heads, picks, is_unit, rules.eps);
   for (std::size_t slot = 0; slot < picks.front().size(); ++slot) {
-    QuokaSlot out;
+    RepresentativeQuery out;
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const Index row = picks[h][slot];
       const auto& cosines = seen.cosines[static_cast<std::size_t>(kv_head * group) + h];
@@ -177,7 +177,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
     look.slots.push_back(std::move(out));
   }
   const auto keys = layer.k.view().sub(kv_head);
-  look.speakers.assign(look.scores.size(), -1);
+  look.best_queries.assign(look.scores.size(), -1);
   for (std::size_t block = 0; block < look.scores.size(); ++block) {
     const Index pos = look.first_block + static_cast<Index>(block);
     const auto key = keys.row(pos);
@@ -191,7 +191,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
         dot += means(static_cast<Index>(slot), static_cast<Index>(c)) * static_cast<double>(key[c]);
       if (dot <= best) continue;
       best = dot;
-      look.speakers[block] = static_cast<Index>(slot);
+      look.best_queries[block] = static_cast<Index>(slot);
     }
   }
 }
@@ -297,7 +297,7 @@ std::vector<Index> QueryLook::heaviest(std::size_t n) const {
 
 std::size_t QueryLook::bytes() const {
   return sizeof *this + (logits.size() + weights.size() + scores.size()) * sizeof(double) +
-         kept.size() * sizeof(KeyPos) + speakers.size() * sizeof(Index);
+         kept.size() * sizeof(KeyPos) + best_queries.size() * sizeof(Index);
 }
 
 QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, ThreadPool& pool,
@@ -357,8 +357,8 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
     outcome.page_logit = std::max(outcome.page_logit,
                                   look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
   }
-  if (*block < look.speakers.size() && look.speakers[*block] >= 0)
-    outcome.slot = static_cast<std::size_t>(look.speakers[*block]);
+  if (*block < look.best_queries.size() && look.best_queries[*block] >= 0)
+    outcome.slot = static_cast<std::size_t>(look.best_queries[*block]);
   return outcome;
 }
 
@@ -478,7 +478,7 @@ std::string score_sentence(const QueryLook& look, const KeyOutcome& outcome,
         number_text(outcome.logit));
   }
   if (!outcome.slot) return "";
-  const QuokaSlot& slot = look.slots[*outcome.slot];
+  const RepresentativeQuery& slot = look.slots[*outcome.slot];
   const auto own = static_cast<std::size_t>(look.question.q_head - look.owner_heads.begin);
   std::string words = fmt::format(
       "Representative query {} of {} gave it its score: ", *outcome.slot + 1, look.slots.size());

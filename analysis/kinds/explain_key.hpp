@@ -42,7 +42,7 @@ struct KeyQuestion {
 };
 
 /// One representative query of QuoKA: a row of its group's heads, averaged.
-struct QuokaSlot {
+struct RepresentativeQuery {
   std::vector<Index> queries;   // [group] positions, by query head of the KV group
   std::vector<double> cosines;  // [group] of each with its head's mean query: low ones are chosen
 };
@@ -69,10 +69,10 @@ struct QueryLook {
   std::vector<double> scores;  // [n_blocks]; -infinity: no candidate
   std::vector<bool> earned;    // [n_blocks] in the list because of its score
   Index n_earned = 0;
-  double cut = 0.0;              // the smallest score in the list; NaN if no score earned a place
-  std::vector<QuokaSlot> slots;  // QuoKA: the representative queries of the KV head
+  double cut = 0.0;  // the smallest score in the list; NaN if no score earned a place
+  std::vector<RepresentativeQuery> slots;  // QuoKA: the representative queries of the KV head
   /// QuoKA: [n_blocks] the slot of largest product; -1: none may score it.
-  std::vector<Index> speakers;
+  std::vector<Index> best_queries;
 
   bool has_scores() const { return !scores.empty(); }
   double weight(Index key) const;

@@ -215,7 +215,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     }
     if (!outcome_.slot) return;
     const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
-    const QuokaSlot& slot = look_->slots[*outcome_.slot];
+    const RepresentativeQuery& slot = look_->slots[*outcome_.slot];
     if (own < slot.queries.size() && slot.queries[own] != look_->question.query &&
         button(fmt::format("Go to query {}", slot.queries[own]), "go to the query",
                "The representative query that gave the key its score, of this head.")) {
