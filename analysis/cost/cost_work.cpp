@@ -90,7 +90,7 @@ Work cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool)
     const TraceInfo& shape = replay.trace.info();
     WorkCollector works(shape.n_q, shape.n_kv, shape.d_head);
     ReplayOptions options = replay.options;
-    options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+    options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
     std::vector<ReplayPair> pairs;
     for (const std::size_t p : units[unit].pairs) pairs.push_back(replay.pairs[p]);
     replay_layers(replay.trace, replay.draft, units[unit].layers, pairs, options, pool, progress,

@@ -13,7 +13,7 @@ struct CostReplay {
   const TraceSource* draft = nullptr;  // may be null
   std::vector<Index> layers;
   std::vector<ReplayPair> pairs;
-  ReplayOptions options;  // only_costs; on_answer is overwritten
+  ReplayOptions options;  // only_costs; on_selection is overwritten
 };
 
 /// `settings`: what besides the replay decides the report. The replay and the pool must outlive the

@@ -112,7 +112,7 @@ MethodWork work_on(MadeUp kind, const ListQuestion& question, const ReplayPair& 
   options.only_costs = true;
   options.calibration = &other;
   WorkCollector works(info.n_q, info.n_kv, info.d_head);
-  options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+  options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
   replay_layers(text, nullptr, ends, {pair}, options, pool, {}, stop);
 
   std::vector<AlikeLayers> calls;

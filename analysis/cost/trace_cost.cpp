@@ -10,10 +10,10 @@ namespace kvscope {
 
 namespace {}  // namespace
 
-void WorkCollector::add(const AnsweredCall& answer) {
-  const LayerWork work = measured_work(answer.selection, answer.cost, n_q_, n_kv_, d_head_,
-                                       answer.tokens, answer.page_size);
-  put(answer.pair, answer.layer, answer.call, work);
+void WorkCollector::add(const SelectedCall& selected) {
+  const LayerWork work = measured_work(selected.selection, selected.cost, n_q_, n_kv_, d_head_,
+                                       selected.tokens, selected.page_size);
+  put(selected.pair, selected.layer, selected.call, work);
 }
 
 void WorkCollector::put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work) {

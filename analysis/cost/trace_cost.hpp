@@ -12,12 +12,12 @@
 
 namespace kvscope {
 
-/// Keeps the work behind every answer of a replay: ReplayOptions::on_answer calls add.
+/// Keeps the work behind every selection of a replay: ReplayOptions::on_selection calls add.
 class WorkCollector {
  public:
   WorkCollector(Index n_q, Index n_kv, Index d_head) : n_q_(n_q), n_kv_(n_kv), d_head_(d_head) {}
   /// From any thread. A second answer of the same pair, layer and call replaces the first.
-  void add(const AnsweredCall& answer);
+  void add(const SelectedCall& selected);
   /// A work that was measured elsewhere.
   void put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work);
   /// Of the calls in order; empty if the pair was not asked about the layer (a window).

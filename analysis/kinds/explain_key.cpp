@@ -76,7 +76,7 @@ std::vector<ReplayLayer> layers_for(const KeySources& sources, const KeyQuestion
 
 using TakeAnswer = std::function<void(std::size_t budget, const Selection&)>;
 
-/// The answers of a method for several budgets, in the call of the question.
+/// The selections of a method for several budgets, in the call of the question.
 void ask_method(const KeySources& sources, const KeyQuestion& question,
                 const std::vector<std::optional<Budget>>& budgets,
                 const std::vector<ReplayLayer>& data, ThreadPool& pool, const std::stop_token& stop,
@@ -105,7 +105,7 @@ void ask_method(const KeySources& sources, const KeyQuestion& question,
       run.ask(layer, q.view(), call, &pool, is_ours ? looked_at : nullptr);
       if (!is_ours) continue;
       for (std::size_t m = 0; m < run.members().size(); ++m)
-        take(run.members()[m], run.answers()[m]);
+        take(run.members()[m], run.selections()[m]);
     }
   }
 }
@@ -196,24 +196,25 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
   }
 }
 
-void add_answer(const KeySources& sources, const KeyQuestion& question, const Selection& answer,
-                SelectionTrace& seen, const ReplayLayer& layer, QueryLook& look) {
+void add_selection(const KeySources& sources, const KeyQuestion& question,
+                   const Selection& selection, SelectionTrace& seen, const ReplayLayer& layer,
+                   QueryLook& look) {
   const TraceInfo& info = sources.trace.info();
   const Index group = info.group();
-  look.is_dense = answer.is_dense;
-  if (answer.is_dense) {
+  look.is_dense = selection.is_dense;
+  if (selection.is_dense) {
     look.why_dense = why_dense_of(info, question);
     if (look.why_dense.empty())
       look.why_dense =
           fmt::format("{} answered \"everything visible\" in this call", question.selector.text());
     return;
   }
-  const Index owner = owner_of(answer.owner, question.q_head, group);
-  const Index n_shared = answer.owner == ListOwner::q_head    ? 1
-                         : answer.owner == ListOwner::kv_head ? group
-                                                              : info.n_q;
+  const Index owner = owner_of(selection.owner, question.q_head, group);
+  const Index n_shared = selection.owner == ListOwner::q_head    ? 1
+                         : selection.owner == ListOwner::kv_head ? group
+                                                                 : info.n_q;
   look.owner_heads = {owner * n_shared, (owner + 1) * n_shared};
-  const ListView list = answer.list(owner, question.query - look.call.begin);
+  const ListView list = selection.list(owner, question.query - look.call.begin);
   for (std::size_t i = 0; i < list.keys.size(); ++i) {
     const KeyPos pos = list.keys[i];
     if (pos < look.visible.begin || pos >= look.visible.end) continue;
@@ -246,11 +247,11 @@ void add_answer(const KeySources& sources, const KeyQuestion& question, const Se
     add_slots(sources.trace, question, layer, seen, look);
 }
 
-bool list_holds(const Selection& answer, const KeyQuestion& question, TokenRange call, Index group,
-                Index key) {
-  if (answer.is_dense) return true;
-  const ListView list =
-      answer.list(owner_of(answer.owner, question.q_head, group), question.query - call.begin);
+bool list_holds(const Selection& selection, const KeyQuestion& question, TokenRange call,
+                Index group, Index key) {
+  if (selection.is_dense) return true;
+  const ListView list = selection.list(owner_of(selection.owner, question.q_head, group),
+                                       question.query - call.begin);
   return std::ranges::binary_search(list.keys, static_cast<KeyPos>(key));
 }
 
@@ -318,8 +319,8 @@ QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, 
   const std::vector<ReplayLayer> data = layers_for(sources, question, look.call.end);
   SelectionTrace seen;
   ask_method(sources, question, {question.budget}, data, pool, stop, &seen,
-             [&](std::size_t, const Selection& answer) {
-               add_answer(sources, question, answer, seen, data.back(), look);
+             [&](std::size_t, const Selection& selection) {
+               add_selection(sources, question, selection, seen, data.back(), look);
              });
   return look;
 }
@@ -393,8 +394,8 @@ KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& qu
       budgets.push_back(Budget{Budget::Kind::tokens, static_cast<double>(tokens)});
     std::vector<bool> keeps(tried.size());
     ask_method(sources, question, budgets, data, pool, stop, nullptr,
-               [&](std::size_t i, const Selection& answer) {
-                 keeps[i] = list_holds(answer, question, call, info.group(), key);
+               [&](std::size_t i, const Selection& selection) {
+                 keeps[i] = list_holds(selection, question, call, info.group(), key);
                });
     for (std::size_t i = 0; i < tried.size(); ++i) {
       if (keeps[i]) return tried[i];

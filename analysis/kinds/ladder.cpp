@@ -36,7 +36,7 @@ using LayerValues = std::array<double, kValues.size()>;
 struct Measured {
   std::vector<LayerValues> layers;
   std::string refused;
-  /// Keys chosen by score, ascending, in each list of a decode call; none of a dense answer. By
+  /// Keys chosen by score, ascending, in each list of a decode call; none of a dense selection. By
   /// layer and call.
   std::map<std::pair<Index, std::size_t>, std::vector<std::vector<KeyPos>>> lists;
 };
@@ -125,10 +125,10 @@ class LadderReplay {
     std::mutex mutex;
     if (phase == Phase::decode) {
       for (const ReplayPair& pair : pairs) all[pair.selector.text()].lists.clear();
-      replay.on_answer = [&](const AnsweredCall& answer) {
-        auto lists = scored_lists(answer.selection);
+      replay.on_selection = [&](const SelectedCall& selection) {
+        auto lists = scored_lists(selection.selection);
         const std::lock_guard lock(mutex);
-        all[pairs[answer.pair].selector.text()].lists[{answer.layer, answer.call}] =
+        all[pairs[selection.pair].selector.text()].lists[{selection.layer, selection.call}] =
             std::move(lists);
       };
     }

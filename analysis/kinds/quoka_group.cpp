@@ -77,7 +77,7 @@ Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& ch
                         .budget = options.kept_per_chunk(),
                         .engine = &worker.engine,
                         .trace = &trace};
-  Answer answer{worker.selector->select(call), {}};
+  Answer selection{worker.selector->select(call), {}};
   out.zero_mean(group.kv_slot, chunk_index) = trace.has_zero_mean.front();
   for (std::size_t h = 0; h < trace.picks.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
@@ -90,7 +90,7 @@ Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& ch
           static_cast<std::int32_t>(tokens.begin + trace.picks[h][j]);
     }
   }
-  if (!group.selects || chunk.candidates.size() == 0) return answer;
+  if (!group.selects || chunk.candidates.size() == 0) return selection;
 
   if (out.key_scores != nullptr) {
     float* stored = out.key_scores->view().row(group.kv_slot).data() + chunk.score_begin;
@@ -98,14 +98,14 @@ Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& ch
       return s > kQuokaUnscored ? static_cast<float>(s) : -std::numeric_limits<float>::infinity();
     });
   }
-  answer.chosen = chosen_keys(answer.lists, chunk);
-  for (std::size_t i = 0; i < answer.chosen.size(); ++i) {
+  selection.chosen = chosen_keys(selection.lists, chunk);
+  for (std::size_t i = 0; i < selection.chosen.size(); ++i) {
     out.selected(group.kv_slot, chunk.kept_begin + static_cast<Index>(i)) =
-        static_cast<std::int32_t>(answer.chosen[i]);
+        static_cast<std::int32_t>(selection.chosen[i]);
   }
   out.sink_selected(group.kv_slot, chunk_index) =
-      !answer.chosen.empty() && answer.chosen.front() == 0;
-  return answer;
+      !selection.chosen.empty() && selection.chosen.front() == 0;
+  return selection;
 }
 
 /// Probability on the listed keys of the row at `pos`; probs: unnormalised, over all visible keys
@@ -299,16 +299,16 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
     check_stop(stop, "quoka");
     const QuokaChunk& chunk = plan.chunks[static_cast<std::size_t>(c)];
     Worker& worker = workers[static_cast<std::size_t>(thread)];
-    const Answer answer = ask(group, options, chunk, c, worker, out);
+    const Answer selection = ask(group, options, chunk, c, worker, out);
     out.loaded(kv_slot, c) = static_cast<std::int32_t>(
-        loaded_keys(options, chunk, group.selects, static_cast<Index>(answer.chosen.size())));
+        loaded_keys(options, chunk, group.selects, static_cast<Index>(selection.chosen.size())));
     const bool wants_oracle = group.selects && chunk.cuts();
     std::vector<double> best_weight(
         wants_oracle ? static_cast<std::size_t>(chunk.candidates.size()) : 0, 0.0);
-    measure_rows(group, chunk, answer.lists, worker.rows, best_weight, out);
+    measure_rows(group, chunk, selection.lists, worker.rows, best_weight, out);
     if (wants_oracle) {
       const std::vector<Index> oracle = top_k_sorted_by_index(best_weight, chunk.budget);
-      out.oracle_recall(kv_slot, c) = static_cast<float>(overlap(oracle, answer.chosen));
+      out.oracle_recall(kv_slot, c) = static_cast<float>(overlap(oracle, selection.chosen));
     }
   });
 }

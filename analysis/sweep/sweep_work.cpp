@@ -71,7 +71,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
   WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
   replay.best_mass = target.has_value();
   if (plan.options.hardware)
-    replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+    replay.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
   const auto layers =
       target
           ? replay_matched({*source, draft.get(), item.layers, replay, pool, stop,

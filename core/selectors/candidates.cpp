@@ -87,7 +87,7 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
 }
 
 void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
-                     std::span<const KeyPos> forced, std::span<Selection> answers) {
+                     std::span<const KeyPos> forced, std::span<Selection> selections) {
   thread_local TopCuts finder;  // both keep their memory from row to row
   // Of one budget each: hardly any of their elements are made anew.
   thread_local std::vector<KeyList> lists;
@@ -100,7 +100,7 @@ void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span
     list.scored.resize(static_cast<std::size_t>(most) + kListSlack);
     list.scored.resize(
         keep_positions(scores, cuts[i], static_cast<KeyPos>(range.begin), list.scored.data()));
-    answers[i].add(list);
+    selections[i].add(list);
   }
 }
 
@@ -126,9 +126,9 @@ Selection dense_selection(const SelectCall& call, ListOwner owner) {
 }
 
 std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner, std::size_t n) {
-  std::vector<Selection> answers(n);
-  for (Selection& answer : answers) answer = dense_selection(call, owner);
-  return answers;
+  std::vector<Selection> selections(n);
+  for (Selection& selection : selections) selection = dense_selection(call, owner);
+  return selections;
 }
 
 Selection without_dead_keys(Selection selection, const SelectCall& call) {

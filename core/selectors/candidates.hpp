@@ -57,10 +57,10 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
 /// The same for the positions of a range; element 0 of `scores` belongs to range.begin.
 KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k);
 
-/// The same for several k, each added to its answer with `forced` (ascending, outside `range`):
+/// The same for several k, each added to its selection with `forced` (ascending, outside `range`):
 /// where Top_k ends is found for all of them at once.
 void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
-                     std::span<const KeyPos> forced, std::span<Selection> answers);
+                     std::span<const KeyPos> forced, std::span<Selection> selections);
 
 /// Moves `keys` (ascending) into the forced part: they leave the scored part and join what is
 /// forced already.

@@ -110,34 +110,34 @@ std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
           make_part(call, kv_head, live[at], clusters.range(), choose(budget, weights, sizes)));
   });
 
-  std::vector<Selection> answers;
+  std::vector<Selection> selections;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
-    Selection answer(ListOwner::kv_head, call.n_tok, call.n_tok);
+    Selection selection(ListOwner::kv_head, call.n_tok, call.n_tok);
     Index n_summaries = 0;
     for (const auto& part : parts) n_summaries += static_cast<Index>(part[b].estimated.size());
     if (n_summaries > 0) {
-      answer.summaries.begin = {0};
-      answer.summaries.k = Tensor<float>({n_summaries, call.k.dim(2)});
-      answer.summaries.v = Tensor<float>({n_summaries, call.k.dim(2)});
+      selection.summaries.begin = {0};
+      selection.summaries.k = Tensor<float>({n_summaries, call.k.dim(2)});
+      selection.summaries.v = Tensor<float>({n_summaries, call.k.dim(2)});
     }
     for (std::size_t kv_head = 0; kv_head < parts.size(); ++kv_head) {
       const Part& part = parts[kv_head][b];
-      answer.add(part.list);
+      selection.add(part.list);
       if (n_summaries == 0) continue;
       for (const Index cluster : part.estimated) {
-        const auto row = static_cast<Index>(answer.summaries.log_count.size());
+        const auto row = static_cast<Index>(selection.summaries.log_count.size());
         const auto from_k = live[kv_head].k.view().row(cluster);
         const auto from_v = live[kv_head].v.view().row(cluster);
-        std::copy(from_k.begin(), from_k.end(), answer.summaries.k.view().row(row).begin());
-        std::copy(from_v.begin(), from_v.end(), answer.summaries.v.view().row(row).begin());
-        answer.summaries.log_count.push_back(std::log(
+        std::copy(from_k.begin(), from_k.end(), selection.summaries.k.view().row(row).begin());
+        std::copy(from_v.begin(), from_v.end(), selection.summaries.v.view().row(row).begin());
+        selection.summaries.log_count.push_back(std::log(
             static_cast<float>(live[kv_head].members[static_cast<std::size_t>(cluster)].size())));
       }
-      answer.summaries.begin.push_back(static_cast<Index>(answer.summaries.log_count.size()));
+      selection.summaries.begin.push_back(static_cast<Index>(selection.summaries.log_count.size()));
     }
-    answers.push_back(std::move(answer));
+    selections.push_back(std::move(selection));
   }
-  return answers;
+  return selections;
 }
 
 SelectCost ClusterSelector::cost(const SelectCall& call, const Selection& selection) const {

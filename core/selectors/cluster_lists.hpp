@@ -47,7 +47,7 @@ class ClusterSelector : public Selector {
   SelectorCaps cluster_caps() const;
 
  private:
-  /// One KV head's part of an answer.
+  /// One KV head's part of a selection.
   struct Part {
     KeyList list;
     std::vector<Index> estimated;

@@ -93,37 +93,37 @@ class Coarsen final : public Selector {
     SelectCall question = question_for(call);
     SelectionTrace trace;
     if (chooses_again()) question.trace = &trace;
-    std::vector<Selection> answers;
+    std::vector<Selection> selections;
     if (budgets.size() == 1) {
       question.budget = budgets.front();
-      answers.push_back(method_->select(question));
+      selections.push_back(method_->select(question));
     } else {
-      answers = method_->select_budgets(question, budgets);
+      selections = method_->select_budgets(question, budgets);
     }
     fine_.clear();
     if (is_mean()) {
-      for (Selection& answer : answers) speak_for_groups(answer, call);
+      for (Selection& selection : selections) speak_for_groups(selection, call);
     }
-    if (!chooses_again()) return answers;
+    if (!chooses_again()) return selections;
     std::optional<Ranking> ranking;
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      Selection& answer = answers[i];
-      if (answer.is_dense) {
-        answer.owner = owner_for(answer.owner);
+    for (std::size_t i = 0; i < selections.size(); ++i) {
+      Selection& selection = selections[i];
+      if (selection.is_dense) {
+        selection.owner = owner_for(selection.owner);
         continue;
       }
-      check_answer(answer, call);
-      if (!ranking) ranking = rank(trace, answer.owner, call);
+      check_selection(selection, call);
+      if (!ranking) ranking = rank(trace, selection.owner, call);
       // Also takes out of the ranking what does not compete.
-      Selection coarse = choose_again(*ranking, answer, call);
-      fine_.emplace_back(budgets[i], std::move(answer));
-      answer = std::move(coarse);
+      Selection coarse = choose_again(*ranking, selection, call);
+      fine_.emplace_back(budgets[i], std::move(selection));
+      selection = std::move(coarse);
     }
     if (call.trace != nullptr && ranking) {
       call.trace->scored = {ranking->first_page, ranking->first_page + ranking->n_pages};
       call.trace->scores = ranking->of_pages;
     }
-    return answers;
+    return selections;
   }
 
   /// The method's own work for the queries that it saw; beside it n_q n_tok d for mean queries, one
@@ -206,14 +206,14 @@ class Coarsen final : public Selector {
       refuse(why);
   }
 
-  void check_answer(const Selection& answer, const SelectCall& call) const {
+  void check_selection(const Selection& selection, const SelectCall& call) const {
     const auto refuse = [&](std::string_view what) {
       throw ConfigError("coarsen: {} answers with {} in {}, which cannot be made coarser",
                         method_->name(), what, name_of(call.phase));
     };
-    if (!answer.summaries.empty()) refuse("summaries beside its lists");
-    if (!answer.log_weights().empty()) refuse("weighted keys");
-    if (answer.n_row_blocks() != 1) refuse("a list for each query");
+    if (!selection.summaries.empty()) refuse("summaries beside its lists");
+    if (!selection.log_weights().empty()) refuse("weighted keys");
+    if (selection.n_row_blocks() != 1) refuse("a list for each query");
   }
 
   /// The mean over each group's heads, row by row, as the queries of one head per KV head.
@@ -251,15 +251,15 @@ class Coarsen final : public Selector {
     return question;
   }
 
-  /// An answer to mean queries, whose heads are the KV heads, in the model's terms.
-  static void speak_for_groups(Selection& answer, const SelectCall& call) {
-    answer.owner = coarser(answer.owner, ListOwner::kv_head);
-    if (!answer.summaries.has_stated_share()) return;
-    const Tensor<float> of_groups = std::move(answer.summaries.list_share);
-    answer.summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});
+  /// A selection to mean queries, whose heads are the KV heads, in the model's terms.
+  static void speak_for_groups(Selection& selection, const SelectCall& call) {
+    selection.owner = coarser(selection.owner, ListOwner::kv_head);
+    if (!selection.summaries.has_stated_share()) return;
+    const Tensor<float> of_groups = std::move(selection.summaries.list_share);
+    selection.summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});
     for (Index head = 0; head < call.q.dim(0); ++head) {
       for (Index row = 0; row < call.n_tok; ++row)
-        answer.summaries.list_share(head, row) =
+        selection.summaries.list_share(head, row) =
             of_groups(head * call.k.dim(0) / call.q.dim(0), row);
     }
   }
@@ -391,7 +391,7 @@ class Coarsen final : public Selector {
   Tensor<float> mean_q_;  // [n_kv, n_tok, d_head] of the last call
   std::vector<float> mean_sinks_;
   std::vector<std::pair<Budget, Selection>>
-      fine_;                    // the method's answers in the last call, for its cost
+      fine_;                    // the method's selections in the last call, for its cost
   double joining_flops_ = 0.0;  // of the last call
 };
 

@@ -63,17 +63,18 @@ class Every final : public Selector {
         engine_of(call).kept<Choices>(this, call.layer, /*kv_head=*/0).all;
     if (!choices.empty() && serves(choices.back(), call, budgets)) {
       is_reused_ = true;
-      std::vector<Selection> answers;
-      for (const Selection& answer : choices.back().answers)
-        answers.push_back(reused(answer, choices.back().end, call));
-      return answers;
+      std::vector<Selection> selections;
+      for (const Selection& selection : choices.back().selections)
+        selections.push_back(reused(selection, choices.back().end, call));
+      return selections;
     }
-    std::vector<Selection> answers = method_->select_budgets(call, budgets);
+    std::vector<Selection> selections = method_->select_budgets(call, budgets);
     if (choices.size() == kKeptChoices) choices.erase(choices.begin());
     choices.push_back(
         {call.pos_begin, call.pos_begin + call.n_tok, {budgets.begin(), budgets.end()}, {}});
-    for (const Selection& answer : answers) choices.back().answers.push_back(copy_of(answer));
-    return answers;
+    for (const Selection& selection : selections)
+      choices.back().selections.push_back(copy_of(selection));
+    return selections;
   }
 
   /// Nothing is scored between choices; the lists of the last one are held (4 bytes per key) beside
@@ -86,7 +87,7 @@ class Every final : public Selector {
     const Choice& last = choices->all.back();
     for (std::size_t i = 0; i < last.budgets.size(); ++i) {
       if (!is_same(last.budgets[i], call.budget)) continue;
-      cost.metadata_bytes += static_cast<double>(last.answers[i].keys().size() * sizeof(KeyPos));
+      cost.metadata_bytes += static_cast<double>(last.selections[i].keys().size() * sizeof(KeyPos));
       break;
     }
     return cost;
@@ -100,7 +101,7 @@ class Every final : public Selector {
     Index begin = 0;  // positions of the call that chose
     Index end = 0;
     std::vector<Budget> budgets;
-    std::vector<Selection> answers;  // [n_budgets]
+    std::vector<Selection> selections;  // [n_budgets]
   };
   struct Choices {
     std::vector<Choice> all;  // oldest first
@@ -117,8 +118,8 @@ class Every final : public Selector {
     if (choice.begin / n_ != call.pos_begin / n_ || choice.end > call.pos_begin) return false;
     if (!std::ranges::equal(choice.budgets, budgets, is_same)) return false;
     return std::ranges::all_of(
-        choice.answers, [&](const Selection& answer) {  // shares are of each query
-          return !answer.summaries.has_stated_share() || answer.n_tok == call.n_tok;
+        choice.selections, [&](const Selection& selection) {  // shares are of each query
+          return !selection.summaries.has_stated_share() || selection.n_tok == call.n_tok;
         });
   }
 

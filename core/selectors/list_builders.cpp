@@ -25,16 +25,16 @@ double block_share(std::string_view method, PatternSize sizes, double option,
 }
 
 Selection select_past(const SelectCall& call, const ChoosePast& choose) {
-  const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+  const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> selections) {
     const std::vector<KeyPos> past = candidates(call, heads.kv_head, past_range(call));
     const Index n_keep = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     KeyList list;
     list.scored = choose(heads.kv_head, past, std::min(n_keep, static_cast<Index>(past.size())));
     list.forced = candidates(call, heads.kv_head, chunk_range(call));
-    answers.front().add(list);
+    selections.front().add(list);
   };
   return std::move(
-      select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
+      select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_selections=*/1, add).front());
 }
 
 TokenRange between_ends(const SelectCall& call, TokenRange keys, Index n_sink, Index n_recent) {

@@ -19,30 +19,30 @@ struct ListHeads {
   Index kv_head = 0;
 };
 
-/// Adds the lists of one owner, all blocks of rows in order, to each answer.
-using AddLists =
-    std::function<void(const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers)>;
+/// Adds the lists of one owner, all blocks of rows in order, to each selection.
+using AddLists = std::function<void(const ListHeads& heads, ScoreWorker& worker,
+                                    std::span<Selection> selections)>;
 
-/// n_answers selections of lists per `owner` (q_head or kv_head). rows_per_list: queries of the
+/// n_selections selections of lists per `owner` (q_head or kv_head). rows_per_list: queries of the
 /// call that share a list. Each call of add_lists adds the lists of one `task`: an owner, or all
 /// query heads of a KV head in order, where these share what is costly to make.
 std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
-                                       std::size_t n_answers, const AddLists& add_lists,
+                                       std::size_t n_selections, const AddLists& add_lists,
                                        ListOwner task);
 inline std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner,
-                                              Index rows_per_list, std::size_t n_answers,
+                                              Index rows_per_list, std::size_t n_selections,
                                               const AddLists& add_lists) {
-  return select_by_owner(call, owner, rows_per_list, n_answers, add_lists, owner);
+  return select_by_owner(call, owner, rows_per_list, n_selections, add_lists, owner);
 }
 
-/// One answer with a list per query head and query.
+/// One selection with a list per query head and query.
 using MakeList = std::function<KeyList(const ListHeads& heads, Index row, ScoreWorker& worker)>;
 Selection select_by_query(const SelectCall& call, const MakeList& make_list);
 
-/// The same for one answer whose query heads share what is made per KV head.
+/// The same for one selection whose query heads share what is made per KV head.
 Selection select_by_kv_head(const SelectCall& call, Index rows_per_list,
                             const std::function<void(const ListHeads& group, ScoreWorker& worker,
-                                                     Selection& answer)>& add_lists);
+                                                     Selection& selection)>& add_lists);
 
 /// The call's engine; a stand-in of this thread that keeps nothing where the call has none.
 ScoreEngine& engine_of(const SelectCall& call);

@@ -68,12 +68,12 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
   }
   return select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
-      [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+      [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> selections) {
         SelectCall question = call;
         for (std::size_t i = 0; i < budgets.size(); ++i) {
           question.budget = budgets[i];
-          answers[i].add(make_list(question, heads.kv_head,
-                                   scores[static_cast<std::size_t>(heads.index)], pages));
+          selections[i].add(make_list(question, heads.kv_head,
+                                      scores[static_cast<std::size_t>(heads.index)], pages));
         }
       });
 }

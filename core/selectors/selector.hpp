@@ -8,7 +8,7 @@
 // Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in
 // ascending order:
 //   3. the engine appends the call's keys and values to its cache and marks them alive
-//   4. select(call)            the answer; only alive and visible keys count as candidates
+//   4. select(call)            the selection; only alive and visible keys count as candidates
 //   5. the engine attends to the selection (causal mask per row, softmax renormalised over
 //      the list)
 //   6. observe(call, ...)      if caps().needs_probs: the softmax weights over what was attended
@@ -218,7 +218,7 @@ struct SelectCall {
   /// rows of the drafted tokens.
   std::span<const Tensor<float>> draft_rows;
   /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never
-  /// change an answer.
+  /// change a selection.
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
   const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
@@ -282,15 +282,15 @@ class Selector {
   virtual Selection select(const SelectCall& call) {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
   }
-  /// The answers for several budgets (call.budget is ignored). Methods whose scores do not depend
-  /// on the budget override this to score once. Only for methods that are not permanent.
+  /// The selections for several budgets (call.budget is ignored). Methods whose scores do not
+  /// depend on the budget override this to score once. Only for methods that are not permanent.
   virtual std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) {
-    std::vector<Selection> answers;
+    std::vector<Selection> selections;
     for (const Budget& budget : budgets) {
       call.budget = budget;
-      answers.push_back(select(call));
+      selections.push_back(select(call));
     }
-    return answers;
+    return selections;
   }
   virtual void observe(const SelectCall& call, const ObservedProbs& probs) {
     (void)call, (void)probs;

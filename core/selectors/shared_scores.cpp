@@ -55,7 +55,7 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
     rows.push_back(memory.subspan(static_cast<std::size_t>(i) * n_keys, n_keys));
   const bool is_shared =
       score_owners(call, owner_kind, keys, rows) || share_score_keys(call, owner_kind, keys, rows);
-  std::vector<Selection> answers = select_by_owner(
+  std::vector<Selection> selections = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
@@ -73,11 +73,11 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
         }
       });
   for (std::size_t i = 0; i < budgets.size(); ++i) {
-    answers[i].summaries = std::move(summaries[i]);
+    selections[i].summaries = std::move(summaries[i]);
     call.budget = budgets[i];
-    finish(call, answers[i]);
+    finish(call, selections[i]);
   }
-  return answers;
+  return selections;
 }
 
 bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner owner_kind,

@@ -34,10 +34,10 @@ class SharedScoreSelector : public Selector {
   }
   /// The positions that get scores; past_range unless overridden.
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
-  /// Before a call's keys are scored, once: what all answers share.
+  /// Before a call's keys are scored, once: what all selections share.
   virtual void prepare(const SelectCall& call) { (void)call; }
   /// Before the first owner of a call, once per answer: what owners share is made here, since they
-  /// are answered in parallel. `summaries` become part of the answer.
+  /// are answered in parallel. `summaries` become part of the selection.
   virtual void begin_call(const SelectCall& call, Summaries& summaries) {
     (void)call, (void)summaries;
   }
@@ -61,7 +61,7 @@ class SharedScoreSelector : public Selector {
   virtual bool scores_keys_apart() const { return false; }
   /// The list of one owner from its scores (dead keys at -infinity). Called right after score_keys
   /// of that owner with the same worker, once per budget. A budget of kind mass reads the scores
-  /// as weights and keeps their nucleus. `summaries` are the answer's: an owner writes what
+  /// as weights and keeps their nucleus. `summaries` are the selection's: an owner writes what
   /// belongs to its heads.
   virtual KeyList make_list(const SelectCall& call, const Owner& owner,
                             std::span<const double> scores, TokenRange keys, ScoreWorker& worker,

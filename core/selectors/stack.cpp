@@ -41,26 +41,28 @@ KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
   return both;
 }
 
-/// The keys of `answer` that `before` also holds, per head and row. What was forced stays forced.
-Selection cut(Selection answer, const Selection& before, const SelectCall& call) {
-  if (before.is_dense) return answer;
-  if (answer.is_dense) {
+/// The keys of `selection` that `before` also holds, per head and row. What was forced stays
+/// forced.
+Selection cut(Selection selection, const Selection& before, const SelectCall& call) {
+  if (before.is_dense) return selection;
+  if (selection.is_dense) {
     Selection same = lists_of(before);
-    same.summaries = std::move(answer.summaries);
+    same.summaries = std::move(selection.summaries);
     return same;
   }
   const Index n_q = call.q.dim(0);
   const Index group = n_q / call.k.dim(0);
-  Selection both(finer(answer.owner, before.owner), call.n_tok,
-                 std::gcd(answer.rows_per_list, before.rows_per_list));
-  both.summaries = std::move(answer.summaries);
+  Selection both(finer(selection.owner, before.owner), call.n_tok,
+                 std::gcd(selection.rows_per_list, before.rows_per_list));
+  both.summaries = std::move(selection.summaries);
   const Index n_lists = n_owners(both.owner, n_q, n_q / group);
   const Index heads_per_owner = n_q / n_lists;
   for (Index owner = 0; owner < n_lists; ++owner) {
     const Index q_head = owner * heads_per_owner;
     for (Index row = 0; row < call.n_tok; row += both.rows_per_list) {
       const ListView allowed = before.list(owner_of(before.owner, q_head, group), row);
-      both.add(common_keys(answer.list(owner_of(answer.owner, q_head, group), row), allowed.keys));
+      both.add(
+          common_keys(selection.list(owner_of(selection.owner, q_head, group), row), allowed.keys));
     }
   }
   return both;
@@ -128,30 +130,30 @@ class Stack final : public Selector {
       if (!asked.is_active) continue;
       narrow(asked, kept, call);
       SelectCall question = question_for(i, call);
-      asked.answer = stages_[i].selector->select(question);
-      kept = cut(lists_of(asked.answer), kept, call);
+      asked.selection = stages_[i].selector->select(question);
+      kept = cut(lists_of(asked.selection), kept, call);
     }
     StackStage& last = stages_.back();
     Asked& asked = asked_.back();
     asked.is_active = is_active(last, call);
-    std::vector<Selection> answers;
+    std::vector<Selection> selections;
     if (!asked.is_active) {
       for (std::size_t b = 0; b < budgets.size(); ++b) {
-        answers.push_back(kept.is_dense ? alive_selection(call) : lists_of(kept));
+        selections.push_back(kept.is_dense ? alive_selection(call) : lists_of(kept));
       }
-      return answers;
+      return selections;
     }
     narrow(asked, kept, call);
     const SelectCall question = question_for(stages_.size() - 1, call);
     if (budgets.size() == 1) {
       SelectCall one = question;
       one.budget = budgets.front();
-      answers.push_back(last.selector->select(one));
+      selections.push_back(last.selector->select(one));
     } else {
-      answers = last.selector->select_budgets(question, budgets);
+      selections = last.selector->select_budgets(question, budgets);
     }
-    for (Selection& answer : answers) answer = cut(std::move(answer), kept, call);
-    return answers;
+    for (Selection& selection : selections) selection = cut(std::move(selection), kept, call);
+    return selections;
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
@@ -170,14 +172,14 @@ class Stack final : public Selector {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       if (!asked_[i].is_active) continue;
       const bool is_last = i + 1 == stages_.size();
-      const Selection& answer = is_last ? selection : asked_[i].answer;
+      const Selection& of_stage = is_last ? selection : asked_[i].selection;
       SelectCall question = question_for(i, call);
-      const SelectCost one = stages_[i].selector->cost(question, answer);
+      const SelectCost one = stages_[i].selector->cost(question, of_stage);
       sum.score_flops += one.score_flops;
       sum.score_bytes += one.score_bytes;
       if (asked_[i].alive) {  // what an earlier stage hides is still held
         question.alive = call.alive;
-        sum.metadata_bytes += stages_[i].selector->cost(question, answer).metadata_bytes;
+        sum.metadata_bytes += stages_[i].selector->cost(question, of_stage).metadata_bytes;
       } else {
         sum.metadata_bytes += one.metadata_bytes;
       }
@@ -190,7 +192,7 @@ class Stack final : public Selector {
   struct Asked {
     bool is_active = false;
     std::optional<AliveMask> alive;  // narrowed; empty = the engine's own
-    Selection answer;
+    Selection selection;
   };
 
   static bool is_active(const StackStage& stage, const SelectCall& call) {

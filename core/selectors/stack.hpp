@@ -5,10 +5,10 @@
 // the budget of the comparison. A stage sees as candidates what the stages before it left of a KV
 // head: keys that were evicted are dead for all, keys that an earlier stage did not select in this
 // call are hidden from the later ones. Where an earlier stage gave each query head or row a list of
-// its own, the later stage chooses among the union of a KV head's lists and its answer is cut with
-// the earlier list of that head and row afterwards. A stage rests in phases that it is not defined
-// for and in its own dense layers. Shares (p=0.9) are of the attention that the earlier stages
-// left, as in Twilight.
+// its own, the later stage chooses among the union of a KV head's lists and its selection is cut
+// with the earlier list of that head and row afterwards. A stage rests in phases that it is not
+// defined for and in its own dense layers. Shares (p=0.9) are of the attention that the earlier
+// stages left, as in Twilight.
 #pragma once
 
 #include <memory>

@@ -8,12 +8,13 @@ namespace kvscope {
 namespace {
 
 /// Which positions are alive and in no list of the KV head. [n_ctx]
-std::vector<std::uint8_t> left_out(const SelectCall& call, const Selection& answer, Index kv_head) {
+std::vector<std::uint8_t> left_out(const SelectCall& call, const Selection& selection,
+                                   Index kv_head) {
   std::vector<std::uint8_t> is_out(static_cast<std::size_t>(call.k.dim(1)), 0);
   for (std::size_t pos = 0; pos < is_out.size(); ++pos)
     is_out[pos] = is_alive(call, kv_head, static_cast<Index>(pos)) ? 1 : 0;
-  for (Index block = 0; block < answer.n_row_blocks(); ++block) {
-    for (const KeyPos pos : answer.at(kv_head * answer.n_row_blocks() + block).keys)
+  for (Index block = 0; block < selection.n_row_blocks(); ++block) {
+    for (const KeyPos pos : selection.at(kv_head * selection.n_row_blocks() + block).keys)
       is_out[static_cast<std::size_t>(pos)] = 0;
   }
   return is_out;
@@ -21,7 +22,7 @@ std::vector<std::uint8_t> left_out(const SelectCall& call, const Selection& answ
 
 }  // namespace
 
-Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
+Summaries summaries_of_left_out(const SelectCall& call, const Selection& selection,
                                 std::span<const KeyPools* const> keys,
                                 std::span<const KeyPools* const> values) {
   struct Window {
@@ -34,7 +35,7 @@ Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
   Index n_all = 0;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     const KeyPools& pools = *keys[static_cast<std::size_t>(kv_head)];
-    const std::vector<std::uint8_t> is_out = left_out(call, answer, kv_head);
+    const std::vector<std::uint8_t> is_out = left_out(call, selection, kv_head);
     const Index begin = row_range(call, call.n_tok - 1).begin;
     for (Index i = (begin + pools.stride() - 1) / pools.stride();
          i < pools.count_whole(row_range(call, 0).end); ++i) {

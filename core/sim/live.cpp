@@ -27,7 +27,7 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
 namespace {
 
 /// Every visible key.
-Selection dense_answer(Index n_tok) {
+Selection dense_selection(Index n_tok) {
   Selection dense(ListOwner::layer, n_tok, n_tok);
   dense.is_dense = true;
   return dense;
@@ -72,17 +72,17 @@ class LiveSequence::Policy final : public AttentionPolicy {
     live_.run_->planned_call({question.layer, question.q, question.k, question.v, question.window,
                               question.sink_logits, &live_.pool_},
                              plan.by == ListPlan::By::nothing
-                                 ? dense_answer(n_tok)
+                                 ? dense_selection(n_tok)
                                  : Selection(ListOwner::kv_head, n_tok, n_tok));
     if (live_.is_sparse_)
       count(question, KeptTotals::of_plan(plan, chosen.counts, live_.shape_.n_q, live_.shape_.n_kv,
                                           range_of(question)));
   }
 
-  void on_attended(const AttentionQuestion& question, const Selection& answer) override {
+  void on_attended(const AttentionQuestion& question, const Selection& selection) override {
     if (live_.is_sparse_)
       count(question,
-            KeptTotals::of(answer, live_.shape_.n_q, live_.shape_.n_kv, range_of(question)));
+            KeptTotals::of(selection, live_.shape_.n_q, live_.shape_.n_kv, range_of(question)));
   }
 
  private:
@@ -187,7 +187,7 @@ void LiveSequence::adopt(const KvStore& dense) {
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
     run_->planned_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
-                       dense_answer(n_tokens()));
+                       dense_selection(n_tokens()));
   }
   set_sparse(was_sparse);
 }

@@ -118,7 +118,7 @@ class DenseRow {
   std::span<const double> output() const { return output_; }
 
   /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
-  /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and
+  /// keys the selection is exact: mass 1, errors 0 (unless `extras` change the output). Mass and
   /// recall count keys as they are; outputs are made with weights and summaries.
   RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink,
                      const RowExtras& extras = {});

@@ -137,30 +137,30 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
-    answers_.clear();
-    for (std::size_t i = 0; i < budgets_.size(); ++i) answers_.push_back(alive_selection(call_));
+    selections_.clear();
+    for (std::size_t i = 0; i < budgets_.size(); ++i) selections_.push_back(alive_selection(call_));
   } else if (!is_open_) {
-    answers_.clear();
+    selections_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) {
-      answers_.push_back(dense_selection(call_, ListOwner::layer));
+      selections_.push_back(dense_selection(call_, ListOwner::layer));
     }
   } else if (budgets_.size() == 1) {
-    answers_.clear();
-    answers_.push_back(selector_->select(call_));
+    selections_.clear();
+    selections_.push_back(selector_->select(call_));
   } else {
-    answers_.clear();  // before the next ones are made: with lists per query both are large
-    answers_ = selector_->select_budgets(call_, budgets_);
+    selections_.clear();  // before the next ones are made: with lists per query both are large
+    selections_ = selector_->select_budgets(call_, budgets_);
   }
   call_.trace = nullptr;  // it is the caller's
-  for (const Selection& answer : answers_)
-    check_selection(answer, n_owners(answer.owner, shape_.n_q, shape_.n_kv), n_keys_);
-  if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, answers_.back()));
+  for (const Selection& selection : selections_)
+    check_selection(selection, n_owners(selection.owner, shape_.n_q, shape_.n_kv), n_keys_);
+  if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selections_.back()));
   if (caps_.permanent && input.layer >= dense_layers_) {
     before_evict_ = alive;
     selector_->evict(call_, alive);
     call_.alive = &before_evict_;
   }
-  return answers_;
+  return selections_;
 }
 
 std::optional<ListPlan> SelectorRun::plan(Index layer) const {
@@ -175,17 +175,17 @@ HostRows SelectorRun::host_rows() const {
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
-void SelectorRun::planned_call(const LayerCall& input, Selection answer) {
+void SelectorRun::planned_call(const LayerCall& input, Selection selection) {
   begin_layer(input);
-  answers_.clear();
-  answers_.push_back(std::move(answer));
+  selections_.clear();
+  selections_.push_back(std::move(selection));
 }
 
 SelectCost SelectorRun::cost(std::size_t budget) const {
   if (keeps_dense(call_.layer)) return {};
   SelectCall question = call_;
   question.budget = budgets_[budget];
-  return selector_->cost(question, answers_[budget]);
+  return selector_->cost(question, selections_[budget]);
 }
 
 void SelectorRun::go_on_from(const SelectorRun& other) {

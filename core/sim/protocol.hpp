@@ -44,10 +44,10 @@ bool can_share_scoring(const SelectorCaps& caps);
 
 class SelectorRun {
  public:
-  /// One answer per budget. Throws ConfigError if the method does not understand a budget's kind,
-  /// or if there are several and can_share_scoring is false. A method that takes no budget ignores
-  /// them (there must be one all the same). dense_layers: leading layers left dense instead of the
-  /// method's own default. precision: of the method's scores.
+  /// One selection per budget. Throws ConfigError if the method does not understand a budget's
+  /// kind, or if there are several and can_share_scoring is false. A method that takes no budget
+  /// ignores them (there must be one all the same). dense_layers: leading layers left dense instead
+  /// of the method's own default. precision: of the method's scores.
   SelectorRun(std::unique_ptr<Selector> selector, const AttentionShape& shape,
               std::vector<Budget> budgets, std::optional<Index> dense_layers = std::nullopt,
               ScorePrecision precision = ScorePrecision::f64);
@@ -58,7 +58,7 @@ class SelectorRun {
   }
 
   /// While closed, the method is not asked: answers are "everything visible".
-  /// Only for methods whose later answers do not depend on earlier ones.
+  /// Only for methods whose later selections do not depend on earlier ones.
   void set_open(bool is_open) { is_open_ = is_open; }
 
   /// Starts a forward call with n_tok queries. draft_rows: see SelectCall; needed by
@@ -67,19 +67,19 @@ class SelectorRun {
 
   /// Steps 3 to 8 for one layer; layers must come in ascending order within a call. Returns one
   /// checked selection per budget, good until the next layer_call. In a phase that the method is
-  /// not defined for, and in its dense layers, every key that is alive is selected. A dense answer
-  /// means every visible key; keys that are dead are never in an answer. Throws ShapeError naming
-  /// the tensor that does not fit, ConfigError for missing values.
+  /// not defined for, and in its dense layers, every key that is alive is selected. A dense
+  /// selection means every visible key; keys that are dead are never in a selection. Throws
+  /// ShapeError naming the tensor that does not fit, ConfigError for missing values.
   std::span<const Selection> layer_call(const LayerCall& input);
 
   /// The plan by which layer_call would answer for this layer in the running call, where a backend
-  /// may follow it alone; a plan by nothing where all visible keys are the answer.
+  /// may follow it alone; a plan by nothing where all visible keys are the selection.
   std::optional<ListPlan> plan(Index layer) const;
   /// What layer_call needs on the host; of the rest the shapes, and a RemoteRows for the data.
   HostRows host_rows() const;
   /// Takes the place of layer_call where a backend answered by a plan: the shapes of its
   /// tensors are looked at, not their data.
-  void planned_call(const LayerCall& input, Selection answer);
+  void planned_call(const LayerCall& input, Selection selection);
 
   /// Goes on where another run stands, of the same method with the same shape and budgets. Throws
   /// ConfigError for a method that remembers more than the runs do (Selector::remembers).
@@ -101,14 +101,14 @@ class SelectorRun {
   /// dense.
   bool selects_in(Index layer) const { return !keeps_dense(layer); }
   /// What the last layer_call or planned_call answered (to the first budget).
-  const Selection& last_answer() const { return answers_.front(); }
+  const Selection& last_selection() const { return selections_.front(); }
   /// The layer's mask as the last call left it.
   const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }
   /// The question that layer_call asked last (its budget is the last one's), with the alive mask as
   /// it was then. Its tensors are the caller's.
   const SelectCall& last_call() const { return call_; }
-  /// Counted work of the last layer_call's answer to one of the budgets; nothing where the method
-  /// did not answer itself (dense layers, phases that it rests in).
+  /// Counted work of the last layer_call's selection to one of the budgets; nothing where the
+  /// method did not answer itself (dense layers, phases that it rests in).
   SelectCost cost(std::size_t budget) const;
 
  private:
@@ -137,7 +137,7 @@ class SelectorRun {
   Index pos_begin_ = 0;
   Index n_keys_ = 0;
   std::span<const Tensor<float>> draft_rows_;
-  std::vector<Selection> answers_;  // [n_budgets]
+  std::vector<Selection> selections_;  // [n_budgets]
 };
 
 }  // namespace kvscope

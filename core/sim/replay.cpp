@@ -153,7 +153,7 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
     measured[i]->previous.resize(pairs.size() * measured[i]->result.q_heads.size());
   }
 
-  std::vector<PairAnswer> answers(pairs.size());
+  std::vector<PairSelection> selections(pairs.size());
   const bool has_rows = wants_draft && options.calls.phase != Phase::prefill;
   DraftRows drafted(has_rows ? draft : nullptr, calls);
   for (std::size_t c = 0; c < calls.size(); ++c) {
@@ -179,14 +179,14 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
       for (const ReplayRun& run : runs) {
         for (std::size_t m = 0; m < run.members().size(); ++m) {
           const std::size_t pair = run.members()[m];
-          answers[pair] = {&run.answers()[m], run.costs()[m], pairs[pair].budget,
-                           run.caps().page_size};
-          if (options.on_answer)
-            options.on_answer({data[i].layer, c, call, pair, run.answers()[m], run.costs()[m],
-                               run.caps().page_size});
+          selections[pair] = {&run.selections()[m], run.costs()[m], pairs[pair].budget,
+                              run.caps().page_size};
+          if (options.on_selection)
+            options.on_selection({data[i].layer, c, call, pair, run.selections()[m], run.costs()[m],
+                                  run.caps().page_size});
         }
       }
-      measure.measure(measured[i]->result, c, answers, q.view(), data[i], measured[i]->tables,
+      measure.measure(measured[i]->result, c, selections, q.view(), data[i], measured[i]->tables,
                       measured[i]->previous);
     }
   }

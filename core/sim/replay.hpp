@@ -1,5 +1,5 @@
-// Open-loop replay: selectors answer for recorded q, k and v, and every answer is measured against
-// dense attention.
+// Open-loop replay: selectors answer for recorded q, k and v, and every selection is measured
+// against dense attention.
 //
 // The dense row of a query is computed once and shared by all (selector, budget) pairs. Every layer
 // sees the dense model's tensors: errors do not compound. Memory: k and v of one layer in f32 plus
@@ -40,8 +40,8 @@ struct MeasuredRow {
   std::span<const std::span<const KeyPos>> kept;  // [n_pairs] attended keys, ascending
 };
 
-/// One pair's answer in one call of one layer, before it is measured.
-struct AnsweredCall {
+/// One pair's selection in one call of one layer, before it is measured.
+struct SelectedCall {
   Index layer = 0;
   std::size_t call = 0;  // of the measured ones
   TokenRange tokens;
@@ -74,14 +74,14 @@ struct ReplayOptions {
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;
-  /// Called with every answer, in order, in the thread of the replay; not for layers that stay
+  /// Called with every selection, in order, in the thread of the replay; not for layers that stay
   /// dense because of a window. May be empty.
-  std::function<void(const AnsweredCall&)> on_answer;
+  std::function<void(const SelectedCall&)> on_selection;
 };
 
 /// One pair in one layer.
 struct PairReplay {
-  bool is_dense = true;  // every answer was "everything visible"
+  bool is_dense = true;  // every selection was "everything visible"
   std::array<std::vector<double>, kReplayMetrics>
       values;                     // each [n_heads, n_calls], by ReplayMetric
   std::vector<double> mass_rows;  // [n_heads, n_rows]: the rows behind the means

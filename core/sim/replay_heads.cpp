@@ -117,7 +117,8 @@ bool chooses_by_head(const std::vector<ReplayPair>& pairs) {
 
 bool goes_by_head(const TraceInfo& info, const std::vector<ReplayPair>& pairs,
                   const ReplayOptions& options) {
-  if (info.n_kv < 2 || options.on_row || options.on_answer || !chooses_by_head(pairs)) return false;
+  if (info.n_kv < 2 || options.on_row || options.on_selection || !chooses_by_head(pairs))
+    return false;
   const double bytes =
       16.0 * static_cast<double>(info.n_kv * info.d_head) * static_cast<double>(info.n_tokens);
   if (bytes <= options.most_layer_bytes) return false;
@@ -142,11 +143,11 @@ std::vector<LayerReplay> replay_by_head(const TraceSource& trace, const std::vec
     ReplayOptions of_head = options;
     of_head.most_layer_bytes = std::numeric_limits<double>::infinity();
     of_head.q_heads = heads_of(heads, kv_head, info.group());
-    of_head.on_answer = [&](const AnsweredCall& answer) {
-      SelectCost& cost = costs[{answer.layer, answer.call, answer.pair}];
-      cost.score_flops += answer.cost.score_flops;
-      cost.score_bytes += answer.cost.score_bytes;
-      cost.metadata_bytes += answer.cost.metadata_bytes;
+    of_head.on_selection = [&](const SelectedCall& selection) {
+      SelectCost& cost = costs[{selection.layer, selection.call, selection.pair}];
+      cost.score_flops += selection.cost.score_flops;
+      cost.score_bytes += selection.cost.score_bytes;
+      cost.metadata_bytes += selection.cost.metadata_bytes;
     };
     ProgressFn of_all;
     if (progress) {

@@ -17,9 +17,9 @@ namespace kvscope {
 namespace {
 
 /// The budget as a number of keys; 0 where it is none.
-Index nominal_keys(const PairAnswer& answer, Index n_visible) {
-  if (!answer.budget || answer.budget->kind == Budget::Kind::mass) return 0;
-  return answer.budget->tokens(n_visible, answer.page_size);
+Index nominal_keys(const PairSelection& of_pair, Index n_visible) {
+  if (!of_pair.budget || of_pair.budget->kind == Budget::Kind::mass) return 0;
+  return of_pair.budget->tokens(n_visible, of_pair.page_size);
 }
 
 constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
@@ -49,7 +49,7 @@ struct ReplayMeasure::Job {
   LayerReplay& out;
   std::size_t call_index;
   TokenRange call;
-  const std::vector<PairAnswer>& answers;
+  const std::vector<PairSelection>& selections;
   TensorView<const float> q;
   const ReplayLayer& layer;
   const std::vector<KeyTable>& tables;
@@ -136,7 +136,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   }
   if (worker.dense.size() < heads.size()) worker.dense.resize(heads.size());
 
-  const std::size_t n_pairs = job.answers.size();
+  const std::size_t n_pairs = job.selections.size();
   worker.lists.resize(n_pairs * heads.size());
   worker.keys.resize(n_pairs * heads.size());
   for (std::size_t h = 0; h < heads.size(); ++h) {
@@ -146,14 +146,14 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
         std::span(worker.keys).subspan(h * n_pairs, n_pairs);
     worker.ks.clear();
     for (std::size_t p = 0; p < n_pairs; ++p) {
-      const PairAnswer& answer = job.answers[p];
-      const Selection& selection = *answer.selection;
+      const PairSelection& of_pair = job.selections[p];
+      const Selection& selection = *of_pair.selection;
       lists[p] = selection.is_dense ? ListView{}
                                     : selection.list(owner_of(selection.owner, q_head, group), row);
       keys[p] = inside(
           selection.is_dense ? std::span<const KeyPos>(job.all_positions) : lists[p].keys, visible);
       worker.ks.push_back(static_cast<Index>(keys[p].size()));
-      worker.ks.push_back(nominal_keys(answer, visible.size()));
+      worker.ks.push_back(nominal_keys(of_pair, visible.size()));
     }
     if (!with_rows) continue;
     const std::span<double> row_scores = worker.scores.row(q_head - kv_head * group, visible);
@@ -165,7 +165,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   }
   for (std::size_t p = 0; p < n_pairs; ++p) {
     // heads that keep the same list are compared together
-    const Selection& selection = *job.answers[p].selection;
+    const Selection& selection = *job.selections[p].selection;
     const bool is_shared = selection.is_dense || selection.owner != ListOwner::q_head;
     const std::size_t n_together = is_shared ? heads.size() : 1;
     for (std::size_t h = 0; h < heads.size(); h += n_together)
@@ -174,14 +174,14 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   }
 }
 
-/// Files what answer `p` gives heads [first, first + n) of the worker's row, which keep
+/// Files what selection `p` gives heads [first, first + n) of the worker's row, which keep
 /// the same list.
 void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& at,
                                  std::size_t first, std::size_t n, Worker& worker) {
-  const PairAnswer& answer = job.answers[p];
-  const Selection& selection = *answer.selection;
-  const ListView& list = worker.lists[first * job.answers.size() + p];
-  const std::span<const KeyPos> keys = worker.keys[first * job.answers.size() + p];
+  const PairSelection& of_pair = job.selections[p];
+  const Selection& selection = *of_pair.selection;
+  const ListView& list = worker.lists[first * job.selections.size() + p];
+  const std::span<const KeyPos> keys = worker.keys[first * job.selections.size() + p];
   worker.qualities.assign(n, kNotMeasured);
   if (!options_.only_costs) {
     worker.rows.clear();
@@ -190,7 +190,7 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
       worker.rows.push_back(&worker.dense[h]);
       worker.extras.push_back(extras_of(selection, list, keys, worker.heads[h]));
     }
-    DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink,
+    DenseRow::compare(worker.rows, keys, nominal_keys(of_pair, at.n_visible), options_.n_sink,
                       worker.extras, worker.qualities);
   }
   Index n_forced = 0;
@@ -228,8 +228,8 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
 }
 
 void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head) const {
-  const PairAnswer& answer = job.answers[pair];
-  const Selection& selection = *answer.selection;
+  const PairSelection& of_pair = job.selections[pair];
+  const Selection& selection = *of_pair.selection;
   const Index group = info_.group();
   const auto d_head = static_cast<double>(info_.d_head);
   const auto n_q = static_cast<double>(info_.n_q);
@@ -241,25 +241,25 @@ void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head
     if (!slot) continue;
     const std::size_t at = *slot * job.n_calls() + job.call_index;
     out.of(ReplayMetric::union_keys)[at] = kept.n_union;
-    out.of(ReplayMetric::score_flops)[at] = answer.cost.score_flops / n_q;
+    out.of(ReplayMetric::score_flops)[at] = of_pair.cost.score_flops / n_q;
     out.of(ReplayMetric::attend_flops)[at] =
         4.0 * d_head * kept.attended[static_cast<std::size_t>(r)];
     out.of(ReplayMetric::bytes)[at] =
-        answer.cost.score_bytes / n_q + kv_bytes / static_cast<double>(group);
-    out.of(ReplayMetric::metadata_bytes)[at] = answer.cost.metadata_bytes / n_q;
+        of_pair.cost.score_bytes / n_q + kv_bytes / static_cast<double>(group);
+    out.of(ReplayMetric::metadata_bytes)[at] = of_pair.cost.metadata_bytes / n_q;
   }
 }
 
 void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
-                            const std::vector<PairAnswer>& answers, TensorView<const float> q,
+                            const std::vector<PairSelection>& selections, TensorView<const float> q,
                             const ReplayLayer& layer, const std::vector<KeyTable>& tables,
                             std::vector<std::vector<KeyPos>>& previous) {
   const TokenRange call = out.calls[index];
   const std::vector<Index> measured = measured_rows(call.size(), options_.rows_per_chunk);
-  const std::size_t n_pairs = answers.size();
+  const std::size_t n_pairs = selections.size();
   std::vector<KeyPos> all_positions(static_cast<std::size_t>(call.end));
   std::iota(all_positions.begin(), all_positions.end(), KeyPos{0});
-  const Job job{out, index, call, answers, q, layer, tables, measured, previous, all_positions};
+  const Job job{out, index, call, selections, q, layer, tables, measured, previous, all_positions};
   const std::size_t n_heads = q_heads_.size();
   const std::size_t n_rows = job.rows.size();
   rows_.assign(n_pairs * kRowMetrics * n_heads * n_rows, kNan);
@@ -278,7 +278,7 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
   const auto all_rows = static_cast<std::size_t>(out.row_begin.back());
   for (std::size_t p = 0; p < n_pairs; ++p) {
     PairReplay& pair = out.pairs[p];
-    pair.is_dense = pair.is_dense && answers[p].selection->is_dense;
+    pair.is_dense = pair.is_dense && selections[p].selection->is_dense;
     for (std::size_t h = 0; h < n_heads; ++h) {
       for (std::size_t m = 0; m < kRowMetrics; ++m) {
         const double* values = rows_.data() + ((p * kRowMetrics + m) * n_heads + h) * n_rows;

@@ -1,4 +1,4 @@
-// Measures the answers of all pairs in one layer and call: dense rows once, then every metric of
+// Measures the selections of all pairs in one layer and call: dense rows once, then every metric of
 // every pair.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace kvscope {
 
-/// One pair's answer in the call at hand.
-struct PairAnswer {
+/// One pair's selection in the call at hand.
+struct PairSelection {
   const Selection* selection = nullptr;
   SelectCost cost;
   std::optional<Budget> budget;
@@ -31,7 +31,7 @@ class ReplayMeasure {
 
   /// Measures call `index` of `out`. q [n_q, n_tok, d_head]; tables: one per KV head; previous:
   /// keys of the last row in the call before, [n_pairs * n_heads], replaced by this call's.
-  void measure(LayerReplay& out, std::size_t index, const std::vector<PairAnswer>& answers,
+  void measure(LayerReplay& out, std::size_t index, const std::vector<PairSelection>& selections,
                TensorView<const float> q, const ReplayLayer& layer,
                const std::vector<KeyTable>& tables, std::vector<std::vector<KeyPos>>& previous);
 

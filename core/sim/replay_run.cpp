@@ -154,7 +154,7 @@ void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRa
   input.pool = pool;
   input.trace = looked_at;
   if (side_ && layer.trace) input.side = side_->of(*layer.trace, layer.layer, call);
-  answers_ = run_->layer_call(input);
+  selections_ = run_->layer_call(input);
   costs_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));
 }

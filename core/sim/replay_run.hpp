@@ -48,13 +48,13 @@ class ReplayRun {
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
                Index chunk, Index n_prompt);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
-  /// Asks about one layer; answers() and costs() then hold one entry per member, and looked_at, if
-  /// it is given, what the method looked at.
+  /// Asks about one layer; selections() and costs() then hold one entry per member, and looked_at,
+  /// if it is given, what the method looked at.
   void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
            ThreadPool* pool = nullptr, SelectionTrace* looked_at = nullptr);
 
   const std::vector<std::size_t>& members() const { return members_; }
-  std::span<const Selection> answers() const { return answers_; }
+  std::span<const Selection> selections() const { return selections_; }
   const std::vector<SelectCost>& costs() const { return costs_; }
   const SelectorCaps& caps() const { return run_->caps(); }
 
@@ -65,13 +65,13 @@ class ReplayRun {
   std::unique_ptr<SelectorRun> run_;
   AttentionShape shape_;
   bool has_history_ = false;
-  std::span<const Selection> answers_;
+  std::span<const Selection> selections_;
   std::vector<SelectCost> costs_;
   std::unique_ptr<ReplaySide> side_;  // of methods that need it
   std::vector<float> no_query_;       // [d_head]: stands for queries that nobody looks at
 };
 
-/// The fewest runs that answer all pairs.
+/// The fewest runs that selection all pairs.
 std::vector<ReplayRun> make_runs(const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
                                  std::optional<Index> dense_layers);
 

@@ -57,7 +57,7 @@ class MethodOfText {
   void forget();
 
   /// The lists in which a reader is asked about; null while they are made, and without any.
-  std::shared_ptr<const MethodAnswers> answers() const { return reading_lists().fresh(); }
+  std::shared_ptr<const MethodSelections> answers() const { return reading_lists().fresh(); }
   /// Of answers(), in the cache; empty without any.
   std::string answers_key() const { return answers() ? reading_lists().key() : std::string(); }
   const std::string& reading_problem() const { return reading_lists().problem(); }
@@ -76,7 +76,7 @@ class MethodOfText {
   const std::string& loss_problem() const { return losses_.problem(); }
 
  private:
-  using Lists = MethodFeed<MethodAnswers, AnswersRequest>;
+  using Lists = MethodFeed<MethodSelections, AnswersRequest>;
   const Lists& reading_lists() const { return reads_far_ ? far_lists_ : lists_; }
 
   Lists lists_{"Lists of", method_answers};
@@ -85,7 +85,7 @@ class MethodOfText {
   bool reads_far_ = false;
   std::string method_;
   KeptKeys keys_;
-  std::shared_ptr<const MethodAnswers> keys_of_;  // what they were taken from
+  std::shared_ptr<const MethodSelections> keys_of_;  // what they were taken from
   std::shared_ptr<const RankedRow> keys_at_;
 };
 

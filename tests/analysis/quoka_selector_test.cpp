@@ -131,20 +131,21 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key") {
       const Index end = c + 1 < begins.size() ? begins[c + 1] : info.n_tokens;
       run.begin_call(begin < info.n_prompt ? Phase::prefill : Phase::decode, end - begin);
       for (Index layer = 0; layer < info.n_layers; ++layer) {
-        const Selection& answer = run.layer_call({.layer = layer,
-                                                  .q = trace.q(layer).range(1, begin, end),
-                                                  .k = trace.k(layer).range(1, 0, end),
-                                                  .v = {},
-                                                  .window = std::nullopt,
-                                                  .sink_logits = info.layer_sink_logits(layer)})[0];
+        const Selection& selection =
+            run.layer_call({.layer = layer,
+                            .q = trace.q(layer).range(1, begin, end),
+                            .k = trace.k(layer).range(1, 0, end),
+                            .v = {},
+                            .window = std::nullopt,
+                            .sink_logits = info.layer_sink_logits(layer)})[0];
         if (layer < options.dense_layers) {
-          REQUIRE(answer.is_dense);
+          REQUIRE(selection.is_dense);
           continue;
         }
         for (Index kv_head = 0; kv_head < info.n_kv; ++kv_head) {
           const auto place = static_cast<std::size_t>(layer * info.n_kv + kv_head);
           for (Index pos = begin; pos < end; ++pos) {
-            const auto keys = answer.list(kv_head, pos - begin).keys;
+            const auto keys = selection.list(kv_head, pos - begin).keys;
             std::vector<KeyPos> seen;
             for (const KeyPos key : keys) {
               if (key <= pos) seen.push_back(key);

@@ -227,7 +227,7 @@ class CostCommand final : public Command {
       read_works(work, job_.store(), works);
     } else {
       const Running run(job_.work.progress);
-      replay.options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+      replay.options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
       replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool, run.progress,
                     run.stop);
     }

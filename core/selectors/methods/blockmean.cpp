@@ -150,10 +150,10 @@ class BlockMean final : public Selector {
     const bool is_whole = keeps_all_blocks(call);
     std::vector<Selection> all = select_by_owner(
         call, list_owner(), is_whole ? call.n_tok : 1, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
           const KeyPools& pools = pools_of(call, call.k, heads.kv_head, Pooled::keys);
           if (is_whole) {
-            add_whole_lists(call, heads, answers);
+            add_whole_lists(call, heads, selections);
             return;
           }
           CompressedKeys keys{pools, pools.means(), {}};
@@ -165,11 +165,11 @@ class BlockMean final : public Selector {
             keys.n_alive = n_alive;
           }
           if (owner_ == BlockOwner::kv_head) {
-            add_lists(call, heads.q_heads, heads.kv_head, keys, budgets, worker, answers);
+            add_lists(call, heads.q_heads, heads.kv_head, keys, budgets, worker, selections);
             return;
           }
           for (Index q_head = heads.q_heads.begin; q_head < heads.q_heads.end; ++q_head)
-            add_lists(call, {q_head, q_head + 1}, heads.kv_head, keys, budgets, worker, answers);
+            add_lists(call, {q_head, q_head + 1}, heads.kv_head, keys, budgets, worker, selections);
         },
         ListOwner::kv_head);
     if (compressed_ && call.phase != Phase::prefill) add_compressed(call, all);
@@ -210,8 +210,8 @@ class BlockMean final : public Selector {
     return pools;
   }
 
-  /// What the lists leave out joins each answer.
-  void add_compressed(const SelectCall& call, std::span<Selection> answers) const {
+  /// What the lists leave out joins each selection.
+  void add_compressed(const SelectCall& call, std::span<Selection> selections) const {
     if (call.v.empty()) {
       throw ConfigError(
           "blockmean: compressed=true needs recorded values (V), which are missing in layer {}",
@@ -223,14 +223,14 @@ class BlockMean final : public Selector {
       keys.push_back(&pools_of(call, call.k, kv_head, Pooled::keys));
       values.push_back(&pools_of(call, call.v, kv_head, Pooled::values));
     }
-    for (Selection& answer : answers)
-      answer.summaries = summaries_of_left_out(call, answer, keys, values);
+    for (Selection& selection : selections)
+      selection.summaries = summaries_of_left_out(call, selection, keys, values);
   }
 
   /// The lists of all rows, for each budget.
   void add_lists(const SelectCall& call, TokenRange q_heads, Index kv_head,
                  const CompressedKeys& keys, std::span<const Budget> budgets, ScoreWorker& worker,
-                 std::span<Selection> answers) const {
+                 std::span<Selection> selections) const {
     const Index rows_at_once = std::max<Index>(1, kRowsAtOnce / q_heads.size());
     for (Index first = 0; first < call.n_tok; first += rows_at_once) {
       const Index n_rows = std::min(rows_at_once, call.n_tok - first);
@@ -249,21 +249,21 @@ class BlockMean final : public Selector {
         const BlockOutcomes outcomes = rule_of(call, row);
         const std::vector<double> scores = block_scores(call, row, keys, products, outcomes);
         for (std::size_t b = 0; b < budgets.size(); ++b) {
-          BlockOutcomes answer = outcomes;
-          answer.keep_best(scores, n_kept(call, kv_head, budgets[b], outcomes));
-          answers[b].add(answer.list(call, kv_head));
-          if (answers[b].n_lists() == 1) reserve_like_first(call, answers[b]);
+          BlockOutcomes selection = outcomes;
+          selection.keep_best(scores, n_kept(call, kv_head, budgets[b], outcomes));
+          selections[b].add(selection.list(call, kv_head));
+          if (selections[b].n_lists() == 1) reserve_like_first(call, selections[b]);
         }
       }
     }
   }
 
-  /// Memory for the lists of all rows and of all heads that this thread makes into the answer.
-  void reserve_like_first(const SelectCall& call, Selection& answer) const {
+  /// Memory for the lists of all rows and of all heads that this thread makes into the selection.
+  void reserve_like_first(const SelectCall& call, Selection& selection) const {
     const Index n_heads = owner_ == BlockOwner::q_head ? call.q.dim(0) : call.k.dim(0);
     const Index n_makers = engine_of(call).n_workers() == 1 ? 1 : call.k.dim(0);
-    answer.reserve(answer.keys().size() *
-                   static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
+    selection.reserve(selection.keys().size() *
+                      static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
   }
 
   /// True if every row keeps all blocks that it sees, and all rows see the same ones.
@@ -277,13 +277,13 @@ class BlockMean final : public Selector {
 
   /// One list of all blocks for all rows, of each list's owner among the heads of a KV head.
   void add_whole_lists(const SelectCall& call, const ListHeads& heads,
-                       std::span<Selection> answers) const {
+                       std::span<Selection> selections) const {
     BlockOutcomes outcomes = rule_of(call, call.n_tok - 1);
     outcomes.keep_best(std::vector<double>(outcomes.outcomes.size(), 0.0), outcomes.blocks.size());
     const KeyList list = outcomes.list(call, heads.kv_head);
     const Index n_lists = owner_ == BlockOwner::q_head ? heads.q_heads.size() : 1;
-    for (Selection& answer : answers) {
-      for (Index i = 0; i < n_lists; ++i) answer.add(list);
+    for (Selection& selection : selections) {
+      for (Index i = 0; i < n_lists; ++i) selection.add(list);
     }
   }
 

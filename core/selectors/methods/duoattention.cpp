@@ -140,7 +140,7 @@ class DuoAttention final : public Selector {
     const std::vector<bool>& retrieves = heads_of(call);
     if (std::find(retrieves.begin(), retrieves.end(), false) == retrieves.end())
       return alive_selection(call);
-    const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+    const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> selections) {
       KeyList list;
       const TokenRange seen = call_range(call);
       if (retrieves[static_cast<std::size_t>(heads.kv_head)]) {
@@ -150,10 +150,10 @@ class DuoAttention final : public Selector {
         append_range(list.forced, std::max(seen.begin, call.pos_begin + 1 - n_recent_), seen.end);
       }
       remove_dead(call, heads.kv_head, list);
-      answers.front().add(list);
+      selections.front().add(list);
     };
     return std::move(
-        select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
+        select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_selections=*/1, add).front());
   }
 
  private:

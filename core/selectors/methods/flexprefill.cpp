@@ -91,7 +91,7 @@ class FlexPrefill final : public Selector {
   Selection select(const SelectCall& call) override {
     const double gamma = block_share(name(), sizes_, gamma_, call.budget);
     const SlashVotes votes = slash_votes(call, n_voters_);
-    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const BlockMeans keys = block_means(call.k.sub(kv_head), block_, {.counts = counts});
@@ -104,7 +104,7 @@ class FlexPrefill final : public Selector {
         keep_columns_and_diagonals(call, votes.columns[head], votes.offsets[head],
                                    is_query_aware ? 0.0 : gamma, outcomes);
         if (is_query_aware) keep_pairs(call, q_head, keys, gamma, outcomes);
-        for (const BlockOutcomes& one : outcomes) answer.add(one.list(call, kv_head));
+        for (const BlockOutcomes& one : outcomes) selection.add(one.list(call, kv_head));
       }
     };
     return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);

@@ -201,16 +201,16 @@ class Indexer final : public Selector {
       add_lists(call, index, task / n_batches, {first, std::min(first + rows, call.n_tok)}, budgets,
                 worker, part);
     });
-    std::vector<Selection> answers(budgets.size());
+    std::vector<Selection> selections(budgets.size());
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       Selection all(list_owner(), call.n_tok, /*list_rows=*/1);
       std::size_t n_keys = 0;
       for (const auto& part : parts) n_keys += part[b].keys().size();
       all.reserve(n_keys);
       for (const auto& part : parts) all.append(part[b]);
-      answers[b] = without_dead_keys(std::move(all), call);
+      selections[b] = without_dead_keys(std::move(all), call);
     }
-    return answers;
+    return selections;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -321,7 +321,7 @@ class Indexer final : public Selector {
   /// The lists of one owner's rows, for each budget.
   void add_lists(const SelectCall& call, const IndexCall& index, Index owner, TokenRange rows,
                  std::span<const Budget> budgets, ScoreWorker& worker,
-                 std::span<Selection> answers) const {
+                 std::span<Selection> selections) const {
     const Index n_heads = index.n_heads() / owners_of(call);
     const TokenRange heads{owner * n_heads, (owner + 1) * n_heads};
     std::vector<BlockOutcomes> outcomes;
@@ -339,7 +339,7 @@ class Indexer final : public Selector {
     }
     for (Index row = rows.begin; row < rows.end; ++row) {
       const auto at = static_cast<std::size_t>(row - rows.begin);
-      add_row(call, owner, outcomes[at], scores[at], held, budgets, answers);
+      add_row(call, owner, outcomes[at], scores[at], held, budgets, selections);
     }
   }
 
@@ -434,7 +434,7 @@ class Indexer final : public Selector {
   /// The list of one row for each budget.
   void add_row(const SelectCall& call, Index owner, const BlockOutcomes& outcomes,
                std::span<const double> scores, std::span<const std::uint8_t> held,
-               std::span<const Budget> budgets, std::span<Selection> answers) const {
+               std::span<const Budget> budgets, std::span<Selection> selections) const {
     Index n_forced = 0;
     Index n_competing = 0;
     std::vector<KeyPos> forced;
@@ -454,16 +454,17 @@ class Indexer final : public Selector {
         call.trace->scores[static_cast<std::size_t>(owner)].assign(scores.begin(),
                                                                    scores.begin() + n);
       }
-      add_top_k_lists(scores, outcomes.keys, sizes, forced, answers);
+      add_top_k_lists(scores, outcomes.keys, sizes, forced, selections);
       return;
     }
     SelectCall whole = call;  // of a layer's list each KV head drops what it has lost afterwards
     if (owner_ == IndexOwner::layer) whole.alive = nullptr;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockOutcomes answer = outcomes;
+      BlockOutcomes selection = outcomes;
       const Index n_blocks = outcomes.blocks.size() - outcomes.count(BlockOutcome::forced);
-      answer.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
-      answers[b].add(answer.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
+      selection.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
+      selections[b].add(
+          selection.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
     }
   }
 

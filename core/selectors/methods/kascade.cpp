@@ -211,11 +211,11 @@ class Kascade final : public Selector {
         known == context.selections.end() && !is_dense && !is_before_anchors(call.layer);
     if (is_anchor || must_choose) {
       Selection lists = make_lists(call);
-      Selection answer;
+      Selection selection;
       const bool attends_to_all = is_dense || (is_anchor && attend_ == AnchorAttention::dense);
-      if (!attends_to_all) answer = copy_of(lists);
+      if (!attends_to_all) selection = copy_of(lists);
       context.selections.insert_or_assign(key_of(call.budget), std::move(lists));
-      return attends_to_all ? alive_selection(call) : std::move(answer);
+      return attends_to_all ? alive_selection(call) : std::move(selection);
     }
     if (is_dense || known == context.selections.end()) return alive_selection(call);
     return reused(call, known->second);
@@ -355,7 +355,7 @@ class Kascade final : public Selector {
     if (list_ == AnchorList::layer && lists.owner == ListOwner::layer) {
       return without_dead_keys(copy_of(lists), call);
     }
-    Selection answer(lists.owner, call.n_tok, lists.rows_per_list);
+    Selection selection(lists.owner, call.n_tok, lists.rows_per_list);
     const Index n_owners = lists.owner == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
     const Index per_kv_head = n_owners / call.k.dim(0);
     for (Index owner_index = 0; owner_index < n_owners; ++owner_index) {
@@ -369,10 +369,10 @@ class Kascade final : public Selector {
         list.scored = view.scored();
         list.forced = view.forced();
         remove_dead(call, kv_head, list);
-        answer.add(list);
+        selection.add(list);
       }
     }
-    return answer;
+    return selection;
   }
 
   static Index best_head(const Tensor<double>& sim, Index a, Index b, Index h) {

@@ -65,15 +65,15 @@ class LessIsMore final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    std::vector<Selection> answers;
+    std::vector<Selection> selections;
     if (call.layer < dense_layers_ || selects(call.layer)) {
       if (selects(call.layer)) make_lists(call, budgets);
       for (std::size_t i = 0; i < budgets.size(); ++i)
-        answers.push_back(dense_selection(call, ListOwner::layer));
-      return answers;
+        selections.push_back(dense_selection(call, ListOwner::layer));
+      return selections;
     }
-    for (const Budget& budget : budgets) answers.push_back(latest_list(call, budget));
-    return answers;
+    for (const Budget& budget : budgets) selections.push_back(latest_list(call, budget));
+    return selections;
   }
 
   HostRows host_rows() const override { return HostRows::queries; }

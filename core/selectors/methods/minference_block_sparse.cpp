@@ -59,7 +59,7 @@ class BlockSparse final : public Selector {
   }
 
   Selection select(const SelectCall& call) override {
-    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const BlockMeans keys = block_means(call.k.sub(kv_head), block_,
@@ -68,7 +68,7 @@ class BlockSparse final : public Selector {
         const BlockMeans queries =
             block_means(call.q.sub(q_head), block_, {.divide_by_block = pad_mean_});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
-          answer.add(block_list(call, kv_head, queries, keys, qb));
+          selection.add(block_list(call, kv_head, queries, keys, qb));
         }
       }
     };

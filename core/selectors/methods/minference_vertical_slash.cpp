@@ -72,16 +72,18 @@ class VerticalSlash final : public Selector {
         rounding_ == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
     ScoreEngine& engine = engine_of(call);
     SlashVotes votes = slash_votes(call, n_voters_);
-    const auto add_lists = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+    const auto add_lists = [&](const ListHeads& heads, ScoreWorker&,
+                               std::span<Selection> selections) {
       const auto head = static_cast<std::size_t>(heads.index);
       const Pattern pattern =
           pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
       RowKeys row_keys;
-      if (answers.front().n_lists() == 0) {  // of all heads where one thread makes them
+      if (selections.front().n_lists() == 0) {  // of all heads where one thread makes them
         const std::size_t n_heads =
             engine.n_workers() == 1 ? static_cast<std::size_t>(call.q.dim(0)) : 1;
-        answers.front().reserve(n_heads * static_cast<std::size_t>(call.n_tok / rows_per_list + 1) *
-                                (pattern.columns.size() + pattern.offsets.size()));
+        selections.front().reserve(n_heads *
+                                   static_cast<std::size_t>(call.n_tok / rows_per_list + 1) *
+                                   (pattern.columns.size() + pattern.offsets.size()));
       }
       for (Index row = 0; row < call.n_tok; row += rows_per_list) {
         const Index first = call.pos_begin + row;
@@ -89,9 +91,9 @@ class VerticalSlash final : public Selector {
         if (rounding_ == Rounding::kernel) {
           KeyList list = keys_of_rows(pattern, first, last);
           remove_dead(call, heads.kv_head, list);
-          answers.front().add(list);
+          selections.front().add(list);
         } else {
-          answers.front().add(keys_of_row(call, heads.kv_head, pattern, last, row_keys));
+          selections.front().add(keys_of_row(call, heads.kv_head, pattern, last, row_keys));
         }
       }
     };

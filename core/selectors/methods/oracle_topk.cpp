@@ -61,8 +61,8 @@ class OracleTopk final : public Selector {
     const Index rows_per_list = variant_ == OracleVariant::per_chunk ? call.n_tok : 1;
     return select_by_owner(
         call, list_owner(), rows_per_list, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          add_owner(call, heads, budgets, worker.dots, answers);
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
+          add_owner(call, heads, budgets, worker.dots, selections);
         });
   }
 
@@ -108,7 +108,7 @@ class OracleTopk final : public Selector {
 
   /// Memory for the lists of all owners whose answers lie together.
   void reserve(const SelectCall& call, std::span<const Budget> budgets,
-               std::span<Selection> answers) const {
+               std::span<Selection> selections) const {
     const TokenRange seen = call_range(call);
     const bool lie_together = engine_of(call).n_workers() == 1;
     const Index n_owners = list_owner() == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
@@ -116,37 +116,37 @@ class OracleTopk final : public Selector {
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const Index n_keys = std::min(seen.size(), budgets[i].tokens(seen.size(), /*page_size=*/1) +
                                                      (forces_chunk() ? call.n_tok : Index{0}));
-      answers[i].reserve(
+      selections[i].reserve(
           static_cast<std::size_t>(n_lists * n_keys * (lie_together ? n_owners : 1)));
     }
   }
 
-  /// The lists of one owner, appended to `answers`.
+  /// The lists of one owner, appended to `selections`.
   void add_owner(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets,
-                 KeyDots& dots, std::span<Selection> answers) const {
+                 KeyDots& dots, std::span<Selection> selections) const {
     const auto [index, q_heads, kv_head] = heads;
-    if (answers.front().n_lists() == 0) reserve(call, budgets, answers);
+    if (selections.front().n_lists() == 0) reserve(call, budgets, selections);
     if (variant_ != OracleVariant::per_chunk) {
-      add_rows(call, q_heads, kv_head, budgets, dots, answers);
+      add_rows(call, q_heads, kv_head, budgets, dots, selections);
       return;
     }
     const TokenRange keys = past_range(call);
     std::vector<double> sums(static_cast<std::size_t>(keys.size()), 0.0);
     add_softmax_weights(call, q_heads, kv_head, all_rows(call), keys, 1.0, dots, sums);
-    add_lists(call, kv_head, keys, chunk_range(call), sums, budgets, answers);
+    add_lists(call, kv_head, keys, chunk_range(call), sums, budgets, selections);
   }
 
   /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make
   /// ties); a group ranks by its softmax weights, of which [n_tok][visible] are held.
   void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
                 std::span<const Budget> budgets, KeyDots& dots,
-                std::span<Selection> answers) const {
+                std::span<Selection> selections) const {
     if (q_heads.size() == 1 && variant_ == OracleVariant::per_q_head) {
       for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
                            if (call.trace != nullptr && call.n_tok == 1)
                              trace_row(call, q_heads.begin, scores);
-                           add_row(call, kv_head, row, scores, budgets, answers);
+                           add_row(call, kv_head, row, scores, budgets, selections);
                          });
       return;
     }
@@ -164,23 +164,23 @@ class OracleTopk final : public Selector {
       });
     }
     for (Index row = 0; row < call.n_tok; ++row) {
-      add_row(call, kv_head, row, combined[static_cast<std::size_t>(row)], budgets, answers);
+      add_row(call, kv_head, row, combined[static_cast<std::size_t>(row)], budgets, selections);
     }
   }
 
   void add_row(const SelectCall& call, Index kv_head, Index row, std::span<double> scores,
-               std::span<const Budget> budgets, std::span<Selection> answers) const {
+               std::span<const Budget> budgets, std::span<Selection> selections) const {
     const TokenRange visible = row_range(call, row);
     const Index forced_begin =
         forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
     const TokenRange keys{visible.begin, forced_begin};
     add_lists(call, kv_head, keys, {forced_begin, visible.end},
-              scores.first(static_cast<std::size_t>(keys.size())), budgets, answers);
+              scores.first(static_cast<std::size_t>(keys.size())), budgets, selections);
   }
 
   static void add_lists(const SelectCall& call, Index kv_head, TokenRange keys, TokenRange forced,
                         std::span<double> scores, std::span<const Budget> budgets,
-                        std::span<Selection> answers) {
+                        std::span<Selection> selections) {
     mask_dead(call, kv_head, keys, scores);
     const Index n_candidates = count_candidates(call, kv_head, keys);
     const std::vector<KeyPos> forced_keys = candidates(call, kv_head, forced);
@@ -188,7 +188,7 @@ class OracleTopk final : public Selector {
     for (const Budget& budget : budgets) {
       sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
     }
-    add_top_k_lists(scores, keys, sizes, forced_keys, answers);
+    add_top_k_lists(scores, keys, sizes, forced_keys, selections);
   }
 };
 

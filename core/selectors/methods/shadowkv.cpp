@@ -149,16 +149,16 @@ class ShadowKv final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
-    std::vector<Selection> answers = select_by_owner(
+    std::vector<Selection> selections = select_by_owner(
         call, ListOwner::kv_head, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> lists) {
           add_lists(call, heads, budgets, worker, lists);
         });
-    if (!rebuilds()) return answers;
+    if (!rebuilds()) return selections;
     LowRankKeys& keys = low_rank_of(call);
     keys.factor(call);
-    for (Selection& answer : answers) answer = with_rebuilt_keys(call, answer, keys);
-    return answers;
+    for (Selection& selection : selections) selection = with_rebuilt_keys(call, selection, keys);
+    return selections;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -262,7 +262,7 @@ class ShadowKv final : public Selector {
   }
 
   void add_lists(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets,
-                 ScoreWorker& worker, std::span<Selection> answers) const {
+                 ScoreWorker& worker, std::span<Selection> selections) const {
     auto& kept = engine_of(call).kept<ChunkLandmarks>(this, call.layer, heads.kv_head, [&] {
       return ChunkLandmarks{KeyPools(call.k.dim(2), page_size_, page_size_), {}};
     });
@@ -296,12 +296,12 @@ class ShadowKv final : public Selector {
       ++n_chunks;
     }
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockOutcomes answer = outcomes;
+      BlockOutcomes selection = outcomes;
       if (n_chunks > 0) {
         const Index budget = budgets[b].tokens(n_keys, page_size_);
-        answer.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
+        selection.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
       }
-      answers[b].add(answer.list(call, heads.kv_head));
+      selections[b].add(selection.list(call, heads.kv_head));
     }
   }
 

@@ -169,14 +169,14 @@ class SkipSoftmax final : public Selector {
 
   Selection select(const SelectCall& call) override {
     const double log_lambda = std::log(lambda_of(call));
-    const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& selection) {
       std::vector<std::vector<BlockOutcomes>> kept;  // [tiles of queries][heads of the group]
       for (Index first = 0; first < call.n_tok; first += block_q_)
         kept.push_back(kept_tiles(call, group, {first, std::min(first + block_q_, call.n_tok)},
                                   log_lambda, worker.dots));
       for (std::size_t head = 0; head < static_cast<std::size_t>(group.q_heads.size()); ++head) {
         for (const std::vector<BlockOutcomes>& tile : kept)
-          answer.add(tile[head].list(call, group.kv_head));
+          selection.add(tile[head].list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(block_q_, call.n_tok), add_lists);

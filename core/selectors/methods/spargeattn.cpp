@@ -60,7 +60,7 @@ class SpargeAttn final : public Selector {
   SelectorCaps caps() const override { return block_share_caps(sizes_, block_k_); }
 
   Selection select(const SelectCall& call) override {
-    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const std::vector<double> shift = mean_key(call, kv_head);
@@ -71,7 +71,7 @@ class SpargeAttn final : public Selector {
         const BlockMeans queries =
             block_means(call.q.sub(q_head), block_q_, {.self_similarity = true});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
-          answer.add(block_list(call, kv_head, queries, keys, qb));
+          selection.add(block_list(call, kv_head, queries, keys, qb));
         }
       }
     };

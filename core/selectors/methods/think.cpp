@@ -54,17 +54,17 @@ class Think final : public Selector {
   Selection select(const SelectCall& call) override {
     if (call.layer < dense_layers_ || call.phase == Phase::prefill) return alive_selection(call);
     ScoreEngine& engine = engine_of(call);
-    return select_by_kv_head(call, /*rows_per_list=*/1,
-                             [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
-                               auto& prompt = engine.kept<Prompt>(this, call.layer, group.kv_head);
-                               if (prompt.squares.empty()) {
-                                 note_queries(call, group.kv_head, prompt);
-                                 prompt.n_keys = call.pos_begin;
-                               }
-                               if (prompt.stays.empty())
-                                 prompt.stays = channels_that_stay(call, group.kv_head, prompt);
-                               add_lists(call, group, prompt, worker.dots, answer);
-                             });
+    return select_by_kv_head(
+        call, /*rows_per_list=*/1,
+        [&](const ListHeads& group, ScoreWorker& worker, Selection& selection) {
+          auto& prompt = engine.kept<Prompt>(this, call.layer, group.kv_head);
+          if (prompt.squares.empty()) {
+            note_queries(call, group.kv_head, prompt);
+            prompt.n_keys = call.pos_begin;
+          }
+          if (prompt.stays.empty()) prompt.stays = channels_that_stay(call, group.kv_head, prompt);
+          add_lists(call, group, prompt, worker.dots, selection);
+        });
   }
 
   void observe(const SelectCall& call, const ObservedProbs&) override {
@@ -137,7 +137,7 @@ class Think final : public Selector {
   }
 
   static void add_lists(const SelectCall& call, const ListHeads& group, const Prompt& prompt,
-                        KeyDots& dots, Selection& answer) {
+                        KeyDots& dots, Selection& selection) {
     const auto d = static_cast<std::size_t>(call.q.dim(2));
     const TokenRange changed{std::min(call_range(call).begin, prompt.n_keys), prompt.n_keys};
     for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
@@ -156,7 +156,7 @@ class Think final : public Selector {
           list.log_weight.push_back(static_cast<float>(call.score_rule().of(dots.row(1)[at]) -
                                                        call.score_rule().of(dots.row(0)[at])));
         }
-        answer.add(list);
+        selection.add(list);
       }
     }
   }

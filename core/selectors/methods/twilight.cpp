@@ -67,8 +67,8 @@ class Twilight final : public MethodOnBase {
     // the base's scores, often of pages, are not what the nucleus keeps by
     call.trace = nullptr;
     // also in dense layers: a base that works across layers must see them
-    base_answer_ = base().select(call);
-    const Selection& kept = base_answer_;
+    base_selection_ = base().select(call);
+    const Selection& kept = base_selection_;
     if (call.layer < dense_layers_) {
       return dense_selections(call, list_owner(), budgets.size());
     }
@@ -79,13 +79,13 @@ class Twilight final : public MethodOnBase {
       keys.append_up_to(call.k.sub(kv_head));
       return static_cast<const RoundedKeys*>(&keys);
     });
-    return select_by_owner(call, list_owner(), /*rows_per_list=*/1, budgets.size(),
-                           [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
-                             const RoundedKeys& keys =
-                                 *rounded[static_cast<std::size_t>(heads.kv_head)];
-                             for (Index row = 0; row < call.n_tok; ++row)
-                               prune(call, kept, heads.q_heads, row, budgets, keys, answers);
-                           });
+    return select_by_owner(
+        call, list_owner(), /*rows_per_list=*/1, budgets.size(),
+        [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> selections) {
+          const RoundedKeys& keys = *rounded[static_cast<std::size_t>(heads.kv_head)];
+          for (Index row = 0; row < call.n_tok; ++row)
+            prune(call, kept, heads.q_heads, row, budgets, keys, selections);
+        });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -94,7 +94,7 @@ class Twilight final : public MethodOnBase {
     const double bytes_per_key = d * static_cast<double>(bits_) / 8.0 + 2.0 * kBytesPerElement;
     SelectCall base_call = call;
     base_call.budget = budget_of_base_;
-    SelectCost cost = made_base()->cost(base_call, base_answer_);
+    SelectCost cost = made_base()->cost(base_call, base_selection_);
     const BaseKeys kept = count_base_keys(call);
     cost.score_flops += 2.0 * kept.n_scored * d;
     cost.score_bytes += kept.n_read * bytes_per_key;
@@ -136,7 +136,7 @@ class Twilight final : public MethodOnBase {
       std::vector<bool> is_read(static_cast<std::size_t>(call.k.dim(1)), false);
       for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
         for (Index row = 0; row < call.n_tok; ++row) {
-          const std::vector<KeyPos> keys = base_keys(call, base_answer_, q_head, row);
+          const std::vector<KeyPos> keys = base_keys(call, base_selection_, q_head, row);
           count.n_scored += static_cast<double>(keys.size());
           for (const KeyPos pos : keys) is_read[static_cast<std::size_t>(pos)] = true;
         }
@@ -148,7 +148,7 @@ class Twilight final : public MethodOnBase {
 
   static void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
                     std::span<const Budget> budgets, const RoundedKeys& rounded,
-                    std::span<Selection> answers) {
+                    std::span<Selection> selections) {
     std::vector<KeyPos> keys;        // of the one head, or those that any head of the group has
     std::vector<float> row_weights;  // estimates for them
     if (q_heads.size() == 1) {
@@ -175,7 +175,7 @@ class Twilight final : public MethodOnBase {
       KeyList list;
       for (const Index key : nucleus(row_weights, budgets[i].value, NucleusMode::exact))
         list.scored.push_back(keys[static_cast<std::size_t>(key)]);
-      answers[i].add(list);
+      selections[i].add(list);
     }
   }
 

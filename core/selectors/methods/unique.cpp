@@ -85,7 +85,7 @@ class Unique final : public Selector {
     }
     return select_by_owner(
         call, owner, call.n_tok, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
           auto& moments = engine_of(call).kept<PageMoments>(
               nullptr, call.layer, heads.kv_head,
               [&] { return PageMoments(call.k.dim(2), page_size_); },
@@ -98,7 +98,7 @@ class Unique final : public Selector {
               call.trace->scores[static_cast<std::size_t>(heads.index) * scores.size() + i] =
                   scores[i];
             for (std::size_t b = 0; b < budgets.size(); ++b)
-              answers[b].add(list_of(call, heads.kv_head, budgets[b], pages, scores[i]));
+              selections[b].add(list_of(call, heads.kv_head, budgets[b], pages, scores[i]));
           }
         },
         ListOwner::kv_head);

@@ -136,7 +136,7 @@ class VAttention final : public MethodOnBase {
     SelectCall question = question_of(call);
     question.trace = nullptr;
     // Also in dense layers: a base that works across layers must see them.
-    base_answer_ = base().select(question);
+    base_selection_ = base().select(question);
     const auto n_rows = static_cast<std::size_t>(call.n_tok);
     const auto n_heads = static_cast<std::size_t>(call.q.dim(0));
     n_scored_.assign(n_heads * n_rows, 0.0);
@@ -144,7 +144,7 @@ class VAttention final : public MethodOnBase {
       call.trace->denominator_errors.assign(n_heads, std::vector<double>(n_rows, 0.0));
     }
     if (call.layer < dense_layers_) return dense_selection(call, ListOwner::q_head);
-    if (base_answer_.is_dense) return alive_selection(call);  // nothing is left to sample
+    if (base_selection_.is_dense) return alive_selection(call);  // nothing is left to sample
     return select_by_query(call, [&](const ListHeads& heads, Index row, ScoreWorker& worker) {
       return sampled_list(call, heads, row, worker.dots);
     });
@@ -153,9 +153,9 @@ class VAttention final : public MethodOnBase {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense || made_base() == nullptr) return {};
     SelectCall question = question_of(call);
-    SelectCost cost = made_base()->cost(question, base_answer_);
+    SelectCost cost = made_base()->cost(question, base_selection_);
     question.alive = call.alive;  // what is held is held of all keys
-    cost.metadata_bytes = made_base()->cost(question, base_answer_).metadata_bytes;
+    cost.metadata_bytes = made_base()->cost(question, base_selection_).metadata_bytes;
     cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) *
                         std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
     return cost;
@@ -206,7 +206,7 @@ class VAttention final : public MethodOnBase {
     const TokenRange visible = row_range(call, row);
     const Index group = call.q.dim(0) / call.k.dim(0);
     const ListView base =
-        base_answer_.list(owner_of(base_answer_.owner, heads.q_heads.begin, group), row);
+        base_selection_.list(owner_of(base_selection_.owner, heads.q_heads.begin, group), row);
     const Index middle_begin = std::clamp(n_sink_, visible.begin, visible.end);
     const Index middle_end = std::clamp(visible.end - n_recent_, middle_begin, visible.end);
     Parts parts;

@@ -73,7 +73,7 @@ class XAttention final : public Selector {
 
   Selection select(const SelectCall& call) override {
     const double tau = block_share(name(), sizes_, tau_, call.budget);
-    const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& selection) {
       const Tiles keys(call, group.kv_head, step_);
       std::vector<std::vector<BlockOutcomes>> kept(static_cast<std::size_t>(group.q_heads.size()));
       const Index tile_rows_of_block = group.q_heads.size() * (block_ / step_);
@@ -83,7 +83,7 @@ class XAttention final : public Selector {
         keep_blocks(call, group, rows, keys, tau, worker.dots, kept);
       }
       for (const std::vector<BlockOutcomes>& of_head : kept) {
-        for (const BlockOutcomes& one : of_head) answer.add(one.list(call, group.kv_head));
+        for (const BlockOutcomes& one : of_head) selection.add(one.list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);

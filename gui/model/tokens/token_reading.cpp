@@ -33,7 +33,7 @@ kvscope::Selection copied(const kvscope::Selection& selection, std::optional<Ind
 }
 
 /// The keys that a head keeps of a row; the call is not dense.
-ListView list_of(const MethodAnswers::Call& call, bool is_one_head, Index q_head, Index group,
+ListView list_of(const MethodSelections::Call& call, bool is_one_head, Index q_head, Index group,
                  const AttentionRow& row) {
   const Index owner = is_one_head ? 0 : owner_of(call.selection.owner, q_head, group);
   return call.selection.list(owner, row.query - call.tokens.begin);
@@ -48,14 +48,14 @@ struct KeptWeights {
   explicit KeptWeights(std::size_t n) : scored(n), ruled(n) {}
 
   /// row: of one head, keys from 0 on.
-  void add(const MethodAnswers::Layer& layer, bool is_one_head, Index q_head, Index group,
+  void add(const MethodSelections::Layer& layer, bool is_one_head, Index q_head, Index group,
            const AttentionRow& row) {
     const auto all = [&] {
       for (Index key = row.visible.begin; key < row.visible.end; ++key)
         scored[static_cast<std::size_t>(key)] += weight(row, key);
     };
     if (layer.calls.empty()) return all();
-    const MethodAnswers::Call* call = layer.call_of(row.query);
+    const MethodSelections::Call* call = layer.call_of(row.query);
     if (call == nullptr) return;
     is_known = true;
     if (call->selection.is_dense) return all();
@@ -92,7 +92,7 @@ struct KeptWeights {
 
 // ---- a method's lists ----
 
-const MethodAnswers::Call* MethodAnswers::Layer::call_of(Index query) const {
+const MethodSelections::Call* MethodSelections::Layer::call_of(Index query) const {
   const auto after = std::ranges::upper_bound(calls, query, {},
                                               [](const Call& call) { return call.tokens.begin; });
   if (after == calls.begin()) return nullptr;
@@ -100,12 +100,12 @@ const MethodAnswers::Call* MethodAnswers::Layer::call_of(Index query) const {
   return query < call.tokens.end ? &call : nullptr;
 }
 
-const MethodAnswers::Layer* MethodAnswers::layer(Index number) const {
+const MethodSelections::Layer* MethodSelections::layer(Index number) const {
   const auto found = std::ranges::find(layers, number, &Layer::layer);
   return found == layers.end() ? nullptr : &*found;
 }
 
-std::size_t MethodAnswers::bytes() const {
+std::size_t MethodSelections::bytes() const {
   std::size_t bytes = sizeof *this;
   for (const Layer& layer : layers) {
     for (const Call& call : layer.calls) bytes += sizeof call + list_bytes(call.selection);
@@ -121,19 +121,19 @@ std::string AnswersRequest::key() const {
   return fmt::format("answers/{}/{}", what.key(), enum_name(heads));
 }
 
-MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
-                             const AnswersRequest& request, JobContext& job) {
+MethodSelections method_answers(const TraceSource& trace, const TraceSource* draft,
+                                const AnswersRequest& request, JobContext& job) {
   const TraceInfo& info = trace.info();
-  MethodAnswers out;
+  MethodSelections out;
   out.is_one_head = request.heads == LossHeads::head;
   std::size_t bytes = 0;
   ReplayOptions options = request.of.replay(info);
   options.rows_per_chunk = 1;
   options.only_costs = true;
-  options.on_answer = [&](const AnsweredCall& answer) {
-    MethodAnswers::Layer& layer =
-        *std::ranges::find(out.layers, answer.layer, &MethodAnswers::Layer::layer);
-    MethodAnswers::Call& call = layer.calls.emplace_back();
+  options.on_selection = [&](const SelectedCall& answer) {
+    MethodSelections::Layer& layer =
+        *std::ranges::find(out.layers, answer.layer, &MethodSelections::Layer::layer);
+    MethodSelections::Call& call = layer.calls.emplace_back();
     call.tokens = answer.tokens;
     const std::optional<Index> owner =
         out.is_one_head
@@ -171,7 +171,8 @@ std::string ReadingRequest::key() const {
 }
 
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
-                   const MethodAnswers* answers, const MethodAnswers* other, JobContext& job) {
+                   const MethodSelections* answers, const MethodSelections* other,
+                   JobContext& job) {
   const TraceInfo& info = trace.info();
   const bool is_head = request.heads == LossHeads::head;
   const std::vector<Index> layers =
@@ -180,7 +181,7 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
   const auto n = static_cast<std::size_t>(request.query + 1);
   std::vector<float> weights(n);
   std::array<KeptWeights, 2> kept{KeptWeights(n), KeptWeights(n)};
-  const std::array<const MethodAnswers*, 2> said{answers, other};
+  const std::array<const MethodSelections*, 2> said{answers, other};
   Index begin = request.query;  // the first key that any head sees
   AttentionRow mean;
   std::vector<AttentionRow> rows(heads.size());
@@ -221,12 +222,14 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
           .other_outcomes = kept[1].outcomes(visible, weights, n_heads)};
 }
 
-KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
+KeptKeys kept_keys(const MethodSelections& answers, const std::string& method,
                    const std::optional<Budget>& budget, const RankedRow& row, Index group) {
   const AttentionRow& weights = row.row;
-  const MethodAnswers::Layer& layer = *answers.layer(row.layer);
-  const MethodAnswers::Call* call = layer.call_of(weights.query);
-  const auto leaves_dense = [](const MethodAnswers::Call& one) { return one.selection.is_dense; };
+  const MethodSelections::Layer& layer = *answers.layer(row.layer);
+  const MethodSelections::Call* call = layer.call_of(weights.query);
+  const auto leaves_dense = [](const MethodSelections::Call& one) {
+    return one.selection.is_dense;
+  };
   KeptKeys out{method, budget_words(budget), {}, std::ranges::all_of(layer.calls, leaves_dense)};
   if (call == nullptr && !layer.calls.empty()) return out;
   KeptRow kept{weights.query, weights.visible, {}, 0.0};

@@ -16,7 +16,7 @@
 namespace kvscope::gui {
 
 /// Every list that a method makes in some layers of a recording.
-struct MethodAnswers {
+struct MethodSelections {
   struct Call {
     TokenRange tokens;
     kvscope::Selection
@@ -46,8 +46,8 @@ struct AnswersRequest {
 inline constexpr std::size_t kMostAnswers = std::size_t{256} << 20;
 
 /// Throws what replay_layers throws, and ConfigError for lists beyond kMostAnswers.
-MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
-                             const AnswersRequest& request, JobContext& job);
+MethodSelections method_answers(const TraceSource& trace, const TraceSource* draft,
+                                const AnswersRequest& request, JobContext& job);
 
 /// What became of a key. Of several heads: of most of the weight that they give it.
 enum class KeyUse : std::uint8_t {
@@ -94,10 +94,10 @@ struct ReadingRequest {
 
 /// Answers may be null: outcomes are not known then. Throws what attention_row throws.
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
-                   const MethodAnswers* answers, const MethodAnswers* other, JobContext& job);
+                   const MethodSelections* answers, const MethodSelections* other, JobContext& job);
 
 /// What the method keeps of one head's row; its layer must be among the answers'.
-KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
+KeptKeys kept_keys(const MethodSelections& answers, const std::string& method,
                    const std::optional<Budget>& budget, const RankedRow& row, Index group);
 
 /// The heaviest keys of a reading, the first one first.

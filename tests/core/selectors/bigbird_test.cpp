@@ -32,14 +32,14 @@ TEST_CASE("bigbird: window, global and random blocks, the same in every call") {
   SelectorRun run(make_selector(spec, chunked), chunked.shape, {Budget{}});
   for (const auto& [phase, n_tok] : chunked.calls) {
     const Index begin = run.n_keys();
-    const Answer answer = run_call(run, chunked, phase, n_tok)[0][0];
-    const std::size_t n_lists = answer.forced.size() / 4;
+    const Answer selection = run_call(run, chunked, phase, n_tok)[0][0];
+    const std::size_t n_lists = selection.forced.size() / 4;
     for (Index row = 0; row < n_tok; ++row) {
       std::vector<KeyPos> expected = whole.forced[(begin + row) / 4];
       std::erase_if(expected, [&](KeyPos pos) { return pos > begin + row; });
-      std::vector<KeyPos> list = answer.forced[n_lists == static_cast<std::size_t>(n_tok)
-                                                   ? static_cast<std::size_t>(row)
-                                                   : static_cast<std::size_t>(row / 4)];
+      std::vector<KeyPos> list = selection.forced[n_lists == static_cast<std::size_t>(n_tok)
+                                                      ? static_cast<std::size_t>(row)
+                                                      : static_cast<std::size_t>(row / 4)];
       std::erase_if(list, [&](KeyPos pos) { return pos > begin + row; });
       CHECK(list == expected);
     }

@@ -181,13 +181,13 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
       CallFixture fixture(
           {.n_past = 90, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::verify});
       for (KeyPos pos = 11; has_dead && pos < 31; ++pos) fixture.alive.kill(1, pos);
-      const Selection answer =
+      const Selection selection =
           made("nsa-compressed:block=16,kernel=8,stride=4,top-blocks=3,n-local=1,local-tokens=0",
                fixture)
               ->select(fixture.call);
       Index at = 0;
       for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-        CHECK(answer.summaries.begin_of(kv_head) == at);
+        CHECK(selection.summaries.begin_of(kv_head) == at);
         for (Index first = 0; first + 8 <= 91;
              first += 4) {  // seen whole by the call's first query
           double n_alive = 0.0;
@@ -199,7 +199,7 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
             n_alive += 1.0;
             bool is_out = true;
             for (Index row = 0; row < n_tok; ++row) {
-              const auto keys = merged(answer.list(kv_head, row));
+              const auto keys = merged(selection.list(kv_head, row));
               is_out = is_out && !std::ranges::binary_search(keys, pos);
             }
             n_out += is_out ? 1.0 : 0.0;
@@ -211,16 +211,16 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
           if (n_out == 0.0) continue;
           INFO("rows " << n_tok << ", dead " << has_dead << ", KV head " << kv_head
                        << ", window from " << first);
-          REQUIRE(at < answer.summaries.k.dim(0));
-          CHECK(std::exp(answer.summaries.log_count[at]) == Catch::Approx(n_out / 2.0));
+          REQUIRE(at < selection.summaries.k.dim(0));
+          CHECK(std::exp(selection.summaries.log_count[at]) == Catch::Approx(n_out / 2.0));
           for (Index c = 0; c < 16; ++c) {
-            CHECK(answer.summaries.k(at, c) == Catch::Approx(k[c] / n_alive).margin(1e-6));
-            CHECK(answer.summaries.v(at, c) == Catch::Approx(v[c] / n_alive).margin(1e-6));
+            CHECK(selection.summaries.k(at, c) == Catch::Approx(k[c] / n_alive).margin(1e-6));
+            CHECK(selection.summaries.v(at, c) == Catch::Approx(v[c] / n_alive).margin(1e-6));
           }
           ++at;
         }
       }
-      CHECK(answer.summaries.begin.back() == at);
+      CHECK(selection.summaries.begin.back() == at);
     }
   }
 }

@@ -41,9 +41,9 @@ std::vector<double> query(const CallFixture& fixture, Index head) {
 TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 70, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=24");
-  const Selection answer = made("quest-sglang:page-size=4", fixture)->select(fixture.call);
-  CHECK(answer.owner == ListOwner::layer);
-  REQUIRE(answer.n_lists() == 1);
+  const Selection selection = made("quest-sglang:page-size=4", fixture)->select(fixture.call);
+  CHECK(selection.owner == ListOwner::layer);
+  REQUIRE(selection.n_lists() == 1);
   std::vector<double> sums(18, 0.0);
   for (Index kv = 0; kv < 2; ++kv) {
     std::vector<double> mean(16, 0.0);
@@ -55,8 +55,8 @@ TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list
     for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += bounds[p];
   }
   sums[17] = kNone;  // the last page is forced: 5 of 6 pages are earned
-  CHECK(answer.at(0).scored() == keys_of_pages(naive_top_k(sums, 5), 4, 71));
-  CHECK(answer.at(0).forced() == positions(68, 71));
+  CHECK(selection.at(0).scored() == keys_of_pages(naive_top_k(sums, 5), 4, 71));
+  CHECK(selection.at(0).forced() == positions(68, 71));
 }
 
 TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first") {
@@ -73,9 +73,9 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
           const std::string spec =
               fmt::format("loki:rank-share=1+coarsen:owner={},page={},scores={},ties={}", owner,
                           page, type, takes_last ? "last" : "first");
-          const Selection answer = made(spec, fixture)->select(fixture.call);
+          const Selection selection = made(spec, fixture)->select(fixture.call);
           const Index n_owners = owner == "own" ? 4 : owner == "kv_head" ? 2 : 1;
-          REQUIRE(answer.n_lists() == n_owners);
+          REQUIRE(selection.n_lists() == n_owners);
           SelectionTrace trace;
           fixture.call.trace = &trace;
           made("loki:rank-share=1", fixture)->select(fixture.call);
@@ -99,8 +99,8 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
               for (KeyPos& p : best) p = static_cast<KeyPos>(pages.size()) - 1 - p;
               std::ranges::reverse(best);
             }
-            CHECK(answer.at(o).scored() == keys_of_pages(best, page, 95));
-            CHECK(answer.at(o).forced() == positions(95, 96));
+            CHECK(selection.at(o).scored() == keys_of_pages(best, page, 95));
+            CHECK(selection.at(o).forced() == positions(95, 96));
           }
         }
       }
@@ -117,12 +117,13 @@ TEST_CASE("pages that are seen in part count with the keys they have") {
                                          : 0.0f;
   }
   fixture.call.budget = Budget::parse("tokens=20");
-  const Selection answer = made("loki:rank-share=1+coarsen:page=16", fixture)->select(fixture.call);
+  const Selection selection =
+      made("loki:rank-share=1+coarsen:page=16", fixture)->select(fixture.call);
   // The second best page: 16 keys beside the best one's 3.
   std::vector<KeyPos> expected = positions(32, 48);
   const std::vector<KeyPos> last = positions(64, 67);
   expected.insert(expected.end(), last.begin(), last.end());
-  CHECK(answer.at(0).scored() == expected);
+  CHECK(selection.at(0).scored() == expected);
 }
 
 }  // namespace kvscope::test::coarsen_test

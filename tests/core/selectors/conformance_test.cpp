@@ -58,7 +58,7 @@ Budget budget_for(const Method& method, Index n_tokens) {
 
 constexpr std::uint64_t kSeeds = 10;
 
-/// The answer of one layer to the call of positions `call`, which has begun; the run checks that
+/// The selection of one layer to the call of positions `call`, which has begun; the run checks that
 /// its lists are sorted, unique and inside the context.
 const Selection& ask(SelectorRun& run, const Sequence& sequence, Index layer, TokenRange call) {
   const auto at = static_cast<std::size_t>(layer);
@@ -76,18 +76,19 @@ Index largest_list(const Method& method, Index n_tokens) {
   return std::max((n_tokens + page - 1) / page, Index{3}) * page;
 }
 
-/// No list of the answer to the call of positions `call` has more keys than the budget pays for.
+/// No list of the selection to the call of positions `call` has more keys than the budget pays for.
 /// The call's own tokens, and the page that they share with the past, come on top of some budgets.
-/// Returns whether that says anything: false for dense answers and phases where the method rests.
-bool check_paid(const Method& method, const Selection& answer, Phase phase, Index layer,
+/// Returns whether that says anything: false for dense selections and phases where the method
+/// rests.
+bool check_paid(const Method& method, const Selection& selection, Phase phase, Index layer,
                 TokenRange call, Index n_budget) {
-  if (answer.is_dense || layer < method.caps.dense_layers ||
+  if (selection.is_dense || layer < method.caps.dense_layers ||
       !(phase == Phase::prefill ? method.caps.prefill : method.caps.decode))
     return false;
   const Index page = method.caps.page_size;
   const Index past_end = method.caps.is_static ? call.end : call.begin / page * page;
-  for (Index i = 0; i < answer.n_lists(); ++i) {
-    const ListView list = answer.at(i);
+  for (Index i = 0; i < selection.n_lists(); ++i) {
+    const ListView list = selection.at(i);
     const auto n_past = [&](const std::vector<KeyPos>& keys) {
       return std::ranges::lower_bound(keys, past_end) - keys.begin();
     };
@@ -115,19 +116,19 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
         for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
           AliveMask before = run.alive(layer);
           before.append(n_tok);
-          const Selection& answer = ask(run, sequence, layer, {begin, begin + n_tok});
+          const Selection& selection = ask(run, sequence, layer, {begin, begin + n_tok});
           bool all_alive = true;
           for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
             for (Index row = 0; row < n_tok; ++row) {
-              for (const KeyPos pos : attended_keys(answer, sequence.shape.group(), q_head, begin,
-                                                    row, std::nullopt)) {
+              for (const KeyPos pos : attended_keys(selection, sequence.shape.group(), q_head,
+                                                    begin, row, std::nullopt)) {
                 all_alive = all_alive && pos <= begin + row &&
                             before.is_alive(q_head / sequence.shape.group(), pos);
               }
             }
           }
           CHECK(all_alive);
-          const SelectCost cost = run.selector().cost(run.last_call(), answer);
+          const SelectCost cost = run.selector().cost(run.last_call(), selection);
           CHECK((std::isfinite(cost.score_flops) && cost.score_flops >= 0.0));
           CHECK((std::isfinite(cost.score_bytes) && cost.score_bytes >= 0.0));
           CHECK((std::isfinite(cost.metadata_bytes) && cost.metadata_bytes >= 0.0));
@@ -143,7 +144,7 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
             }
             if (shrinks) CHECK(n_left <= n_budget * sequence.shape.n_kv);
           } else {
-            check_paid(method, answer, phase, layer, {begin, begin + n_tok}, n_budget);
+            check_paid(method, selection, phase, layer, {begin, begin + n_tok}, n_budget);
           }
         }
       }
@@ -168,11 +169,11 @@ TEST_CASE("a budget of the whole context is dense attention") {
         const auto drafts = drafts_for(run, sequence, phase, n_tok);
         run.begin_call(phase, n_tok, drafts);
         for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
-          const Selection& answer = ask(run, sequence, layer, {begin, begin + n_tok});
+          const Selection& selection = ask(run, sequence, layer, {begin, begin + n_tok});
           for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
             for (Index row = 0; row < n_tok; ++row) {
-              const auto keys =
-                  attended_keys(answer, sequence.shape.group(), q_head, begin, row, std::nullopt);
+              const auto keys = attended_keys(selection, sequence.shape.group(), q_head, begin, row,
+                                              std::nullopt);
               is_all = is_all && static_cast<Index>(keys.size()) == begin + row + 1;
             }
           }
@@ -186,14 +187,14 @@ TEST_CASE("a budget of the whole context is dense attention") {
 TEST_CASE("the same question has the same answer, from any number of threads") {
   const std::vector<Method> all = methods();
   const auto run_with = [&](int n_threads) {
-    std::vector<std::vector<Answer>> answers(all.size() * kSeeds);
+    std::vector<std::vector<Answer>> selections(all.size() * kSeeds);
     ThreadPool pool(n_threads);
-    pool.parallel_for(static_cast<std::int64_t>(answers.size()), [&](std::int64_t i, int) {
+    pool.parallel_for(static_cast<std::int64_t>(selections.size()), [&](std::int64_t i, int) {
       const Method& method = all[static_cast<std::size_t>(i) / kSeeds];
       const Sequence sequence = random_shape_sequence(static_cast<std::uint64_t>(i) % kSeeds + 1);
-      answers[i] = run_all(method.spec, sequence, budget_for(method, 7));
+      selections[i] = run_all(method.spec, sequence, budget_for(method, 7));
     });
-    return answers;
+    return selections;
   };
   const auto one = run_with(1);
   const auto three = run_with(3);
@@ -358,10 +359,10 @@ TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list") 
       const Index begin = run.n_keys();
       const auto drafts = drafts_for(run, sequence, phase, n_tok);
       run.begin_call(phase, n_tok, drafts);
-      const Selection& answer = ask(run, sequence, /*layer=*/0, {begin, begin + n_tok});
+      const Selection& selection = ask(run, sequence, /*layer=*/0, {begin, begin + n_tok});
       if (budget.kind == Budget::Kind::tokens && !method.caps.budgets.empty() &&
           !method.caps.permanent &&
-          check_paid(method, answer, phase, /*layer=*/0, {begin, begin + n_tok}, kBudget))
+          check_paid(method, selection, phase, /*layer=*/0, {begin, begin + n_tok}, kBudget))
         ++n_said;
       if (method.caps.permanent && !method.caps.divides_budget && phase == Phase::prefill &&
           method.caps.owner != ListOwner::q_head && !method.caps.keeps_by_option)

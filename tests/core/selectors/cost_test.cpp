@@ -381,8 +381,8 @@ SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
   drafts.emplace_back(Shape{2, fixture.k.dim(1)});
   std::fill_n(drafts[0].data(), drafts[0].count(), 1.0f);
   if (caps.needs_draft) fixture.call.draft_rows = drafts;
-  const Selection answer = selector->select(fixture.call);
-  const SelectCost cost = selector->cost(fixture.call, answer);
+  const Selection selection = selector->select(fixture.call);
+  const SelectCost cost = selector->cost(fixture.call, selection);
   fixture.call.draft_rows = {};
   return cost;
 }
@@ -445,8 +445,8 @@ TEST_CASE("a layer that reuses Kascade's lists scores nothing") {
   const auto selector = made("kascade:anchors=0/2", fixture);
   selector->select(fixture.call);
   fixture.call.layer = 5;
-  const Selection answer = selector->select(fixture.call);
-  check_cost(selector->cost(fixture.call, answer), kNothing);
+  const Selection selection = selector->select(fixture.call);
+  check_cost(selector->cost(fixture.call, selection), kNothing);
 }
 
 TEST_CASE("twilight reads the union of what its base keeps for a group") {

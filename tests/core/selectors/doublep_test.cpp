@@ -35,7 +35,7 @@ TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of th
     fixture.call.budget = Budget::parse("p=0.7");
     const auto selector =
         made("doublep:keys-per-cluster=8,n-sink=3,n-recent=10,refine=0.6", fixture);
-    const Selection answer = selector->select(fixture.call);
+    const Selection selection = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
       KeyClusters made_apart;
@@ -67,14 +67,15 @@ TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of th
       for (const std::size_t i : exact)
         keys.insert(keys.end(), clusters.members[i].begin(), clusters.members[i].end());
       std::ranges::sort(keys);
-      CHECK(answer.at(kv_head).scored() == keys);
+      CHECK(selection.at(kv_head).scored() == keys);
       std::set<float> estimated;  // first channels
       for (const std::size_t i : kept) {
         if (!exact.contains(i)) estimated.insert(clusters.k(static_cast<Index>(i), Index{0}));
       }
       std::set<float> found;
-      for (Index i = answer.summaries.begin_of(kv_head); i < answer.summaries.end_of(kv_head); ++i)
-        found.insert(answer.summaries.k(i, Index{0}));
+      for (Index i = selection.summaries.begin_of(kv_head); i < selection.summaries.end_of(kv_head);
+           ++i)
+        found.insert(selection.summaries.k(i, Index{0}));
       CHECK(found == estimated);
       CHECK(!found.empty());
     }

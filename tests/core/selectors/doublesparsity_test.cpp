@@ -96,9 +96,9 @@ TEST_CASE("doublesparsity: lists are the best past keys by their labels") {
         fixture.alive.kill(0, 40);
         auto selector = made_from(
             text, fmt::format("doublesparsity:share=0.25,bits={},owner={}", bits, owner), fixture);
-        const Selection answer = selector->select(fixture.call);
+        const Selection selection = selector->select(fixture.call);
         const Index n_lists = owner == "q_head" ? 4 : 2;
-        REQUIRE(answer.n_lists() == n_lists);
+        REQUIRE(selection.n_lists() == n_lists);
         for (Index i = 0; i < n_lists; ++i) {
           const std::vector<Index> heads =
               owner == "q_head" ? std::vector<Index>{i} : std::vector<Index>{2 * i, 2 * i + 1};
@@ -112,8 +112,8 @@ TEST_CASE("doublesparsity: lists are the best past keys by their labels") {
                                  : -std::numeric_limits<double>::infinity());
           }
           INFO(bits << " bits, " << owner << ", list " << i);
-          CHECK(answer.at(i).scored() == naive_top_k(scores, 12));
-          CHECK(answer.at(i).forced() == positions(90, 90 + n_tok));
+          CHECK(selection.at(i).scored() == naive_top_k(scores, 12));
+          CHECK(selection.at(i).forced() == positions(90, 90 + n_tok));
         }
       }
     }

@@ -100,7 +100,7 @@ TEST_CASE(
       AttentionShape shape = fixture.attention();
       shape.n_layers = 3;
       selector->reset(shape);
-      const Selection answer = selector->select(fixture.call);
+      const Selection selection = selector->select(fixture.call);
       for (Index head = 0; head < 2; ++head) {
         const double own = gates[layer * 2 + head];
         Index n_before = 0;
@@ -115,10 +115,10 @@ TEST_CASE(
           if (retrieves || j < 2 || j > 40 - 4) expected.push_back(static_cast<KeyPos>(j));
         }
         INFO("share " << share << ", layer " << layer << ", head " << head);
-        CHECK(merged(answer.list(head, 0)) == expected);
-        CHECK(merged(answer.list(head, 4)) == expected);
+        CHECK(merged(selection.list(head, 0)) == expected);
+        CHECK(merged(selection.list(head, 4)) == expected);
       }
-      const SelectCost cost = selector->cost(fixture.call, answer);
+      const SelectCost cost = selector->cost(fixture.call, selection);
       CHECK(cost.score_flops + cost.score_bytes + cost.metadata_bytes == 0.0);
     }
   }
@@ -131,10 +131,10 @@ TEST_CASE("duoattention: by=threshold takes gates of at least the threshold") {
   auto selector = fitted(fmt::format("{},by=threshold,threshold={:.17g}", kSmall, least), text);
   CallFixture fixture({.d_head = 8, .n_past = 40, .n_tok = 1, .phase = Phase::decode, .layer = 1});
   selector->reset(fixture.attention());
-  const Selection answer = selector->select(fixture.call);
+  const Selection selection = selector->select(fixture.call);
   const bool second = static_cast<double>(learned.values["gates"][1][1]) >= least;
-  CHECK((answer.is_dense || answer.list(0, 0).size() == 41));
-  CHECK(answer.is_dense == second);
+  CHECK((selection.is_dense || selection.list(0, 0).size() == 41));
+  CHECK(selection.is_dense == second);
 }
 
 TEST_CASE("duoattention: a text that is too short is named") {

@@ -64,8 +64,8 @@ TEST_CASE("h2o: the published index error hides the first recent key for one cal
   SelectorRun run(make_selector("h2o-official-quirk", sequence), sequence.shape,
                   {{Budget::Kind::tokens, 10.0}});
   run_call(run, sequence, Phase::prefill, 36);
-  const auto answer = run_call(run, sequence, Phase::decode, 1);
-  const std::vector<KeyPos>& seen = answer[0][0].scored[0];
+  const auto selection = run_call(run, sequence, Phase::decode, 1);
+  const std::vector<KeyPos>& seen = selection[0][0].scored[0];
   CHECK(seen.size() == 9);
   // 36 keys, 5 recent: the first of them is 31.
   CHECK(std::ranges::find(seen, 31) == seen.end());

@@ -221,13 +221,13 @@ TEST_CASE(
         for (auto& map : part.of_queries) maps.of_queries.push_back(std::move(map));
         for (auto& map : part.of_keys) maps.of_keys.push_back(std::move(map));
       }
-      const Selection answer = selector->select(fixture.call);
+      const Selection selection = selector->select(fixture.call);
       const Index n_owners = one.owner == "q_head" ? 4 : one.owner == "kv_head" ? 2 : 1;
-      REQUIRE(answer.n_lists() == n_owners * n_tok);
+      REQUIRE(selection.n_lists() == n_owners * n_tok);
       for (Index owner = 0; owner < n_owners; ++owner) {
         for (Index row = 0; row < n_tok; ++row) {
           INFO(one.options << ", owner " << owner << ", row " << row << " of " << n_tok);
-          const auto keys = answer.list(owner, row).keys;
+          const auto keys = selection.list(owner, row).keys;
           CHECK(std::vector<KeyPos>(keys.begin(), keys.end()) ==
                 naive_list(fixture, maps, one, owner, row, 16));
         }
@@ -297,9 +297,9 @@ TEST_CASE("indexer: presets choose by recorded index vectors, by loops") {
       auto selector = made(spec, fixture);
       CHECK(selector->caps().needs_side);
       CHECK(!selector->caps().needs_calibration);
-      Selection answer = selector->select(fixture.call);
+      Selection selection = selector->select(fixture.call);
       fixture.call.side = nullptr;
-      return answer;
+      return selection;
     };
     const Selection dsa = lists_of("dsa:type=exact", lightning, true);
     const Selection qsa = lists_of("qsa", lightning, false);

@@ -48,9 +48,9 @@ std::vector<Index> heads_of(Index kv_head) {
   return {kv_head * kGroup, kv_head * kGroup + 1};
 }
 
-std::vector<KeyPos> keys_of(const Answer& answer, std::size_t list) {
-  std::vector<KeyPos> all = answer.scored[list];
-  all.insert(all.end(), answer.forced[list].begin(), answer.forced[list].end());
+std::vector<KeyPos> keys_of(const Answer& selection, std::size_t list) {
+  std::vector<KeyPos> all = selection.scored[list];
+  all.insert(all.end(), selection.forced[list].begin(), selection.forced[list].end());
   std::ranges::sort(all);
   return all;
 }
@@ -92,14 +92,14 @@ TEST_CASE(
                   {{Budget::Kind::tokens, kBudget}});
   for (const auto& [phase, n_tok] : sequence.calls) {
     const Index begin = run.n_keys();
-    const auto answers = run_call(run, sequence, phase, n_tok);
-    CHECK(answers[0][0].is_dense);  // layer 0 attends to everything
+    const auto selections = run_call(run, sequence, phase, n_tok);
+    CHECK(selections[0][0].is_dense);  // layer 0 attends to everything
     for (Index layer = 1; layer < 5; ++layer) {
       const Index anchor = layer < 2 ? 0 : 2;
-      const Answer& answer = answers[layer][0];
+      const Answer& selection = selections[layer][0];
       const Index n_tiles = (n_tok + 7) / 8;
-      REQUIRE(answer.owner == ListOwner::kv_head);
-      REQUIRE(static_cast<Index>(answer.scored.size()) == 2 * n_tiles);
+      REQUIRE(selection.owner == ListOwner::kv_head);
+      REQUIRE(static_cast<Index>(selection.scored.size()) == 2 * n_tiles);
       for (Index head = 0; head < 2; ++head) {
         const Index source = layer == anchor ? head : map[layer][head];
         for (Index tile = 0; tile < n_tiles; ++tile) {
@@ -107,7 +107,7 @@ TEST_CASE(
           const Index to = std::min(from + 8, begin + n_tok);
           INFO("call at " << begin << ", layer " << layer << ", head " << head << ", tile "
                           << tile);
-          CHECK(keys_of(answer, static_cast<std::size_t>(head * n_tiles + tile)) ==
+          CHECK(keys_of(selection, static_cast<std::size_t>(head * n_tiles + tile)) ==
                 naive_list(sequence, anchor, heads_of(source), from, to, kBudget, false));
         }
       }

@@ -75,7 +75,7 @@ TEST_CASE("list plans: keys are counted by the plan as their lists would be") {
                     std::nullopt, ScorePrecision::f32);
     for (const Index n_tok : {2, 1, 5, 9, 1, 20, 2}) {
       run_call(run, sequence, Phase::prefill, n_tok);
-      compare(*run.plan(0), run.last_answer(), {run.n_keys() - n_tok, run.n_keys()});
+      compare(*run.plan(0), run.last_selection(), {run.n_keys() - n_tok, run.n_keys()});
     }
   }
   Selection all(ListOwner::layer, 3, 3);

@@ -19,26 +19,26 @@ Budget some_budget(const SelectorCaps& caps) {
   return {Budget::Kind::pages, 4.0};
 }
 
-std::vector<Answer> live_answers(const std::string& spec, const Sequence& sequence,
-                                 ScorePrecision precision, ThreadPool& pool) {
+std::vector<Answer> live_selections(const std::string& spec, const Sequence& sequence,
+                                    ScorePrecision precision, ThreadPool& pool) {
   auto selector = make_selector(spec, sequence);
   const SelectorCaps caps = selector->caps();
   SelectorRun run(std::move(selector), sequence.shape, {some_budget(caps)}, std::nullopt,
                   precision);
-  std::vector<Answer> answers;
+  std::vector<Answer> selections;
   const auto ask = [&](Phase phase, Index n_tok) {
     const Index begin = run.n_keys();
     const auto drafts = drafts_for(run, sequence, phase, n_tok);
     run.begin_call(phase, n_tok, drafts);
     for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
       const auto at = static_cast<std::size_t>(layer);
-      answers.push_back(
-          answer_of(run.layer_call({.layer = layer,
-                                    .q = sequence.q[at].view().range(1, begin, begin + n_tok),
-                                    .k = sequence.k[at].view().range(1, 0, begin + n_tok),
-                                    .v = sequence.v[at].view().range(1, 0, begin + n_tok),
-                                    .window = std::nullopt,
-                                    .pool = &pool})[0]));
+      selections.push_back(
+          selection_of(run.layer_call({.layer = layer,
+                                       .q = sequence.q[at].view().range(1, begin, begin + n_tok),
+                                       .k = sequence.k[at].view().range(1, 0, begin + n_tok),
+                                       .v = sequence.v[at].view().range(1, 0, begin + n_tok),
+                                       .window = std::nullopt,
+                                       .pool = &pool})[0]));
     }
   };
   for (const auto& [phase, n_tok] : sequence.calls) {
@@ -51,7 +51,7 @@ std::vector<Answer> live_answers(const std::string& spec, const Sequence& sequen
     ask(phase, n_tok);
     if (run.n_keys() == sequence.n_tokens()) break;
   }
-  return answers;
+  return selections;
 }
 
 double share_of_equal_lists(const std::vector<Answer>& a, const std::vector<Answer>& b) {
@@ -90,10 +90,10 @@ TEST_CASE(
     }
     for (const std::string& spec : specs) {
       INFO(spec);
-      const auto quick = live_answers(spec, sequence, ScorePrecision::f32, one);
-      CHECK(quick == live_answers(spec, sequence, ScorePrecision::f32, three));
-      const auto exact = live_answers(spec, sequence, ScorePrecision::f64, one);
-      CHECK(exact == live_answers(spec, sequence, ScorePrecision::f64, three));
+      const auto quick = live_selections(spec, sequence, ScorePrecision::f32, one);
+      CHECK(quick == live_selections(spec, sequence, ScorePrecision::f32, three));
+      const auto exact = live_selections(spec, sequence, ScorePrecision::f64, one);
+      CHECK(exact == live_selections(spec, sequence, ScorePrecision::f64, three));
       CHECK(share_of_equal_lists(exact, quick) > 0.97);
     }
   }

@@ -18,7 +18,7 @@ TEST_CASE("longformer keeps a dilated window and global tokens") {
         sequence.shape, {Budget{}});
     for (const auto& [phase, n_tok] : sequence.calls) {
       const Index begin = run.n_keys();
-      const auto answer = run_call(run, sequence, phase, n_tok)[0][0];
+      const auto selection = run_call(run, sequence, phase, n_tok)[0][0];
       for (Index row = 0; row < n_tok; ++row) {
         const Index i = begin + row;
         std::vector<KeyPos> expected;
@@ -26,7 +26,7 @@ TEST_CASE("longformer keeps a dilated window and global tokens") {
           const bool in_window = (i - j) % dilation == 0 && (i - j) / dilation < 5;
           if (in_window || j < 3 || i < 3) expected.push_back(static_cast<KeyPos>(j));
         }
-        CHECK(answer.forced[row] == expected);
+        CHECK(selection.forced[row] == expected);
       }
     }
   }

@@ -94,12 +94,12 @@ TEST_CASE("magicpig: what collides is sampled, with the weight of its angle") {
     const auto selector = made(
         fmt::format("magicpig:bits=4,tables=12,needed={},n-sink=3,n-recent=7,seed=5", n_needed),
         fixture);
-    const Selection answer = selector->select(fixture.call);
+    const Selection selection = selector->select(fixture.call);
     for (Index q_head = 0; q_head < 4; ++q_head) {
       for (Index row = 0; row < fixture.call.n_tok; ++row) {
         INFO("seed " << seed << ", head " << q_head << ", row " << row);
         const NaiveHashes naive(fixture, q_head, row, 48, 5);
-        const ListView list = answer.list(q_head, row);
+        const ListView list = selection.list(q_head, row);
         const Index own = 120 + row;
         std::vector<KeyPos> forced;
         std::vector<KeyPos> sampled;
@@ -139,8 +139,8 @@ TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum"
       double n_kept = 0.0;
       for (int seed = 1; seed <= kSeeds; ++seed) {
         const auto selector = made(fmt::format("{},seed={}", preset, seed), fixture);
-        const Selection answer = selector->select(fixture.call);
-        const ListView list = answer.list(q_head, 0);
+        const Selection selection = selector->select(fixture.call);
+        const ListView list = selection.list(q_head, 0);
         double estimate = 0.0;
         for (std::size_t i = 0; i < list.keys.size(); ++i)
           estimate += std::exp(fixture.logit(q_head, 0, list.keys[i]) +

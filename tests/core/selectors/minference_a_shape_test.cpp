@@ -18,15 +18,15 @@ TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense")
         sequence.shape, {Budget{}});
     for (const auto& [phase, n_tok] : sequence.calls) {
       const Index begin = run.n_keys();
-      const auto answer = run_call(run, sequence, phase, n_tok)[0][0];
-      CHECK(answer.is_dense == (phase == Phase::decode));
-      for (Index row = 0; row < n_tok && !answer.is_dense; ++row) {
+      const auto selection = run_call(run, sequence, phase, n_tok)[0][0];
+      CHECK(selection.is_dense == (phase == Phase::decode));
+      for (Index row = 0; row < n_tok && !selection.is_dense; ++row) {
         std::vector<KeyPos> expected;
         for (Index j = 0; j <= begin + row; ++j) {
           if (j < 3 || begin + row - j < 8 || row >= n_tok - n_dense)
             expected.push_back(static_cast<KeyPos>(j));
         }
-        CHECK(answer.forced[row] == expected);
+        CHECK(selection.forced[row] == expected);
       }
     }
   }

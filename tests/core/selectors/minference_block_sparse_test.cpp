@@ -12,9 +12,9 @@ TEST_CASE("block-sparse keeps the blocks of keys with the best mean product") {
       {.n_layers = 1, .n_tokens = 50, .chunk = 24, .n_decode = 0, .has_ties = false});
   constexpr Index kBlock = 8;
   for (const std::string forced : {"none", "diagonal", "local"}) {
-    const auto answers = run_all("minference-block-sparse:block=8,top-blocks=3,forced=" + forced,
-                                 sequence, Budget{});
-    for (std::size_t call = 0; call < answers.size(); ++call) {
+    const auto selections = run_all("minference-block-sparse:block=8,top-blocks=3,forced=" + forced,
+                                    sequence, Budget{});
+    for (std::size_t call = 0; call < selections.size(); ++call) {
       const Index begin = 24 * static_cast<Index>(call);
       const Index n_ctx = std::min<Index>(50, begin + 24);
       const Index n_query_blocks = (n_ctx - begin + kBlock - 1) / kBlock;
@@ -48,7 +48,7 @@ TEST_CASE("block-sparse keeps the blocks of keys with the best mean product") {
           }
           const auto at = static_cast<std::size_t>(h * n_query_blocks + qb);
           INFO(forced << ", call " << call << ", head " << h << ", query block " << qb);
-          CHECK(merged(KeyList{answers[call].scored[at], answers[call].forced[at], {}}) ==
+          CHECK(merged(KeyList{selections[call].scored[at], selections[call].forced[at], {}}) ==
                 expected);
         }
       }

@@ -13,7 +13,7 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
   const std::string spec =
       "minference-vertical-slash:n-vertical=36,n-slash=55,n-voters=20,forced-vertical=3,forced-"
       "slash=5";
-  const auto answers = run_all(spec, sequence, Budget{});
+  const auto selections = run_all(spec, sequence, Budget{});
   const auto kernel = run_all(spec + ",rounding=kernel", sequence, Budget{});
   for (Index call = 0; call < 2; ++call) {
     const Index n_ctx = 90 * (call + 1);
@@ -40,10 +40,10 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
             expected.push_back(static_cast<KeyPos>(j));
           }
         }
-        const Answer& answer = answers[call];
+        const Answer& selection = selections[call];
         const auto at = static_cast<std::size_t>(h * 90 + row);
         INFO("call " << call << ", head " << h << ", row " << row);
-        CHECK(merged(KeyList{answer.scored[at], answer.forced[at], {}}) == expected);
+        CHECK(merged(KeyList{selection.scored[at], selection.forced[at], {}}) == expected);
         // The kernel covers at least that, in whole blocks of keys.
         const Answer& rounded = kernel[call];
         const auto block = static_cast<std::size_t>(h * 2 + row / 64);

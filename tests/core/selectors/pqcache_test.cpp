@@ -104,7 +104,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids") {
     const auto selector = made(fmt::format("pqcache:bits=4,n-sink=5,n-recent=9,seed=3,metric={}{}",
                                            is_inner ? "inner" : "euclidean", group),
                                fixture);
-    const Selection answer = selector->select(fixture.call);
+    const Selection selection = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
       std::vector<double> scores =
@@ -115,7 +115,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids") {
         if (!competes) scores[pos] = -std::numeric_limits<double>::infinity();
       }
       const std::vector<KeyPos> naive = naive_top_k(scores, 20);
-      const std::vector<KeyPos> found = answer.at(kv_head).scored();
+      const std::vector<KeyPos> found = selection.at(kv_head).scored();
       std::vector<KeyPos> common;
       std::set_intersection(naive.begin(), naive.end(), found.begin(), found.end(),
                             std::back_inserter(common));
@@ -124,7 +124,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids") {
       CHECK(common.size() >= 18);
       std::vector<KeyPos> forced = positions(0, 5);
       for (const KeyPos pos : positions(191, 200 + fixture.call.n_tok)) forced.push_back(pos);
-      CHECK(answer.at(kv_head).forced() == forced);
+      CHECK(selection.at(kv_head).forced() == forced);
     }
   }
 }

@@ -67,13 +67,13 @@ TEST_CASE("xattention: the blocks are those of the public program") {
   for (const Index n_tok : {128, 256}) {
     CallFixture fixture(shape_of(n_tok));
     fill(fixture, n_tok);
-    const Selection answer =
+    const Selection selection =
         made("xattention:block=16,stride=4,tau=0.9", fixture)->select(fixture.call);
     const Json& program = expected[n_tok == 128 ? "xattention_after_128" : "xattention_from_0"];
     for (Index head = 0; head < 12; ++head) {
       for (Index first = 0; first < n_tok; first += kBlock) {
         INFO(n_tok << " queries, head " << head << ", queries from " << first);
-        const std::int64_t ours = blocks_of(answer.list(head, first));
+        const std::int64_t ours = blocks_of(selection.list(head, first));
         const std::int64_t its = program[head][first / kBlock];
         if (n_tok == 128) {
           CHECK(ours == its);
@@ -91,7 +91,7 @@ TEST_CASE("flexprefill: both kinds of heads are those of the public program") {
   const Json expected = golden()["flexprefill"];
   CallFixture fixture(shape_of(kTokens));
   fill(fixture, kTokens);
-  const Selection answer =
+  const Selection selection =
       made("flexprefill:block=16,n-voters=16,min-budget=32,gamma=0.9,tau=0.1", fixture)
           ->select(fixture.call);
   std::size_t n_aware = 0;
@@ -102,7 +102,7 @@ TEST_CASE("flexprefill: both kinds of heads are those of the public program") {
     Index n_more = 0;
     for (Index block = 0; block < kTokens / kBlock; ++block) {
       INFO("head " << head << ", query-aware " << is_aware << ", block of queries " << block);
-      const std::int64_t ours = blocks_of(answer.list(head, block * kBlock));
+      const std::int64_t ours = blocks_of(selection.list(head, block * kBlock));
       const std::int64_t its = program["kept"][block];
       CHECK((its & ~ours) == 0);
       if (!is_aware) CHECK(ours == its);

@@ -101,15 +101,15 @@ KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget, In
                     .k = prompt.k.view().range(1, 0, end),
                     .v = prompt.v.view().range(1, 0, end)});
   }
-  const Selection& answer = run.last_answer();
+  const Selection& selection = run.last_selection();
   KeptKeys kept;
   for (Index head = 0; head < shape.n_kv; ++head) {
     if (run.caps().permanent) {
       const std::set<KeyPos> alive = alive_keys(run.alive(0), head);
       kept.emplace_back(alive.begin(), alive.end());
     } else {
-      kept.push_back(merged(answer.list(owner_of(answer.owner, head * shape.group(), shape.group()),
-                                        answer.n_tok - 1)));
+      kept.push_back(merged(selection.list(
+          owner_of(selection.owner, head * shape.group(), shape.group()), selection.n_tok - 1)));
     }
   }
   return kept;

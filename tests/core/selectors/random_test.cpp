@@ -14,10 +14,10 @@ TEST_CASE("random draws every past key equally often") {
   std::vector<int> n_drawn(20, 0);
   constexpr int kRuns = 2000;
   for (int seed = 1; seed <= kRuns; ++seed) {
-    const auto answers =
+    const auto selections =
         run_all(fmt::format("random:seed={}", seed), sequence, {Budget::Kind::tokens, 5.0});
-    CHECK(answers.back().scored[0].size() == 5);
-    for (const KeyPos pos : answers.back().scored[0]) ++n_drawn[pos];
+    CHECK(selections.back().scored[0].size() == 5);
+    for (const KeyPos pos : selections.back().scored[0]) ++n_drawn[pos];
   }
   // 500 expected, standard deviation 19.4: five of them either way.
   for (const int n : n_drawn) CHECK(std::abs(n - kRuns / 4) < 97);
@@ -38,10 +38,10 @@ TEST_CASE("random: larger budgets contain smaller ones; layers, heads and calls 
 
 TEST_CASE("random: forced sinks and recents come on top") {
   const Sequence sequence = random_sequence({.n_tokens = 41, .chunk = 40, .n_decode = 1});
-  const auto answer =
+  const auto selection =
       run_all("random:n-sink=2,n-recent=3", sequence, {Budget::Kind::tokens, 10.0}).back();
-  CHECK(answer.forced[0] == std::vector<KeyPos>{0, 1, 37, 38, 39, 40});
-  CHECK(answer.scored[0].size() == 10);
+  CHECK(selection.forced[0] == std::vector<KeyPos>{0, 1, 37, 38, 39, 40});
+  CHECK(selection.scored[0].size() == 10);
 }
 
 }  // namespace kvscope::test::random_test

@@ -67,7 +67,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters") {
     fixture.call.budget = Budget::parse("tokens=50");
     const auto selector =
         made("retroinfer:keys-per-cluster=8,n-sink=3,n-recent=10,estimate-share=0.3", fixture);
-    const Selection answer = selector->select(fixture.call);
+    const Selection selection = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
       const ClustersApart apart(fixture, kv_head, {3, 250}, 8);
@@ -100,7 +100,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters") {
         ++next;
       }
       std::ranges::sort(exact);
-      CHECK(answer.at(kv_head).scored() == exact);
+      CHECK(selection.at(kv_head).scored() == exact);
       std::multiset<std::pair<float, float>> estimated;  // first channel, log of the size
       for (std::size_t i = next;
            i < std::min(m, next + static_cast<std::size_t>(0.3 * static_cast<double>(m))); ++i) {
@@ -108,12 +108,13 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters") {
                           std::log(static_cast<float>(clusters.members[order[i]].size())));
       }
       std::multiset<std::pair<float, float>> found;
-      for (Index i = answer.summaries.begin_of(kv_head); i < answer.summaries.end_of(kv_head); ++i)
-        found.emplace(answer.summaries.k(i, Index{0}), answer.summaries.log_count[i]);
+      for (Index i = selection.summaries.begin_of(kv_head); i < selection.summaries.end_of(kv_head);
+           ++i)
+        found.emplace(selection.summaries.k(i, Index{0}), selection.summaries.log_count[i]);
       CHECK(found == estimated);
       std::vector<KeyPos> forced = positions(0, 3);
       for (const KeyPos pos : positions(250, 260 + fixture.call.n_tok)) forced.push_back(pos);
-      CHECK(answer.at(kv_head).forced() == forced);
+      CHECK(selection.at(kv_head).forced() == forced);
     }
   }
 }

@@ -84,7 +84,7 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels") {
       const auto selector = made(fmt::format("rocket2:compression={}", one.compression), fixture);
       SelectionTrace trace;
       fixture.call.trace = &trace;
-      const Selection answer = selector->select(fixture.call);
+      const Selection selection = selector->select(fixture.call);
       for (Index kv_head = 0; kv_head < 2; ++kv_head) {
         INFO("c " << one.compression << ", seed " << seed << ", KV head " << kv_head);
         const std::vector<double> naive = naive_scores(fixture, kv_head, one.chunk, one.r);
@@ -96,8 +96,8 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels") {
             CHECK(found == Catch::Approx(naive[pos]).epsilon(1e-6));
           }
         }
-        CHECK(answer.at(kv_head).scored() == naive_top_k(trace.scores[kv_head], 30));
-        CHECK(answer.at(kv_head).forced() == positions(130, 130 + fixture.call.n_tok));
+        CHECK(selection.at(kv_head).scored() == naive_top_k(trace.scores[kv_head], 30));
+        CHECK(selection.at(kv_head).forced() == positions(130, 130 + fixture.call.n_tok));
       }
     }
   }

@@ -115,7 +115,7 @@ Sequence random_shape_sequence(std::uint64_t seed) {
   return random_sequence(options);
 }
 
-Answer answer_of(const Selection& selection) {
+Answer selection_of(const Selection& selection) {
   Answer out{selection.owner, selection.is_dense, {}, {}};
   for (Index i = 0; i < selection.n_lists(); ++i) {
     out.scored.push_back(selection.at(i).scored());
@@ -189,7 +189,7 @@ std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequ
                                             .v = sequence.v[at].view().range(1, 0, end),
                                             .window = std::nullopt});
     answers.emplace_back();
-    for (const Selection& selection : selections) answers.back().push_back(answer_of(selection));
+    for (const Selection& selection : selections) answers.back().push_back(selection_of(selection));
   }
   return answers;
 }

@@ -43,7 +43,7 @@ Sequence random_sequence(const SequenceOptions& options);
 /// Shapes drawn at random: group 1..8, T mostly small, d 8..128, chunks 1..16.
 Sequence random_shape_sequence(std::uint64_t seed);
 
-/// One layer's answer in one call, in a form that compares.
+/// One layer's selection in one call, in a form that compares.
 struct Answer {
   ListOwner owner = ListOwner::kv_head;
   bool is_dense = false;
@@ -51,7 +51,7 @@ struct Answer {
   std::vector<std::vector<KeyPos>> forced;
   bool operator==(const Answer&) const = default;
 };
-Answer answer_of(const Selection& selection);
+Answer selection_of(const Selection& selection);
 
 /// Runs `n_tok` tokens of the sequence as one call through all layers; answers
 /// [n_layers][n_budgets].

@@ -155,8 +155,8 @@ TEST_CASE(
         fixture.call.score_scale = text.info().score_scale;
         fixture.bind();
         selector->reset(fixture.attention());
-        const Selection answer = selector->select(fixture.call);
-        for (Index h = 0; h < 4; ++h) n_kept += static_cast<double>(answer.list(h, 0).size());
+        const Selection selection = selector->select(fixture.call);
+        for (Index h = 0; h < 4; ++h) n_kept += static_cast<double>(selection.list(h, 0).size());
         n_all += 4.0 * static_cast<double>(end);
       }
     }

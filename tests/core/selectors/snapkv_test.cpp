@@ -30,15 +30,15 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window") {
     const Index n_voices = shape.n_q / n_owners;
     std::vector<std::set<KeyPos>> cache(static_cast<std::size_t>(n_owners));  // of layer 1
     for (const auto& [phase, n_tok] : sequence.calls) {
-      const auto answer = run_call(run, sequence, phase, n_tok)[1][0];
+      const auto selection = run_call(run, sequence, phase, n_tok)[1][0];
       const Index n_ctx = run.n_keys();
       for (Index owner = 0; owner < n_owners; ++owner) {
         auto& kept = cache[owner];
         for (Index j = n_ctx - n_tok; j < n_ctx; ++j) kept.insert(static_cast<KeyPos>(j));
         INFO(rule.spec << ", " << n_ctx << " keys, owner " << owner);
-        if (!answer.is_dense) {  // what was attended to
-          std::set<KeyPos> seen(answer.scored[owner].begin(), answer.scored[owner].end());
-          seen.insert(answer.forced[owner].begin(), answer.forced[owner].end());
+        if (!selection.is_dense) {  // what was attended to
+          std::set<KeyPos> seen(selection.scored[owner].begin(), selection.scored[owner].end());
+          seen.insert(selection.forced[owner].begin(), selection.forced[owner].end());
           CHECK(seen == kept);
         }
         if (phase == Phase::decode || static_cast<Index>(kept.size()) <= kBudget) continue;

@@ -70,10 +70,10 @@ TEST_CASE("socket: lists are those of a softmax over all buckets, times the valu
       CallFixture fixture(shape);
       fixture.call.budget = Budget::parse("tokens=11");
       for (KeyPos pos = 20; pos < 26; ++pos) fixture.alive.kill(1, pos);
-      const Selection answer = made(fmt::format("{}:bits=4,tables=9,n-sink=3,n-recent=5,seed=7",
-                                                scaled ? "socket" : "socket-page"),
-                                    fixture)
-                                   ->select(fixture.call);
+      const Selection selection = made(fmt::format("{}:bits=4,tables=9,n-sink=3,n-recent=5,seed=7",
+                                                   scaled ? "socket" : "socket-page"),
+                                       fixture)
+                                      ->select(fixture.call);
       for (Index q_head = 0; q_head < 4; ++q_head) {
         INFO("scaled " << scaled << ", rows " << n_tok << ", head " << q_head);
         std::vector<double> scores = naive_scores(fixture, q_head, 4, 9, 0.3, scaled, 7);
@@ -81,10 +81,10 @@ TEST_CASE("socket: lists are those of a softmax over all buckets, times the valu
           if (pos < 3 || pos >= 65 || !fixture.alive.is_alive(q_head / 2, static_cast<KeyPos>(pos)))
             scores[pos] = -std::numeric_limits<double>::infinity();
         }
-        CHECK(answer.at(q_head).scored() == naive_top_k(scores, 11));
+        CHECK(selection.at(q_head).scored() == naive_top_k(scores, 11));
         std::vector<KeyPos> forced = positions(0, 3);
         for (Index pos = 65; pos < 70 + n_tok; ++pos) forced.push_back(static_cast<KeyPos>(pos));
-        CHECK(answer.at(q_head).forced() == forced);
+        CHECK(selection.at(q_head).forced() == forced);
       }
     }
   }

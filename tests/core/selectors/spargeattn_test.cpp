@@ -62,7 +62,7 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
   }
   Index n_left_out = 0;
   for (const bool is_top : {false, true}) {
-    const auto answers =
+    const auto selections =
         run_all(fmt::format("spargeattn:block-q=10,block-k=5,tau=0.7,top-share=0.2,rule={}",
                             is_top ? "top" : "cdf"),
                 sequence, Budget{});
@@ -103,7 +103,7 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
           n_left_out += first + 10 - static_cast<Index>(expected.size());
           const auto at = static_cast<std::size_t>(h * 5 + qb);
           INFO("call " << call << ", head " << h << ", query block " << qb);
-          CHECK(merged(KeyList{answers[call].scored[at], answers[call].forced[at], {}}) ==
+          CHECK(merged(KeyList{selections[call].scored[at], selections[call].forced[at], {}}) ==
                 expected);
         }
       }

@@ -38,18 +38,18 @@ TEST_CASE("an oracle over an evicting stage ranks the keys that are left") {
       alive.push_back(alive_keys(alone.alive(0), head));
     run_call(alone, sequence, Phase::decode, 1);
     stack.begin_call(Phase::decode, 1);
-    const Selection& answer = stack.layer_call({.layer = 0,
-                                                .q = sequence.q[0].view().range(1, pos, pos + 1),
-                                                .k = sequence.k[0].view().range(1, 0, pos + 1),
-                                                .v = sequence.v[0].view().range(1, 0, pos + 1),
-                                                .window = std::nullopt})[0];
-    REQUIRE(!answer.is_dense);
+    const Selection& selection = stack.layer_call({.layer = 0,
+                                                   .q = sequence.q[0].view().range(1, pos, pos + 1),
+                                                   .k = sequence.k[0].view().range(1, 0, pos + 1),
+                                                   .v = sequence.v[0].view().range(1, 0, pos + 1),
+                                                   .window = std::nullopt})[0];
+    REQUIRE(!selection.is_dense);
     for (Index q_head = 0; q_head < shape.n_q; ++q_head) {
       const std::set<KeyPos>& left = alive[q_head / shape.group()];
       const std::vector<KeyPos> keys =
-          merged(answer.list(owner_of(answer.owner, q_head, shape.group()), 0));
+          merged(selection.list(owner_of(selection.owner, q_head, shape.group()), 0));
       for (const KeyPos key : keys) CHECK((key == pos || left.contains(key)));
-      if (answer.owner != ListOwner::q_head) continue;
+      if (selection.owner != ListOwner::q_head) continue;
       std::set<KeyPos> allowed = left;
       allowed.insert(static_cast<KeyPos>(pos));  // the query's own key competes like all others
       const auto weights = naive_weights(sequence, 0, q_head, pos, allowed);

@@ -43,11 +43,11 @@ TEST_CASE("think drops the channels that kvpress drops") {
       for (Index begin = 0; begin < n; begin += chunk) {
         const Index end = std::min(n, begin + chunk);
         run.begin_call(Phase::prefill, end - begin);
-        const auto answers = run.layer_call({.layer = 0,
-                                             .q = prompt.q.view().range(1, begin, end),
-                                             .k = prompt.k.view().range(1, 0, end),
-                                             .v = prompt.v.view().range(1, 0, end)});
-        CHECK(answers[0].is_dense);
+        const auto selections = run.layer_call({.layer = 0,
+                                                .q = prompt.q.view().range(1, begin, end),
+                                                .k = prompt.k.view().range(1, 0, end),
+                                                .v = prompt.v.view().range(1, 0, end)});
+        CHECK(selections[0].is_dense);
       }
       Tensor<float> k({shape.n_kv, n + 1, d});
       for (Index h = 0; h < shape.n_kv; ++h) {
@@ -56,11 +56,11 @@ TEST_CASE("think drops the channels that kvpress drops") {
         }
       }
       run.begin_call(Phase::decode, 1);
-      const auto answers =
+      const auto selections =
           run.layer_call({.layer = 0, .q = q.view(), .k = k.view(), .v = k.view()});
       for (Index h = 0; h < shape.n_q; ++h) {
         const Index kv_head = h * shape.n_kv / shape.n_q;
-        const ListView list = answers[0].list(h, 0);
+        const ListView list = selections[0].list(h, 0);
         REQUIRE(list.size() == n + 1);
         for (Index pos = 0; pos <= n; ++pos) {
           double lost = 0.0;

@@ -80,14 +80,14 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
                          "base-sample=0.1,epsilon=0.3,seed=7{}",
                          n_recent, from_middle ? "" : ",base-from=all"),
              fixture);
-    const Selection answer = selector->select(fixture.call);
-    REQUIRE(answer.owner == ListOwner::q_head);
+    const Selection selection = selector->select(fixture.call);
+    REQUIRE(selection.owner == ListOwner::q_head);
     for (Index q_head = 0; q_head < 4; ++q_head) {
       for (Index row = 0; row < fixture.call.n_tok; ++row) {
         INFO("seed " << seed << ", head " << q_head << ", row " << row);
         const NaiveSample naive =
             naive_sample(fixture, q_head, row, 9, 3, n_recent, 0.1, 0.3, kZ, 7, from_middle);
-        const ListView list = answer.list(q_head, row);
+        const ListView list = selection.list(q_head, row);
         std::vector<KeyPos> kept;
         std::vector<KeyPos> sampled;
         for (std::size_t i = 0; i < list.keys.size(); ++i) {
@@ -112,8 +112,8 @@ TEST_CASE("vattention: the base's share is of all keys and comes on top of the w
     const auto selector = made(
         "vattention:base-budget=ratio=0.1,n-sink=20,n-recent=30,base-sample=0.01,epsilon=1" + more,
         fixture);
-    const Selection answer = selector->select(fixture.call);
-    const ListView list = answer.list(0, 0);
+    const Selection selection = selector->select(fixture.call);
+    const ListView list = selection.list(0, 0);
     return std::ranges::count(list.log_weight, 0.0f);
   };
   CHECK(n_certain("") == 20 + 30 + 40);
@@ -140,11 +140,11 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
       fixture.call.trace = &trace;
       const auto selector =
           made(fmt::format("vattention:{},epsilon={},seed={}", options, epsilon, seed), fixture);
-      const Selection answer = selector->select(fixture.call);
+      const Selection selection = selector->select(fixture.call);
       for (Index q_head = 0; q_head < 4; ++q_head) {
         const double error = trace.denominator_errors[q_head][0];
         // the trace says what the list says
-        const ListView list = answer.list(q_head, 0);
+        const ListView list = selection.list(q_head, 0);
         if (seed == 1) {
           double sum = 0.0;
           double exact = 0.0;

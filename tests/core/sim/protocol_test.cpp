@@ -43,15 +43,15 @@ TEST_CASE("observed weights are the softmax over the list, by loops") {
     SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 4}});
     run_call(run, sequence, Phase::prefill, 14);
     run.begin_call(Phase::prefill, 9);
-    const Selection& answer = run.layer_call({.layer = 2,
-                                              .q = sequence.q[2].view().range(1, 14, 23),
-                                              .k = sequence.k[2].view().range(1, 0, 23),
-                                              .v = {},
-                                              .window = 11})[0];
-    const ListProbs probs(run.last_call(), answer);
+    const Selection& selection = run.layer_call({.layer = 2,
+                                                 .q = sequence.q[2].view().range(1, 14, 23),
+                                                 .k = sequence.k[2].view().range(1, 0, 23),
+                                                 .v = {},
+                                                 .window = 11})[0];
+    const ListProbs probs(run.last_call(), selection);
     for (Index h = 0; h < sequence.shape.n_q; ++h) {
       for (Index row = 0; row < 9; ++row) {
-        const auto keys = attended_keys(answer, sequence.shape.group(), h, 14, row, 11);
+        const auto keys = attended_keys(selection, sequence.shape.group(), h, 14, row, 11);
         std::vector<float> weights(23);
         probs.row(h, row, weights);
         const auto expected = naive_weights(sequence, 2, h, 14 + row, {keys.begin(), keys.end()});

@@ -34,7 +34,7 @@ class PythonRows final : public RemoteRows {
   std::vector<std::vector<double>> value_sums(TokenRange keys) const override;
 
  private:
-  std::vector<std::vector<double>> by_list(const nanobind::object& answer,
+  std::vector<std::vector<double>> by_list(const nanobind::object& selection,
                                            std::span<const std::span<const KeyPos>> lists) const;
 
   nanobind::object object_;

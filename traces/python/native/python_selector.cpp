@@ -40,7 +40,7 @@ struct Definition {
 struct Builtin {
   std::unique_ptr<Selector> selector;
   SelectorCaps caps;
-  std::vector<std::shared_ptr<SelectionHolder>> answers;  // to the running call, one per budget
+  std::vector<std::shared_ptr<SelectionHolder>> selections;  // to the running call, one per budget
 };
 
 class PythonSelector final : public Selector {
@@ -71,17 +71,17 @@ class PythonSelector final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     const nb::gil_scoped_acquire gil;
     const CalledBack called_back;
-    for (auto& [spec, method] : builtins_) method.answers.clear();
+    for (auto& [spec, method] : builtins_) method.selections.clear();
     asked_builtin_ = nullptr;
-    std::vector<Selection> answers;
+    std::vector<Selection> selections;
     try {
-      while (answers.size() < budgets.size()) answer(call, budgets, answers);
+      while (selections.size() < budgets.size()) selection(call, budgets, selections);
     } catch (nb::python_error& error) {
       const std::string words = fmt::format("selector {}: {}", definition_.name, one_line(error));
       keep_failure(std::move(error));
       throw ConfigError(words);
     }
-    return answers;
+    return selections;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -114,10 +114,11 @@ class PythonSelector final : public Selector {
   }
 
  private:
-  /// Asks the function about the next budget and adds what follows: one answer, or those to all
+  /// Asks the function about the next budget and adds what follows: one selection, or those to all
   /// budgets if it gave scores without a look at the budget.
-  void answer(SelectCall& call, std::span<const Budget> budgets, std::vector<Selection>& answers) {
-    const std::size_t at = answers.size();
+  void selection(SelectCall& call, std::span<const Budget> budgets,
+                 std::vector<Selection>& selections) {
+    const std::size_t at = selections.size();
     call.budget = budgets[at];
     const auto state = std::make_shared<CallState>();
     state->call = &call;
@@ -136,21 +137,21 @@ class PythonSelector final : public Selector {
     {
       const nb::object said = definition_.ask(view, options_, memory_);
       if (said.is_none()) {
-        answers.push_back(dense_selection(call, definition_.caps.owner));
+        selections.push_back(dense_selection(call, definition_.caps.owner));
       } else if (nb::isinstance<SelectionHolder>(said)) {
-        answers.push_back(taken(nb::cast<SelectionHolder&>(said), call));
+        selections.push_back(taken(nb::cast<SelectionHolder&>(said), call));
       } else if (nb::cast<std::string>(said[0]) == "scores") {
         const auto scores = nb::cast<InputArray<double>>(said[1]);
         const auto n_rows = static_cast<Index>(scores.shape(0));
-        const std::size_t n_answers = state->read_budget ? at + 1 : budgets.size();
-        for (std::size_t b = at; b < n_answers; ++b) {
+        const std::size_t n_selections = state->read_budget ? at + 1 : budgets.size();
+        for (std::size_t b = at; b < n_selections; ++b) {
           call.budget = budgets[b];
-          answers.push_back(best_keys(definition_.name, call, state->owner, state->page_size,
-                                      std::span(scores.data(), scores.size()), n_rows,
-                                      static_cast<Index>(scores.shape(1))));
+          selections.push_back(best_keys(definition_.name, call, state->owner, state->page_size,
+                                         std::span(scores.data(), scores.size()), n_rows,
+                                         static_cast<Index>(scores.shape(1))));
         }
       } else {
-        answers.push_back(
+        selections.push_back(
             stated_keys(definition_.name, call, state->owner, state->page_size, lists_of(said[1])));
       }
     }
@@ -191,23 +192,23 @@ class PythonSelector final : public Selector {
     const nb::gil_scoped_release released;
     Builtin& method = builtin_of(spec);
     asked_builtin_ = &method;
-    if (method.answers.empty()) method.answers.resize(budgets.size());
-    if (method.answers[at] == nullptr) {
+    if (method.selections.empty()) method.selections.resize(budgets.size());
+    if (method.selections[at] == nullptr) {
       const auto hold = [](Selection selection) {
         auto holder = std::make_shared<SelectionHolder>();
         holder->selection = std::move(selection);
         return holder;
       };
       if (call.layer < method.caps.dense_layers || !method.caps.is_defined(call.phase)) {
-        method.answers[at] = hold(dense_selection(call, method.caps.owner));
+        method.selections[at] = hold(dense_selection(call, method.caps.owner));
       } else if (budgets.size() == 1) {
-        method.answers[at] = hold(method.selector->select(call));
+        method.selections[at] = hold(method.selector->select(call));
       } else {
         auto all = method.selector->select_budgets(call, budgets);
-        for (std::size_t b = 0; b < all.size(); ++b) method.answers[b] = hold(std::move(all[b]));
+        for (std::size_t b = 0; b < all.size(); ++b) method.selections[b] = hold(std::move(all[b]));
       }
     }
-    return method.answers[at];
+    return method.selections[at];
   }
 
   Builtin& builtin_of(const std::string& spec) {

@@ -133,7 +133,7 @@ class Run {
                    .window = std::nullopt,
                    .sink_logits = sink_logits};
     if (v) call.v = view_of(*v);
-    return answers_to(call);
+    return selections_to(call);
   }
 
   /// The same with k and v [n_kv, n, d_head] of the keys that the run does not have yet, the call's
@@ -146,7 +146,7 @@ class Run {
       v_.append(view_of(*v), run_->n_keys(), run_->shape());
       call.v = v_.view();
     }
-    return answers_to(call);
+    return selections_to(call);
   }
 
   /// The same about rows that a Python object has (python_rows.hpp); q where the method needs it.
@@ -164,7 +164,7 @@ class Run {
     LayerCall call = shapes_of_call(layer);
     if (q) call.q = view_of(*q);
     call.remote = &rows;
-    return answers_to(call);
+    return selections_to(call);
   }
 
   /// Takes the place of a call that the method is not asked in.
@@ -193,28 +193,28 @@ class Run {
     return {
         .layer = layer, .q = {nullptr, Shape{shape.n_q, n_tok, shape.d_head}}, .k = kv, .v = kv};
   }
-  Answers answers_to(LayerCall call) {
+  Answers selections_to(LayerCall call) {
     call.pool = pool_.get();
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;
-      std::span<const Selection> answers;
+      std::span<const Selection> selections;
       {
         const nb::gil_scoped_release released;
-        answers = run_->layer_call(call);
+        selections = run_->layer_call(call);
       }
-      for (const Selection& answer : answers) {
+      for (const Selection& selection : selections) {
         auto holder = std::make_shared<SelectionHolder>();
         Selection& copy = holder->selection;
-        copy = Selection(answer.owner, answer.n_tok, answer.rows_per_list);
-        copy.is_dense = answer.is_dense;
-        copy.append(answer);
-        if (!answer.summaries.empty()) {
-          copy.summaries.begin = answer.summaries.begin;
-          copy.summaries.k = answer.summaries.k.clone();
-          copy.summaries.v = answer.summaries.v.clone();
-          copy.summaries.log_count = answer.summaries.log_count;
-          if (answer.summaries.has_stated_share())
-            copy.summaries.list_share = answer.summaries.list_share.clone();
+        copy = Selection(selection.owner, selection.n_tok, selection.rows_per_list);
+        copy.is_dense = selection.is_dense;
+        copy.append(selection);
+        if (!selection.summaries.empty()) {
+          copy.summaries.begin = selection.summaries.begin;
+          copy.summaries.k = selection.summaries.k.clone();
+          copy.summaries.v = selection.summaries.v.clone();
+          copy.summaries.log_count = selection.summaries.log_count;
+          if (selection.summaries.has_stated_share())
+            copy.summaries.list_share = selection.summaries.list_share.clone();
         }
         out.push_back(std::move(holder));
       }

@@ -4,12 +4,12 @@
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/test.hpp"
 
-namespace kvscope::test::decode_answers_test {
+namespace kvscope::test::decode_selections_test {
 
-/// The answers of all layers at each decode step of a text of 90 tokens that is filled in by
+/// The selections of all layers at each decode step of a text of 90 tokens that is filled in by
 /// chunks. drafts: after each call two tokens are verified and taken back.
-std::vector<Answer> decode_answers(const std::string& spec, Index chunk, Index n_decode,
-                                   bool drafts) {
+std::vector<Answer> decode_selections(const std::string& spec, Index chunk, Index n_decode,
+                                      bool drafts) {
   const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = n_decode});
   SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
   std::vector<Answer> all;
@@ -33,12 +33,12 @@ TEST_CASE("neither chunks nor drafts change what is drawn or grouped") {
         "socket:bits=5,tables=8,n-sink=2,n-recent=3",
         "vattention:base-budget=tokens=6,n-sink=2,n-recent=4,epsilon=0.3"}) {
     INFO(spec);
-    const auto plain = decode_answers(spec, 70, 20, false);
-    CHECK(plain == decode_answers(spec, 7, 20, false));
-    CHECK(plain == decode_answers(spec, 16, 20, true));
+    const auto plain = decode_selections(spec, 70, 20, false);
+    CHECK(plain == decode_selections(spec, 7, 20, false));
+    CHECK(plain == decode_selections(spec, 16, 20, true));
     // from nothing: PQCache's codebooks of 1, 2, 4, ... keys
-    CHECK(decode_answers(spec, 1, 89, false) == decode_answers(spec, 1, 89, true));
+    CHECK(decode_selections(spec, 1, 89, false) == decode_selections(spec, 1, 89, true));
   }
 }
 
-}  // namespace kvscope::test::decode_answers_test
+}  // namespace kvscope::test::decode_selections_test
