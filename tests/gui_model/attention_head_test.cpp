@@ -115,25 +115,6 @@ TEST_CASE("one weight equals its cell of level 0, bit for bit", "[map]") {
   CHECK_FALSE(head->weight(130, 5));
 }
 
-TEST_CASE("the command line's pooled map has the same cells", "[map]") {
-  for (bool sink_logits : {false, true}) {
-    MemoryTrace trace = map_trace(256, sink_logits);
-    const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
-    for (MapPooling pooling : {MapPooling::max, MapPooling::mean}) {
-      ThreadPool pool(2);
-      MemoryResult result;
-      analyze_attention_map(plain, {0, 1, 32, pooling}, {result, pool});
-      const auto head = AttentionHead::load(plain, 0, 1, {});
-      const PooledCells cells = head->pool(3, {0, 32}, {0, 32}, pool, {});
-      const auto map = result.values<float>("map");
-      const auto& own = pooling == MapPooling::max ? cells.max : cells.mean;
-      REQUIRE(map.size() == own.size());
-      for (std::size_t i = 0; i < own.size(); ++i)
-        REQUIRE(same(own[i], static_cast<double>(map[i])));
-    }
-  }
-}
-
 TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
   MemoryTrace trace = map_trace(64);
   CHECK_THROWS_AS(AttentionHead::load(trace, 5, 0, {}), ConfigError);

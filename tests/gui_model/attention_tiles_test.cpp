@@ -58,54 +58,6 @@ void check_tile(const MapTile& tile, const std::vector<double>& map, Index n) {
   CHECK(wrong == 0);
 }
 
-/// An overview whose base lies at a coarser level than its length needs, from sampled and exact
-/// rows in any order.
-TEST_CASE("the levels of a whole map equal the naive one, whatever the order of rows", "[map]") {
-  for (Index n : {301, 600}) {
-    MemoryTrace whole = map_trace(n, /*has_sink_logits=*/true);
-    TraceInfo info = whole.info();
-    info.capture.lse = false;
-    info.rows = {n / 7, n - 5};
-    info.window[0] = n / 2;
-    const MemoryTrace trace = with_info(whole, info);
-    const std::vector<double> map = naive_map(trace, 0, 1);
-    const auto head = AttentionHead::load(trace, 0, 1, {});
-    ThreadPool pool(2);
-    MapOverview overview(head->grid());
-    REQUIRE(overview.base_level() == 0);
-    CHECK_FALSE(overview.has_picture());
-    overview.put(head->sample(0, {0, n}, 32, pool, {}), RowState::sampled);
-    CHECK(overview.has_picture());
-    CHECK(overview.n_exact() == 0);
-    while (const auto rows = overview.next_rows(n / 3, 50)) {
-      CHECK(rows->size() <= 50);
-      overview.put(head->pool(0, *rows, {0, n}, pool, {}), RowState::exact);
-      // a worse answer that comes later changes nothing
-      overview.put(head->sample(0, *rows, 32, pool, {}), RowState::sampled);
-    }
-    CHECK(overview.is_complete());
-    CHECK(overview.n_rows() == n - 5 - n / 7);
-    const int top = head->grid().top_level();
-    REQUIRE(top >= 1);
-    for (int level = 0; level <= top; ++level) {
-      for (Index row = 0; row < head->grid().tiles(level); ++row) {
-        for (Index col = 0; col < head->grid().tiles(level); ++col) {
-          const TileId id{level, row, col};
-          if (const MapTile* tile = overview.tile(id)) {
-            check_tile(*tile, map, n);
-          } else {
-            CHECK_FALSE(head->grid().sees_anything(id));
-          }
-        }
-      }
-    }
-    const MapTile* last = overview.tile({top, 0, 0});
-    REQUIRE(last != nullptr);
-    CHECK(last->rows.front() == RowState::unrecorded);
-    CHECK(last->rows[last->n_rows / 2] == RowState::exact);
-  }
-}
-
 TEST_CASE("a short map is exact at every scale of the view", "[map]") {
   Rig desk;
   const Index n = 517;
@@ -218,26 +170,6 @@ class Watched final : public TraceSource {
   std::shared_ptr<const TraceSource> inner_;
 };
 
-TEST_CASE("going back to a head computes nothing again", "[map]") {
-  Rig desk;
-  const auto trace = std::make_shared<Watched>(plain_trace(300));
-  AttentionTiles tiles(desk.bench());
-  MapView view;
-  view.set_size(300, 300);
-  view.set_map(300);
-  tiles.show({trace, "a", 0, 0});
-  settled(tiles, view, desk.jobs);
-  tiles.show({trace, "a", 0, 1});
-  settled(tiles, view, desk.jobs);
-  CHECK(trace->reads == 2);
-  tiles.show({trace, "a", 0, 0});
-  const MapPicture at_once = tiles.picture(view);
-  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
-  CHECK_FALSE(at_once.tiles.empty());
-  CHECK(desk.jobs.is_idle());
-  CHECK(trace->reads == 2);
-}
-
 /// The first tokens of a trace, as a recording shows them while it grows.
 class Cut final : public TraceSource {
  public:
@@ -320,54 +252,6 @@ TEST_CASE("of a recording that grew only the new rows of the map are computed", 
   }
 }
 
-TEST_CASE("showing another head cancels the work for the one before", "[map]") {
-  Rig desk;
-  const auto trace = plain_trace(6000);
-  AttentionTiles tiles(desk.bench());
-  MapView view;
-  view.set_size(600, 600);
-  view.set_map(6000);
-  tiles.show({trace, "a", 0, 0});
-  while (tiles.progress().rows_exact == 0) {
-    desk.jobs.poll();
-    tiles.picture(view);
-  }
-  const Index before = tiles.progress().rows_exact;
-  const std::vector<Job> old = desk.jobs.active();
-  tiles.show({trace, "a", 0, 1});
-  REQUIRE(desk.jobs.drain(kSeconds));
-  for (const Job& job : old) CHECK(job.status().is_over());
-  // what was known of the first head is still there
-  tiles.show({trace, "a", 0, 0});
-  while (tiles.overview() == nullptr) desk.jobs.poll();
-  CHECK(tiles.progress().rows_exact >= before);
-  tiles.clear();
-  REQUIRE(desk.jobs.drain(kSeconds));
-  CHECK(tiles.progress().phase == MapProgress::Phase::nothing);
-  CHECK(tiles.picture(view).tiles.empty());
-}
-
-TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
-  Rig desk;
-  const auto trace = std::make_shared<Watched>(plain_trace(300));
-  trace->fails = true;
-  AttentionTiles tiles(desk.bench());
-  MapView view;
-  view.set_size(300, 300);
-  view.set_map(300);
-  tiles.show({trace, "a", 0, 0});
-  REQUIRE(desk.jobs.drain(kSeconds));
-  CHECK(tiles.picture(view).tiles.empty());
-  CHECK(tiles.progress().phase == MapProgress::Phase::failed);
-  CHECK(tiles.progress().error.find("position 3") != std::string::npos);
-  tiles.picture(view);
-  CHECK(desk.jobs.is_idle());  // no endless attempts
-  trace->fails = false;
-  tiles.retry();
-  settled(tiles, view, desk.jobs);
-  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
-}
-
 TEST_CASE("a picture outlives the tiles that made it", "[map]") {
   Rig desk;
   MapPicture picture;
@@ -383,17 +267,6 @@ TEST_CASE("a picture outlives the tiles that made it", "[map]") {
   desk.cache.set_limit(0);
   REQUIRE_FALSE(picture.tiles.empty());
   CHECK(picture.tiles.front()->n_rows > 0);
-}
-
-TEST_CASE("tiles may go while their jobs run", "[map]") {
-  Rig desk;
-  const auto trace = plain_trace(3000);
-  for (int i = 0; i < 5; ++i) {
-    AttentionTiles tiles(desk.bench());
-    tiles.show({trace, "a", 0, i % 2});
-    desk.jobs.poll();
-  }
-  CHECK(desk.jobs.drain(kSeconds));
 }
 
 }  // namespace kvscope::gui::test::attention_tiles_test

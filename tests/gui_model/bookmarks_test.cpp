@@ -68,28 +68,4 @@ TEST_CASE("bookmarks: a session adds, notes, goes back and saves them", "[bookma
   CHECK(other.session().bookmarks().empty());
 }
 
-TEST_CASE("bookmarks: they are played in order and found in their head", "[bookmarks]") {
-  const TempFolder folder;
-  Bench bench;
-  Session& session = bench.session();
-  session.step_bookmark(1);  // nothing to play
-  bench.open(write_trace(folder / "a.h5", make_trace(Plan{})));
-  for (const Index query : {3, 5, 4}) {
-    session.select("test", [&](Selection& s) {
-      s.query = query;
-      s.key = 1;
-    });
-    session.add_bookmark("");
-  }
-  CHECK(session.bookmarks_here().size() == 3);
-  std::vector<Index> seen;
-  for (const int by : {1, 1, 1, 1, -1}) {
-    session.step_bookmark(by);
-    seen.push_back(session.selection().query);
-  }
-  CHECK(seen == std::vector<Index>{3, 5, 4, 4, 5});
-  session.step_head(1);
-  CHECK(session.bookmarks_here().empty());
-}
-
 }  // namespace kvscope::gui::test::bookmarks_test

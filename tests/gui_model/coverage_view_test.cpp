@@ -68,40 +68,6 @@ std::vector<Index> measured_positions(Index rows_per_chunk) {
   return positions;
 }
 
-TEST_CASE("heads: the selected layer comes first; layers to come are masked, not zero",
-          "[coverage_view]") {
-  const HeadsQuestion question = question_of("quoka");
-  const auto plan = plan_heads(question);
-  REQUIRE(plan.size() == 3);
-  CHECK(plan[0].layers == std::vector<Index>{1});
-  CHECK(plan[1].layers == std::vector<Index>{0});
-  auto rows = compute(question);
-  const HeadsPicture whole = heads_picture(question, rows);
-  CHECK(whole.figure.panels.front().title.starts_with("QuoKA "));
-  CHECK_THAT(whole.figure.caption.front(), ContainsSubstring(" of QuoKA "));
-  const plot::HeatMap& all = map_of(whole.figure);
-  CHECK(all.n_rows == 3);
-  CHECK(all.n_cols == 4);
-  for (Index layer = 0; layer < 3; ++layer) {
-    for (Index head = 0; head < 4; ++head) {
-      const SweepRow* row = whole.find(layer, head);
-      REQUIRE(row != nullptr);
-      const auto at = static_cast<std::size_t>(layer * 4 + head);
-      CHECK(all.values[at] == Approx(metric_of(*row, RecallMetric::mass)).epsilon(1e-6));
-    }
-  }
-  rows[1].reset();
-  const HeadsPicture part = heads_picture(question, rows);
-  const plot::HeatMap& some = map_of(part.figure);
-  CHECK(some.n_rows == 3);
-  for (std::size_t i = 0; i < 4; ++i) {
-    CHECK(std::isnan(some.values[i]));
-    CHECK(some.values[4 + i] == all.values[4 + i]);
-  }
-  CHECK(part.find(0, 0) == nullptr);
-  CHECK_THAT(part.figure.caption.back(), ContainsSubstring("1 of 3 layers"));
-}
-
 TEST_CASE("heads: mass is what the kept keys hold, by loops", "[coverage_view]") {
   // "recent" keeps the last keys of the past, and the running chunk.
   const HeadsQuestion question = question_of("recent");
@@ -120,26 +86,6 @@ TEST_CASE("heads: mass is what the kept keys hold, by loops", "[coverage_view]")
     CHECK(row->number(SweepNumber::mass_mean) ==
           Approx(mass / static_cast<double>(positions.size())));
   }
-}
-
-TEST_CASE("heads: methods without a budget, with a share, and dense layers", "[coverage_view]") {
-  for (const char* name : {"full", "oracle-topp"}) {
-    INFO(name);
-    const HeadsQuestion question = question_of(name);
-    const HeadsPicture picture = heads_picture(question, compute(question));
-    REQUIRE(picture.figure.panels.size() == 1);
-    CHECK(map_of(picture.figure).values[0] >= 0.95f);
-    CHECK_THAT(picture.figure.caption.front(), ContainsSubstring("planted.h5"));
-  }
-  HeadsQuestion dense = question_of("quoka");
-  dense.parameters.dense_layers = 1;
-  const HeadsPicture masked = heads_picture(dense, compute(dense));
-  CHECK(std::isnan(map_of(masked.figure).values[0]));
-  CHECK_FALSE(std::isnan(map_of(masked.figure).values[4]));
-  dense.parameters.dense_layers = 3;
-  const HeadsPicture nothing = heads_picture(dense, compute(dense));
-  CHECK(nothing.figure.panels.empty());
-  CHECK_THAT(nothing.sentence, ContainsSubstring("dense"));
 }
 
 }  // namespace kvscope::gui::test::coverage_view_test

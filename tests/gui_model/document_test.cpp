@@ -21,23 +21,6 @@ void check_equal(const Tensor<float>& a, const Tensor<float>& b) {
     REQUIRE(a.data()[i] == b.data()[i]);
 }
 
-TEST_CASE("a whole trace: tokens as text, no warnings") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  SyntheticTrace trace = make_trace({});
-  trace.texts[3] = " x\ny";
-  const auto document = open_document(write_trace(folder / "a.h5", trace), cache);
-  CHECK(document->name() == "a.h5");
-  CHECK(document->warnings().empty());
-  CHECK(document->has_text());
-  CHECK(document->token_bytes()[3] == " x\ny");
-  CHECK(document->token_text(3) == " x\u21b5y");
-  CHECK(document->token_text(-1).empty());
-  CHECK(document->token_text(24).empty());
-  CHECK_FALSE(document->has_changed());
-  CHECK_FALSE(document->is_gone());
-}
-
 TEST_CASE("without recorded text, tokens show as ids") {
   const TempFolder folder;
   Cache cache(1 << 20);
@@ -48,18 +31,6 @@ TEST_CASE("without recorded text, tokens show as ids") {
   const auto document = open_document(write_trace(folder / "a.h5", trace), cache);
   CHECK_FALSE(document->has_text());
   CHECK(document->token_text(5) == "id " + std::to_string(trace.tokens[5]));
-}
-
-TEST_CASE("a recording that did not end opens as far as it goes, and says so") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  const auto document = open_document(write_part(folder / "a.h5", make_trace({}), 2), cache);
-  CHECK(document->info().n_tokens == 16);
-  REQUIRE(document->warnings().size() >= 2);
-  CHECK_THAT(document->warnings()[0],
-             ContainsSubstring("is going on: 16 of 24 planned tokens are here"));
-  CHECK_THAT(document->warnings()[1], ContainsSubstring("kvscope recover"));
-  CHECK(document->source().read_k(0, 0, {0, 16}).dim(0) == 16);
 }
 
 TEST_CASE("what a trace lacks is warned of") {
@@ -126,21 +97,6 @@ TEST_CASE("slices through the cache equal what the file holds, for every array a
   }
 }
 
-TEST_CASE("reads beyond what was recorded fail as those of the file do") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  Plan plan;
-  plan.rows = {4, 24};
-  plan.layers = {0, 2};
-  const auto document = open_document(write_trace(folder / "a.h5", make_trace(plan)), cache);
-  const TraceSource& source = document->source();
-  CHECK_THROWS_AS(source.read_q(0, 0, {0, 5}), ConfigError);
-  CHECK_THROWS_AS(source.read_k(0, 0, {20, 25}), ConfigError);
-  CHECK_THROWS_AS(source.read_k(0, 0, {9, 8}), ConfigError);
-  CHECK_THROWS_AS(source.read_k(1, 0, {0, 5}), ConfigError);
-  CHECK_THROWS_AS(source.read_k(0, 7, {0, 5}), ConfigError);
-}
-
 TEST_CASE("NaN in a head fails in the piece where it is, and nowhere else") {
   const TempFolder folder;
   Cache cache(1 << 20);
@@ -155,66 +111,6 @@ TEST_CASE("NaN in a head fails in the piece where it is, and nowhere else") {
     check_equal(document->source().read_k(0, 0, {16, 24}), document->file().read_k(0, 0, {16, 24}));
     CHECK_THROWS_AS(document->source().read_k(0, 0, {8, 12}), FormatError);  // its piece is damaged
   }
-}
-
-TEST_CASE("slices are kept once read, shared by their document alone, and go with it") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  const auto path = write_trace(folder / "a.h5", make_trace({}));
-  auto document = open_document(path, cache);
-  auto again = open_document(path, cache);
-  CHECK(document->key() != again->key());
-  (void)document->source().read_k(0, 0, {3, 4});
-  const std::size_t one = 24 * 8 * sizeof(float);
-  CHECK(cache.bytes() == one);
-  (void)document->source().read_k(0, 0, {0, 24});
-  CHECK(cache.bytes() == one);
-  (void)again->source().read_k(0, 0, {0, 24});
-  CHECK(cache.bytes() == 2 * one);
-  document.reset();
-  CHECK(cache.bytes() == one);
-  again.reset();
-  CHECK(cache.bytes() == 0);
-}
-
-TEST_CASE("several threads read at once") {
-  const TempFolder folder;
-  Cache cache(6000);  // heads push each other out
-  const auto document = open_document(write_trace(folder / "a.h5", make_trace({})), cache);
-  std::atomic<int> wrong = 0;
-  std::vector<std::jthread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 100; ++i) {
-        const Index head = (t + i) % 4;
-        const Index layer = i % 3;
-        const auto got = document->source().read_q(layer, head, {5, 9});
-        const auto want = document->file().read_q(layer, head, {5, 9});
-        if (!std::equal(got.flat().begin(), got.flat().end(), want.flat().begin())) ++wrong;
-      }
-    });
-  }
-  threads.clear();
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("a file that was replaced or deleted is noticed; what is open stays readable") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  const SyntheticTrace trace = make_trace({});
-  const auto path = write_trace(folder / "a.h5", trace);
-  const auto document = open_document(path, cache);
-  Plan longer;
-  longer.n_prompt = 40;
-  longer.rows = {0, 43};
-  write_trace(path, make_trace(longer, 2));
-  CHECK(document->has_changed());
-  CHECK_FALSE(document->is_gone());
-  CHECK(document->source().read_k(2, 1, {0, 24}).data()[5] == trace.layers[2].k(1, 0, 5));
-  std::filesystem::remove(path);
-  CHECK(document->has_changed());
-  CHECK(document->is_gone());
-  CHECK(document->source().read_v(2, 1, {0, 24}).data()[5] == trace.layers[2].v(1, 0, 5));
 }
 
 }  // namespace kvscope::gui::test::document_test

@@ -39,44 +39,6 @@ ExportRequest request_in(const fs::path& folder, ExportFormat format) {
                        .options = {{"show", "maps"}}};
 }
 
-TEST_CASE("every format is written with its numbers and a manifest that fits") {
-  for (const ExportFormat format : {ExportFormat::svg, ExportFormat::pdf, ExportFormat::png,
-                                    ExportFormat::tex, ExportFormat::csv}) {
-    INFO(enum_name(format));
-    const TempDir folder;
-    const auto paths = export_view(request_in(folder.path(), format), Existing::keep);
-    REQUIRE(paths.size() == (format == ExportFormat::csv ? 2 : 3));
-    CHECK(paths.front() == folder.path() / fmt::format("view.{}", enum_name(format)));
-    CHECK(paths.back() == folder.path() / "view.json");
-    CHECK_THAT(read_file(folder.path() / "view.csv"), ContainsSubstring(",0.125,"));
-    const Json manifest = Json::parse(read_file(paths.back()));
-    CHECK(manifest["format"] == "kvscope-view");
-    CHECK(manifest["writer"] == writer_name());
-    CHECK(manifest["traces"][0]["uuid"] == "uuid-1");
-    CHECK(manifest["caption"][0] == "A line of three points.");
-    CHECK(manifest["session"]["kind"] == "kvscope-session");
-    CHECK(manifest["panel_options"]["show"] == "maps");
-    for (const Json& file : manifest["files"]) {
-      const std::string bytes = read_file(folder.path() / file["name"].get<std::string>());
-      CHECK(file["bytes"] == bytes.size());
-      CHECK(file["hash"] == "xxh128:" + hash_text(bytes));
-    }
-  }
-}
-
-TEST_CASE("the panel's own numbers replace the figure's; a table needs no figure") {
-  const TempDir folder;
-  ExportRequest request = request_in(folder.path(), ExportFormat::pdf);
-  request.csv = "a,b\n1,2\n";
-  export_view(request, Existing::keep);
-  CHECK(read_file(folder.path() / "view.csv") == "a,b\n1,2\n");
-  request.figure.reset();
-  request.formats = {ExportFormat::csv};
-  request.stem = "table";
-  export_view(request, Existing::keep);
-  CHECK(read_file(folder.path() / "table.csv") == "a,b\n1,2\n");
-}
-
 TEST_CASE("nothing is written over other files unless told, and then all of them") {
   const TempDir folder;
   const ExportRequest request = request_in(folder.path(), ExportFormat::svg);

@@ -65,48 +65,12 @@ TEST_CASE("geometry: one group has the numbers of the whole trace's analysis", "
   CHECK(head.explained[0] == whole.values<double>("explained")[(n_bases + basis) * 8]);
 }
 
-TEST_CASE("geometry: the marked means are those of the prompt's points", "[geometry]") {
-  MemoryTrace full = small_trace();
-  TraceInfo info = full.info();
-  info.n_prompt = 64;  // the rest was decoded
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < 2; ++layer) {
-    std::copy_n(full.q(layer).data(), full.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(full.k(layer).data(), full.k(layer).shape().count(), trace.k(layer).data());
-  }
-  const GeometryView view = view_of(trace, 0, 1);
-  const GeometryHead head = head_of(view, 1);
-  double x = 0.0;
-  double y = 0.0;
-  for (std::size_t i = 0; i < 64; ++i) {
-    x += static_cast<double>(head.queries[i][0]) / 64.0;
-    y += static_cast<double>(head.keys[i][1]) / 64.0;
-  }
-  CHECK(static_cast<double>(head.mean_query[0]) == Approx(x).margin(1e-5));
-  CHECK(static_cast<double>(head.mean_key[1]) == Approx(y).margin(1e-5));
-}
-
 TEST_CASE("geometry: what was not recorded is a sentence", "[geometry]") {
   const MemoryTrace trace = small_trace();
   CHECK_THROWS_AS(geometry_request(trace.info(), 7, 0, {}), ConfigError);
   CHECK_THROWS_AS(geometry_request(trace.info(), 0, 9, {}), ConfigError);
   const GeometryView view = view_of(trace, 0, 0);
   CHECK_THROWS_WITH(head_of(view, 3), ContainsSubstring("does not read KV head 0"));
-}
-
-TEST_CASE("geometry: requests differ by all that decides the answer", "[geometry]") {
-  const MemoryTrace trace = small_trace();
-  const auto key = [&](Index layer, Index head, GeometryOptions options = {}) {
-    return geometry_request(trace.info(), layer, head, options).key();
-  };
-  GeometryOptions other{.basis = GeometryBasis::keys};
-  CHECK(key(0, 0) == key(0, 1));  // one group
-  CHECK(key(0, 0) != key(0, 2));
-  CHECK(key(0, 0) != key(1, 0));
-  CHECK(key(0, 0) != key(0, 0, other));
-  other = {};
-  other.span = QuerySpan::chunk;
-  CHECK(key(0, 0) != key(0, 0, other));
 }
 
 }  // namespace kvscope::gui::test::geometry_view_test

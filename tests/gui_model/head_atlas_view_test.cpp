@@ -73,41 +73,6 @@ TEST_CASE("head atlas: what is sampled or cut says so where the numbers stand") 
   CHECK_THAT(lines.back().second, Catch::Matchers::EndsWith("(8 of each 32 queries)"));
 }
 
-TEST_CASE("head atlas: the difference of two methods, and of two traces") {
-  kvscope::test::PlantOptions plant{.n_tokens = 80};
-  const MemoryTrace trace = kvscope::test::planted_trace(plant);
-  plant.seed += 1;
-  const MemoryTrace other = kvscope::test::planted_trace(plant);
-  HeadsOptions options;
-  options.selector = "quoka,streamingllm";
-  options.budget = "16";
-  options.chunk = 32;
-  TestJob job;
-  const HeadAtlas atlas = head_atlases_of(trace, &other, options, job.context);
-  CHECK(atlas.methods() == std::vector<std::string>{"quoka", "streamingllm"});
-  REQUIRE(atlas.second);
-
-  AtlasChoice choice{.sort = AtlasSort::largest, .difference = AtlasDifference::methods};
-  const AtlasPicture methods = draw_atlas(atlas, choice);
-  REQUIRE(methods.difference);
-  const auto lost = atlas.result.values<double>("lost_mass");
-  CHECK(methods.difference->numbers.values[5] == lost[10] - lost[11]);
-  const auto lines = head_lines(atlas, 1, 1, &*methods.difference);
-  CHECK(lines.back().first == "difference");
-  CHECK(lines[lines.size() - 3].first == "Lost under streamingllm tokens=16");
-  CHECK_THAT(head_atlas_csv(atlas, &*methods.difference),
-             Catch::Matchers::ContainsSubstring(",other_layer,other_q_head,difference\n0,0,"));
-
-  choice.difference = AtlasDifference::traces;
-  const AtlasPicture traces = draw_atlas(atlas, choice);
-  REQUIRE(traces.difference);
-  CHECK(traces.difference->numbers.values[5] ==
-        atlas.result.values<double>("distance")[5] -
-            atlas.second->result.values<double>("distance")[5]);
-  CHECK(traces.places.size() == 8);
-  CHECK_FALSE(draw_atlas(atlas, {}).difference);
-}
-
 TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it") {
   kvscope::test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = kvscope::test::planted_trace(plant);

@@ -48,18 +48,6 @@ TEST_CASE("a job's value arrives in poll(), on the caller's thread") {
   CHECK(jobs.is_idle());
 }
 
-TEST_CASE("a failed job keeps its sentence and delivers nothing") {
-  JobRunner jobs;
-  bool delivered = false;
-  const Job job = jobs.start(
-      "bad", Lane::quick, [](JobContext&) -> std::any { throw FormatError("x.h5: not a trace"); },
-      [&](std::any) { delivered = true; });
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK_FALSE(delivered);
-  CHECK(job.status().state == JobState::failed);
-  CHECK(job.status().error == "x.h5: not a trace");
-}
-
 TEST_CASE("cancelled work delivers nothing, whether it waits, runs or has just ended") {
   JobRunner jobs;
   int delivered = 0;
@@ -112,56 +100,6 @@ TEST_CASE("the quick lane does not wait for the heavy one; urgent jobs go first"
   CHECK(heavy.status().state == JobState::running);
   heavy.cancel();
   CHECK(jobs.drain(kSeconds));
-}
-
-TEST_CASE("a slot computes once per key, keeps the last value meanwhile and finds earlier ones") {
-  JobRunner jobs;
-  Cache cache(1 << 20);
-  const Workbench bench{jobs, cache};
-  AsyncValue<Number> slot;
-  std::atomic<int> computed = 0;
-  const auto ask = [&](int n) {
-    return slot.ask(bench, "n=" + std::to_string(n), {"number"}, [&computed, n](JobContext&) {
-      ++computed;
-      return Number{n};
-    });
-  };
-  CHECK(ask(1).value == nullptr);
-  REQUIRE(jobs.drain(kSeconds));
-  REQUIRE(ask(1).fresh);
-  CHECK(ask(1).value->value == 1);
-  const auto stale = ask(2);
-  REQUIRE(stale.value);
-  CHECK(stale.value->value == 1);
-  CHECK_FALSE(stale.fresh);
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask(2).value->value == 2);
-  CHECK(ask(1).fresh);  // from the cache, at once
-  CHECK(computed == 2);
-}
-
-TEST_CASE("a slot shows a failure until it is told to try again") {
-  JobRunner jobs;
-  Cache cache(1 << 20);
-  const Workbench bench{jobs, cache};
-  AsyncValue<Number> slot;
-  bool broken = true;
-  const auto ask = [&] {
-    return slot.ask(bench, "key", {"number"}, [broken](JobContext&) {
-      if (broken) throw ConfigError("no such layer");
-      return Number{7};
-    });
-  };
-  ask();
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask().failed());
-  CHECK(ask().status.error == "no such layer");
-  broken = false;
-  CHECK(ask().failed());
-  slot.retry();
-  ask();
-  REQUIRE(jobs.drain(kSeconds));
-  CHECK(ask().value->value == 7);
 }
 
 TEST_CASE("a slot that is gone before its job ends is no trouble") {

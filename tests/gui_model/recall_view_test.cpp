@@ -103,23 +103,6 @@ const plot::Line& line_of(const RecallPicture& picture, const std::string& metho
   throw ConfigError("unreachable");
 }
 
-TEST_CASE("recall view: every number that decides the rows is part of their key", "[recall_view]") {
-  const MethodRowsRequest request = plan_recall(question_of({"quoka"})).at(0).request;
-  std::set<std::string> keys = {request.key()};
-  const auto differs = [&](auto change) {
-    MethodRowsRequest other = request;
-    change(other);
-    CHECK(keys.insert(other.key()).second);
-  };
-  differs([](auto& r) { r.layers = {0}; });
-  differs([](auto& r) { r.phase = Phase::decode; });
-  differs([](auto& r) { r.chunk = 64; });
-  differs([](auto& r) { r.spec = "quest"; });
-  differs([](auto& r) { r.budgets.pop_back(); });
-  differs([](auto& r) { r.dense_layers = 1; });
-  differs([](auto& r) { r.rows_per_chunk = 4; });
-}
-
 TEST_CASE("recall view: rows are those of kvscope sweep", "[recall_view]") {
   RecallQuestion question = question_of({"quoka", "quest", "oracle-topk", "streamingllm"});
   question.options.scope = RecallScope::all_layers;
@@ -332,54 +315,6 @@ TEST_CASE("recall view: along what is measured, points lie where the sweep measu
       CHECK(quoka.y == line->y);
     }
   }
-}
-
-TEST_CASE("recall view: budgets that reach a target, and heads that miss it, by loops",
-          "[recall_view]") {
-  RecallQuestion question = question_of({"quoka", "oracle-topk"}, 32);
-  question.options.along = RecallAlong::keys;
-  question.options.scope = RecallScope::all_layers;
-  question.options.target = 0.7;
-  const auto items = plan_recall(question);
-  const Rows rows = compute(planted_trace(plant()), items);
-  const RecallPicture picture = recall_picture(question, items, rows);
-  CHECK(picture.failing_method == "quoka");
-  std::map<double, std::pair<double, int>> means;  // by budget: sum and count
-  std::map<std::pair<Index, Index>, std::map<double, double>> heads;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (question.methods[items[i].method].name != "quoka") continue;
-    for (const SweepRow& row : rows[i]->rows) {
-      if (std::isnan(row.number(SweepNumber::q_head))) continue;
-      auto& [sum, n] = means[row.number(SweepNumber::budget)];
-      sum += row.number(SweepNumber::mass_mean);
-      ++n;
-      heads[{static_cast<Index>(row.number(SweepNumber::layer)),
-             static_cast<Index>(row.number(SweepNumber::q_head))}]
-           [row.number(SweepNumber::budget)] = row.number(SweepNumber::mass_mean);
-    }
-  }
-  std::optional<Index> expected;
-  for (const auto& [budget, mean] : means) {
-    if (!expected && mean.first / mean.second >= 0.7) expected = static_cast<Index>(budget);
-  }
-  for (const RecallNumbers& line : picture.numbers) {
-    if (line.name == "quoka") CHECK(line.for_target == expected);
-  }
-  std::size_t n_failing = 0;
-  for (const auto& [head, by_budget] : heads) n_failing += by_budget.at(32.0) < 0.7;
-  REQUIRE(picture.failing.size() == n_failing);
-  for (const FailingHead& head : picture.failing) {
-    const auto& by_budget = heads.at({head.layer, head.q_head});
-    CHECK(head.value == by_budget.at(32.0));
-    std::optional<Index> needed;
-    for (const auto& [budget, mass] : by_budget) {
-      if (!needed && mass >= 0.7) needed = static_cast<Index>(budget);
-    }
-    CHECK(head.needed == needed);
-  }
-  CHECK(
-      std::is_sorted(picture.failing.begin(), picture.failing.end(),
-                     [](const FailingHead& a, const FailingHead& b) { return a.value < b.value; }));
 }
 
 TEST_CASE("recall view: opened sweeps are curves without markers, named by their file",

@@ -40,22 +40,6 @@ class OwnedResult final : public ResultView {
   MemoryResultView view_;
 };
 
-std::shared_ptr<OwnedResult> sweep_result() {
-  const Table table = table_from_csv(
-      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
-      "t,prefill,quoka,tokens,0,0,64,0,0,0.5\n"
-      "t,prefill,quoka,tokens,0,1,64,0,0,0.7\n"
-      "t,prefill,quoka,tokens,0,0,128,0,0,0.8\n"
-      "t,prefill,quest,tokens,0,0,64,0,0,0.4\n"
-      "t,prefill,quest,tokens,0,0,128,0,0,\n",
-      "sweep.csv");
-  auto owned = std::make_shared<OwnedResult>("sweep", "sweep.h5");
-  ResultInfo info;
-  info.kind = "sweep";
-  table_to_result(table, info, owned->result());
-  return owned;
-}
-
 std::vector<std::uint32_t> all_rows(const Table& table) {
   std::vector<std::uint32_t> rows(table.n_rows());
   std::iota(rows.begin(), rows.end(), 0U);
@@ -80,29 +64,6 @@ TEST_CASE("an array too large for a list is refused before it is read") {
   };
   CHECK_THROWS_MATCHES(load_table(Huge(), "a"), ConfigError,
                        MessageMatches(ContainsSubstring("h5py")));
-}
-
-TEST_CASE("a free plot of means: one line per method, n and the empty cell in the caption") {
-  const Table table = load_table(*sweep_result(), "rows");
-  FreePlotOptions options = with_columns_of(table, {});
-  CHECK(options.x == "budget");
-  CHECK(options.y == "mass_mean");
-  CHECK(options.series == "selector");
-  const auto rows = all_rows(table);
-  const plot::Figure plot = free_plot(table, rows, options, "layer: 0");
-  REQUIRE(plot.panels.size() == 1);
-  REQUIRE(plot.panels[0].marks.size() == 2);
-  const auto& line = std::get<plot::Line>(plot.panels[0].marks[0]);
-  CHECK(line.label == "QuoKA");
-  CHECK(line.x == std::vector<double>{64, 128});
-  CHECK(line.y[0] == Approx(0.6));
-  CHECK(line.of.empty());
-  std::string caption;
-  for (const auto& sentence : plot.caption) caption += sentence;
-  CHECK_THAT(caption, ContainsSubstring("4 of 5 lines"));
-  CHECK_THAT(caption, ContainsSubstring("Filtered by layer: 0."));
-  CHECK_THAT(caption, ContainsSubstring("n = 1 to 2"));
-  CHECK_THAT(caption, ContainsSubstring("1 lines have an empty cell"));
 }
 
 TEST_CASE("many points are thinned, and the caption says so; bad choices are sentences") {

@@ -57,33 +57,6 @@ RecordingForm small_recording(const fs::path& out) {
   return RecordingForm{.n_tokens = 96, .n_decode = 2, .out = out.string()};
 }
 
-TEST_CASE("a recording is made, with progress, and can be opened") {
-  const TempFolder folder;
-  Queue queue;
-  const RecordingForm form = small_recording(folder / "a.h5");
-  REQUIRE(form.problem().empty());
-  queue.runs.add(form.words(), form.out);
-  CHECK(queue.last().title() == "record a.h5");
-  queue.finish();
-  INFO(queue.last().status.error);
-  REQUIRE(queue.last().status.state == JobState::done);
-  CHECK(queue.last().has_made_file);
-  CHECK(queue.last().status.progress.total > 0);
-  CHECK(TraceFile::open(form.out).info().n_prompt == 96);
-  const auto made = queue.runs.take_made();
-  REQUIRE(made.size() == 1);
-  CHECK(made[0].out == form.out);
-  CHECK(queue.runs.take_made().empty());
-  // the same name again is a sentence, before anything runs and from the program itself
-  CHECK_THAT(form.problem(), ContainsSubstring("exists already"));
-  queue.runs.again(queue.last().id);
-  queue.finish();
-  CHECK(queue.last().status.state == JobState::failed);
-  CHECK_THAT(queue.last().status.error, ContainsSubstring("a.h5"));
-  CHECK(queue.last().status.error.find("kvscope:") == std::string::npos);
-  CHECK_FALSE(queue.last().has_made_file);  // it is the first one's
-}
-
 TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
   const TempFolder folder;
   Queue queue;
@@ -302,31 +275,6 @@ TEST_CASE("a run that ends at once is looked at all the same") {
     queue.finish();
     REQUIRE(queue.last().remark == "a.h5.part is left: recover makes a whole file of it");
   }
-}
-
-TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
-  const TempFolder folder;
-  const std::string echo =
-      script(folder, "cat; for w in \"$@\"; do echo \"[$w]\"; done; pwd >&2\n");
-  Words lines;
-  const ProgramEnd end = run_program({echo, "a b", "$HOME"},
-                                     [&](const std::string& line) { lines.push_back(line); }, {});
-  CHECK(end.code() == 0);
-  CHECK(end.out == "[a b]\n[$HOME]\n");
-  REQUIRE(lines.size() == 1);
-  const std::string waits = script(folder,
-                                   "trap 'echo stopped >&2; exit 130' INT\n"
-                                   "echo ready >&2; while :; do sleep 0.02; done\n");
-  std::stop_source stop;
-  const ProgramEnd stopped = run_program(
-      {waits},
-      [&](const std::string& line) {
-        lines.push_back(line);
-        stop.request_stop();
-      },
-      stop.get_token());
-  CHECK(stopped.code() == 130);
-  CHECK(lines.back() == "stopped");
 }
 
 }  // namespace kvscope::gui::test::run_queue_test

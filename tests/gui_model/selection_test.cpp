@@ -22,25 +22,6 @@ TraceInfo some_heads() {
   return info;
 }
 
-TEST_CASE("indices go to the nearest that was recorded") {
-  const TraceInfo info = some_heads();
-  const auto layer_of = [&](Index wanted) {
-    return clamped(Selection{.layer = wanted}, info).layer;
-  };
-  CHECK(layer_of(0) == 1);
-  CHECK(layer_of(1) == 1);
-  CHECK(layer_of(2) == 1);
-  CHECK(layer_of(3) == 4);
-  CHECK(layer_of(5) == 5);
-  CHECK(layer_of(1000) == 5);
-  CHECK(layer_of(-7) == 1);
-  Selection s{.q_head = 4, .query = 5};
-  CHECK(clamped(s, info).q_head == 3);
-  CHECK(clamped(s, info).query == 20);
-  s.query = 1 << 30;
-  CHECK(clamped(s, info).query == 89);
-}
-
 TEST_CASE("a key lies before its query or is none") {
   const TraceInfo info = some_heads();
   Selection s{.query = 50, .key = 50};
@@ -71,19 +52,6 @@ TEST_CASE("whatever is wanted, what comes out is recorded, and stays as it is") 
     }
     CHECK(clamped(got, info) == got);
   }
-}
-
-TEST_CASE("the history is bounded: the oldest steps go first") {
-  History history;
-  for (int i = 0; i < 600; ++i) history.note(at_layer(i), "", Clock::now());
-  Index n = 0;
-  Snapshot last;
-  while (history.can_undo()) {
-    last = history.undo(at_layer(0));
-    ++n;
-  }
-  CHECK(n == 500);
-  CHECK(last == at_layer(100));
 }
 
 }  // namespace kvscope::gui::test::selection_test

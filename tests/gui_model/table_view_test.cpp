@@ -68,29 +68,6 @@ TEST_CASE("sorted by number and by word, both ways, empty cells last, equal ones
         Rows{4});
 }
 
-TEST_CASE("a random table is sorted as the standard library sorts it; a million lines are quick") {
-  kvscope::test::Random random(7);
-  Table table("big");
-  std::vector<double> values;
-  for (int i = 0; i < 1'000'000; ++i) values.push_back(std::floor(random.uniform() * 1e5));
-  table.add_numbers("x", values);
-  const auto begin = std::chrono::steady_clock::now();
-  const RowOrder order = arrange_rows(table, {{{"x", ">=50000"}}, "x", false}, {});
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  CHECK(seconds.count() < 5.0);
-  CHECK(order.rows.size() ==
-        static_cast<std::size_t>(
-            std::count_if(values.begin(), values.end(), [](double v) { return v >= 50000.0; })));
-  bool is_sorted = true;
-  for (std::size_t i = 1; i < order.rows.size(); ++i) {
-    const double before = values[order.rows[i - 1]];
-    const double here = values[order.rows[i]];
-    is_sorted =
-        is_sorted && (before < here || (before == here && order.rows[i - 1] < order.rows[i]));
-  }
-  CHECK(is_sorted);
-}
-
 TEST_CASE("CSV holds every digit and quotes, and reads back") {
   Table table("t");
   table.add_numbers("mass", {1.0 / 3.0, std::nan(""), 2.0});

@@ -56,42 +56,6 @@ TEST_CASE("a head's losses are one minus the mass on the keys that it keeps") {
   CHECK_THAT(loss_words(losses, request), ContainsSubstring("on average"));
 }
 
-TEST_CASE("losses of a layer and of all are means over their heads, for any number of threads") {
-  const auto trace = planted_trace(plant());
-  TestJob job;
-  TestJob alone(1);
-  const auto of = [&](LossRequest request) {
-    const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
-    CHECK(token_losses(trace, nullptr, request, alone.context).lost == losses.lost);
-    return losses;
-  };
-  const TraceInfo& info = trace.info();
-  std::vector<double> layer_sum(static_cast<std::size_t>(info.n_tokens));
-  std::vector<double> sum = layer_sum;
-  for (const Index layer : info.layers) {
-    for (const Index head : info.q_heads) {
-      LossRequest request = asking(LossHeads::head);
-      request.of.layer = layer;
-      request.of.q_head = head;
-      const TokenLosses one = of(request);
-      for (std::size_t i = 0; i < one.pos.size(); ++i) {
-        sum[one.pos[i]] += one.lost[i];
-        if (layer == 1) layer_sum[one.pos[i]] += one.lost[i];
-      }
-    }
-  }
-  const auto n_heads = static_cast<double>(info.q_heads.size());
-  const TokenLosses layer = of(asking(LossHeads::layer));
-  const TokenLosses all = of(asking(LossHeads::all));
-  REQUIRE(layer.pos.size() == static_cast<std::size_t>(info.n_tokens));
-  REQUIRE(all.pos == layer.pos);
-  const double n_all = n_heads * static_cast<double>(info.layers.size());
-  for (std::size_t i = 0; i < layer.pos.size(); ++i) {
-    CHECK_THAT(layer.lost[i], WithinAbs(layer_sum[i] / n_heads, 1e-9));
-    CHECK_THAT(all.lost[i], WithinAbs(sum[i] / n_all, 1e-9));
-  }
-}
-
 TEST_CASE("what stays dense loses nothing, and the words say so") {
   const auto trace = planted_trace(plant());
   TestJob job;
@@ -102,14 +66,6 @@ TEST_CASE("what stays dense loses nothing, and the words say so") {
   CHECK(losses.largest() == 0.0);
   CHECK_FALSE(losses.at(5).has_value());
   CHECK_THAT(loss_words(losses, request), ContainsSubstring("nothing is lost"));
-}
-
-TEST_CASE("where not all queries were measured the one before stands for a token") {
-  TokenLosses losses{.pos = {4, 10}, .lost = {0.25, 0.5}};
-  CHECK_FALSE(losses.at(3).has_value());
-  CHECK(losses.at(4) == 0.25);
-  CHECK(losses.at(9) == 0.25);
-  CHECK(losses.at(400) == 0.5);
 }
 
 TEST_CASE("the error of the output is that of the values on the kept keys") {

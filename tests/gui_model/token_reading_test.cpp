@@ -34,7 +34,7 @@ TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by r
   TestJob job;
   for (const char* method : {"quoka", "streamingllm", "oracle-topk"}) {
     const AnswersRequest request = asking(method, LossHeads::head);
-    const MethodAnswers answers = method_answers(trace, nullptr, request, job.context);
+    const MethodSelections answers = method_answers(trace, nullptr, request, job.context);
     const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
     REQUIRE(kept.rows.size() > 100);
     for (const KeptRow& row : kept.rows) {
@@ -76,7 +76,7 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
   constexpr Index kQuery = 130;
   for (const LossHeads heads : {LossHeads::layer, LossHeads::all}) {
     const AnswersRequest request = asking("quoka", heads);
-    const MethodAnswers answers = method_answers(trace, nullptr, request, job.context);
+    const MethodSelections answers = method_answers(trace, nullptr, request, job.context);
     const Reading reading =
         reading_of(trace, {1, 2, kQuery, heads}, &answers, &answers, job.context);
     const Reading same = reading_of(trace, {1, 0, kQuery, heads}, &answers, nullptr, alone.context);
@@ -117,7 +117,7 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
 TEST_CASE("a query that a method was not asked about has no outcomes") {
   const auto trace = planted_trace(plant());
   TestJob job;
-  MethodAnswers none;  // of a layer that stays dense
+  MethodSelections none;  // of a layer that stays dense
   none.is_one_head = true;
   none.layers.emplace_back().layer = 1;
   const Reading dense = reading_of(trace, {1, 2, 40, LossHeads::head}, &none, nullptr, job.context);

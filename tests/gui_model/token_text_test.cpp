@@ -60,26 +60,6 @@ Positions naive_find(const std::vector<std::string>& tokens, std::string needle)
   return found;
 }
 
-TEST_CASE("whole characters stay, line breaks and tabs get a sign, the rest becomes numbers") {
-  CHECK(printable("") == "");
-  CHECK(printable(" the") == " the");
-  CHECK(printable("caf\u00e9 \u4e2d\u6587 \u03b1\u03b2 \U0001f600") ==
-        "caf\u00e9 \u4e2d\u6587 \u03b1\u03b2 \U0001f600");
-  CHECK(drawable("caf\u00e9 \u4e2d \U0001f600\U0001f680") == "caf\u00e9 \u4e2d <U+1F600><U+1F680>");
-  CHECK(printable("a\nb\tc") == "a\u21b5b\u2192c");
-  CHECK(printable("\r\x01\x7f") == "<0D><01><7F>");
-  CHECK(printable(std::string("\0", 1)) == "<00>");
-}
-
-TEST_CASE("characters that show nothing or turn the line around are named") {
-  CHECK(printable("\xc2\x85") == "<U+0085>");  // a control character
-  CHECK(printable("\u200b") == "<U+200B>");    // no width
-  CHECK(printable("\u202e") == "<U+202E>");    // right to left from here
-  CHECK(printable("\u2028") == "<U+2028>");    // a line break of its own
-  CHECK(printable("\ufeff") == "<U+FEFF>");    // byte order mark
-  CHECK(printable("\u00a0") == "\u00a0");      // a space after all
-}
-
 TEST_CASE("whatever the bytes, the text is valid UTF-8 on one line") {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
