@@ -46,6 +46,10 @@ class Policy(Method):
         #: Attention calls of the model, and those of layers without full attention.
         self.n_calls = self.n_left = 0
 
+    def __repr__(self) -> str:
+        kept = ", ".join(f"{phase} {share:.1%}" for phase, share in self.kept_by_phase.items())
+        return f"<Policy {self.spec}: {'keeps ' + kept if kept else 'has kept nothing yet'}>"
+
     @property
     def kept(self) -> float:
         """Share of the visible keys that were attended to, over the layers with full attention."""

@@ -27,7 +27,7 @@ def is_result(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False  # the reader of traces has the sentence
     try:
-        native.Result.open(os.fspath(path))
+        native.Result.open(os.fsencode(path))
     except (OSError, ValueError):
         return False
     return True
@@ -38,7 +38,7 @@ class Result(OpenedFile):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._file = native.Result.open(self.path)
+        self._file = native.Result.open(os.fsencode(self.path))
         self.kind: str = self._file.kind
         self.command_line: str = self._file.command_line
         self.writer: str = self._file.writer
@@ -63,7 +63,7 @@ class Result(OpenedFile):
 
         self._opened()
         columns = {}
-        for name, column in native.read_rows(self.path).items():
+        for name, column in native.read_rows(os.fsencode(self.path)).items():
             columns[name] = pandas.Categorical.from_codes(*column).astype(str) if isinstance(column, tuple) else column
         table = pandas.DataFrame(columns)
         table.attrs = {"kind": self.kind, "command_line": self.command_line, **about_columns(columns)}

@@ -223,7 +223,7 @@ class Trace(OpenedFile):
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)
         self._allow_partial = allow_partial
-        self._file = native.Trace.open(self.path, allow_partial)
+        self._file = native.Trace.open(os.fsencode(self.path), allow_partial)
         self.layers: list[int] = list(self._file.layers)
         self.q_heads: list[int] = list(self._file.q_heads)
         self.kv_heads: list[int] = list(self._file.kv_heads)

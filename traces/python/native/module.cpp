@@ -4,6 +4,10 @@
 
 #include "core/base/version.hpp"
 
+std::filesystem::path kvscope::python::path_of(const nanobind::bytes& name) {
+  return std::string(name.c_str(), name.size());
+}
+
 NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // a trace that is open when Python ends is no fault
   module.doc() = "kvscope's libraries and commands; the package kvscope is the way to them";

@@ -3,7 +3,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include <filesystem>
+
 namespace kvscope::python {
+
+/// Of the bytes of a name (os.fsencode), which may be no UTF-8.
+std::filesystem::path path_of(const nanobind::bytes& name);
 
 /// Errors of C++ become those of kvscope.errors.
 void bind_errors();

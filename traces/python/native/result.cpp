@@ -73,7 +73,8 @@ nb::dict columns_of(const Table& table) {
 void bind_result(nb::module_& module) {
   nb::class_<ResultView>(module, "Result")
       .def_static("open",
-                  [](const std::string& path) {
+                  [](const nb::bytes& name) {
+                    const std::filesystem::path path = path_of(name);
                     const nb::gil_scoped_release released;
                     return open_result(path);
                   })
@@ -91,7 +92,8 @@ void bind_result(nb::module_& module) {
     const auto metric = find_metric(column);
     return metric ? metric->title : std::string();
   });
-  module.def("read_rows", [](const std::string& path) { return columns_of(read_rows(path)); });
+  module.def("read_rows",
+             [](const nb::bytes& name) { return columns_of(read_rows(path_of(name))); });
 }
 
 }  // namespace kvscope::python

@@ -20,7 +20,8 @@ namespace nb = nanobind;
 
 namespace {
 
-std::unique_ptr<TraceFile> open_trace(const std::string& path, bool allow_partial) {
+std::unique_ptr<TraceFile> open_trace(const nb::bytes& name, bool allow_partial) {
+  const std::filesystem::path path = path_of(name);
   const nb::gil_scoped_release released;
   return std::make_unique<TraceFile>(TraceFile::open(path, {.allow_partial = allow_partial}));
 }

@@ -122,11 +122,6 @@ TraceInfo info_of(nb::handle of) {
   return info;
 }
 
-/// Of the bytes of a name, which may be no UTF-8.
-std::filesystem::path path_of(const nb::bytes& name) {
-  return std::string(name.c_str(), name.size());
-}
-
 std::unique_ptr<TraceWriter> make_writer(const nb::bytes& out, bool overwrite) {
   WriterOptions options;
   options.overwrite = overwrite;

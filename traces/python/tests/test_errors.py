@@ -25,6 +25,7 @@ from transformers import (
     WhisperForCausalLM,
 )
 
+import kvscope as kvs
 from kvscope_recorder import ConfigError, DataError, RecordError, UnsupportedModelError, record
 
 
@@ -74,6 +75,10 @@ def test_names_that_are_not_utf8(tmp_path, kvscope):
     with record(model, path, text_source=path, seed=2**64 - 1):
         model(token_ids(4))
     kvscope("verify", path)
+    with kvs.open(path) as trace:
+        assert trace.path == path and kvs.analyze.heads(trace, threads=1).kind == "heads"
+        kvs.sweep(trace, "full", out=path[:-3] + ".csv")
+    assert set(kvs.open(path[:-3] + ".csv").rows.selector) == {"full"}
 
 
 def steps(model, n, cache=None):
@@ -131,6 +136,10 @@ def test_processes_that_are_forked_meanwhile(tmp_path, kvscope):
             os.waitpid(child, 0)
     for path in paths:
         kvscope("verify", path)
+    with kvs.open(path) as trace:
+        assert trace.path == path and kvs.analyze.heads(trace, threads=1).kind == "heads"
+        kvs.sweep(trace, "full", out=path[:-3] + ".csv")
+    assert set(kvs.open(path[:-3] + ".csv").rows.selector) == {"full"}
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_a_budget_is_kept(model):
     with kvs.policy(model, "recent@tokens=8") as policy:
         generated(model, token_ids(60))
     assert 0.1 < policy.kept < 0.95  # the prompt, one call, is whole
+    assert repr(policy).startswith("<Policy recent: keeps prefill 100.0%, decode ")
     # The last tokens are as many in every layer.
     assert policy.kept_by_layer == {layer: policy.kept_by_phase for layer in range(model.config.num_hidden_layers)}
 
