@@ -42,7 +42,7 @@ class TableField {
  private:
   struct Part {
     const TableColumn* column = nullptr;
-    const TableColumn* unit = nullptr;  // budget_kind beside budget, setting beside match
+    const TableColumn* unit = nullptr;  // budget_kind beside budget, knob beside match
   };
   explicit TableField(const TableSpec& spec) : spec_(&spec) {}
   std::string part_text(const Part& part, std::size_t row) const;

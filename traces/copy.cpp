@@ -96,7 +96,7 @@ std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
 
 /// The header of the copy: shapes cut to the copied calls, the token text to its true length.
 TraceInfo describe_copy(const TraceLayout& from, Index n_calls, TraceStatus status) {
-  TraceInfo info = cut_to_units(from.info, n_calls);
+  TraceInfo info = cut_to_calls(from.info, n_calls);
   info.status = status;
   info.uuid.clear();
   info.content_hash.clear();

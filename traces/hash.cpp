@@ -91,7 +91,7 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
                          index.width, index.has_gates ? 1 : 0, index.n_lists, index.n_selected,
                          index.block, fmt::join(index.layers, ","));
   }
-  for (const ForwardCall& call : info.calls) {
+  for (const ForwardCall& call : info.calls) {  // "unit": part of every file's hash
     block +=
         fmt::format("unit {} {} {}\n", call.tokens.begin, call.tokens.end, call.is_decode ? 1 : 0);
   }

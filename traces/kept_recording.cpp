@@ -169,7 +169,7 @@ void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt
   if (n_calls_ == 0) return;
   const bool has_ended = may_end && is_complete_ && plan_.n_tokens > plan_.n_prompt &&
                          plan_.calls.size() < info.calls.size();
-  const std::string what = difference(plan_, has_ended ? cut_to_units(info, n_calls_) : info);
+  const std::string what = difference(plan_, has_ended ? cut_to_calls(info, n_calls_) : info);
   if (!what.empty()) refuse(what);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] == tokens_[i]) continue;

@@ -37,7 +37,7 @@ std::unique_ptr<OpenTrace> build(h5::File file, bool is_growing_name, const Open
   require_ended(trace->layout, is_partial, options);
   trace->info = trace->layout.info;
   if (is_partial) {
-    trace->info = cut_to_units(trace->layout.info, trace->layout.n_committed());
+    trace->info = cut_to_calls(trace->layout.info, trace->layout.n_committed());
     trace->info.status = TraceStatus::recording;
   }
   trace->tokens.resize(static_cast<std::size_t>(trace->info.n_tokens));

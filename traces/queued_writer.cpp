@@ -74,7 +74,7 @@ class QueuedWriter final : public TraceReceiver {
   void begin(const TraceInfo& info) override {
     writer_->begin(info);
     n_committed_ = writer_->n_committed();  // of an earlier run
-    n_calls_ = static_cast<Index>(n_committed_);
+    n_forward_calls_ = static_cast<Index>(n_committed_);
     thread_ = std::thread([this] { work(); });
   }
   void announce_prompt(std::span<const TokenId> ids) override {
@@ -136,7 +136,7 @@ class QueuedWriter final : public TraceReceiver {
   }
   void commit_call() override {
     put(0, [](TraceReceiver& to) { to.commit_call(); });
-    ++n_calls_;
+    ++n_forward_calls_;
   }
   void finish(TraceStatus status) override {
     wait();
@@ -149,7 +149,7 @@ class QueuedWriter final : public TraceReceiver {
   }
   Index n_waiting_calls() const override {
     const std::lock_guard lock(mutex_);
-    return n_calls_ - static_cast<Index>(n_committed_);
+    return n_forward_calls_ - static_cast<Index>(n_committed_);
   }
   std::int64_t bytes_written() const override {
     wait();
@@ -234,7 +234,7 @@ class QueuedWriter final : public TraceReceiver {
 
   std::unique_ptr<CountingReceiver> writer_;
   std::size_t most_bytes_;
-  Index n_calls_ = 0;  // of commit_call()
+  Index n_forward_calls_ = 0;  // of commit_call()
   mutable std::mutex mutex_;
   mutable std::condition_variable has_calls_, is_done_;
   std::deque<Call> calls_, dropped_;

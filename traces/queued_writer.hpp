@@ -8,7 +8,7 @@
 
 namespace kvscope {
 
-/// A receiver that says how many calls survive a kill.
+/// A receiver that says how many forward calls survive a kill.
 class CountingReceiver : public TraceReceiver {
  public:
   virtual std::size_t n_committed() const = 0;
@@ -17,8 +17,8 @@ class CountingReceiver : public TraceReceiver {
 /// Takes all calls between begin() and finish() and returns at once; one thread does them with
 /// `writer`. Rows that come with their memory wait in it; others are copied, and a call waits while
 /// the copies take more than most_bytes. After a call that threw none is done, and each later one
-/// throws the same. What committed calls may still be lost is what n_waiting_calls() says; a queue
-/// that is destroyed does what it holds first.
+/// throws the same. What committed forward calls may still be lost is what n_waiting_calls() says;
+/// a queue that is destroyed does what it holds first.
 std::unique_ptr<TraceReceiver> queued(std::unique_ptr<CountingReceiver> writer,
                                       std::size_t most_bytes);
 

@@ -98,7 +98,7 @@ class TraceWriter final : public CountingReceiver {
   const ForwardCall& call() const;
   GrowingArray& array_at(Index layer, const char* name);
   GrowingArray& array_at(const std::string& path);
-  void require_open(const char* call) const;
+  void require_open(const char* what) const;
   void add_pieces(GrowingArray& array, TypedRows rows, std::vector<Piece>& pieces) const;
   void write_pieces(const std::vector<Piece>& pieces);
   void append_floats(GrowingArray& array, TensorView<const float> rows);
@@ -122,7 +122,7 @@ class TraceWriter final : public CountingReceiver {
   std::vector<std::uint64_t> text_table_;
   std::vector<TokenId> tokens_;
   std::int64_t n_text_bytes_ = 0;
-  bool has_tokens_ = false;  // write_tokens was called in the running call
+  bool has_tokens_ = false;  // the running call has its tokens
   std::size_t n_committed_ = 0;
   std::atomic<std::int64_t> bytes_written_ = 0;
   std::unique_ptr<ThreadPool> pool_;

@@ -23,13 +23,13 @@ constexpr double kOfKernels = 1e-3;  // nat; what sums in another order may diff
 struct RoundingVariance {
   explicit RoundingVariance(DType dtype)
       : least(std::ldexp(1.0F, dtype == DType::f16 ? -14 : -126)),
-        half_call(std::ldexp(1.0F, dtype == DType::f16 ? -11 : -8)) {}
+        half_unit(std::ldexp(1.0F, dtype == DType::f16 ? -11 : -8)) {}
   float operator()(float x) const {
     const float power = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7F800000U);
-    const float u = std::max(power, least) * half_call;
+    const float u = std::max(power, least) * half_unit;
     return x == 0.0F ? 0.0F : u * u / 3.0F;
   }
-  float least, half_call;
+  float least, half_unit;
 };
 
 double error_of(const LseRow& row) {

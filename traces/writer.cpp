@@ -151,11 +151,11 @@ const ForwardCall& TraceWriter::call() const {
   return info_.calls[n_committed_];
 }
 
-void TraceWriter::require_open(const char* call) const {
+void TraceWriter::require_open(const char* what) const {
   if (!file_.is_open())
-    throw ConfigError("{}: {} before begin or after finish", out_.string(), call);
+    throw ConfigError("{}: {} before begin or after finish", out_.string(), what);
   if (n_committed_ >= info_.calls.size()) {
-    throw ConfigError("{}: {} after the last of {} planned calls", out_.string(), call,
+    throw ConfigError("{}: {} after the last of {} planned calls", out_.string(), what,
                       info_.calls.size());
   }
 }

@@ -16,7 +16,7 @@ namespace kvscope {
 class WorkCollector {
  public:
   WorkCollector(Index n_q, Index n_kv, Index d_head) : n_q_(n_q), n_kv_(n_kv), d_head_(d_head) {}
-  /// From any thread. A second answer of the same pair, layer and call replaces the first.
+  /// From any thread. A second selection of the same pair, layer and call replaces the first.
   void add(const SelectedCall& selected);
   /// A work that was measured elsewhere.
   void put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work);

@@ -46,8 +46,8 @@ LayerWork dense_work(const CallShape& shape, std::optional<Index> window = std::
 /// Runs of adjacent positions that are marked.
 double count_runs(std::span<const std::uint8_t> marks);
 
-/// The work behind an answer. `tokens`: positions of the call's queries. cost: the method's own. A
-/// dense answer without scoring is dense_work.
+/// The work behind a selection. `tokens`: positions of the call's queries. cost: the method's own.
+/// A dense selection without scoring is dense_work.
 LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv,
                         Index d_head, TokenRange tokens, Index page_size);
 

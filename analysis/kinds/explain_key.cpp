@@ -74,13 +74,13 @@ std::vector<ReplayLayer> layers_for(const KeySources& sources, const KeyQuestion
   return data;
 }
 
-using TakeAnswer = std::function<void(std::size_t budget, const Selection&)>;
+using TakeSelection = std::function<void(std::size_t budget, const Selection&)>;
 
 /// The selections of a method for several budgets, in the call of the question.
 void ask_method(const KeySources& sources, const KeyQuestion& question,
                 const std::vector<std::optional<Budget>>& budgets,
                 const std::vector<ReplayLayer>& data, ThreadPool& pool, const std::stop_token& stop,
-                SelectionTrace* looked_at, const TakeAnswer& take) {
+                SelectionTrace* looked_at, const TakeSelection& take) {
   const TraceInfo& info = sources.trace.info();
   const TokenRange call = asked_call(info, question);
   const Phase phase = asked_phase(info, question);
@@ -147,8 +147,8 @@ std::string why_dense_of(const TraceInfo& info, const KeyQuestion& question) {
 }
 
 /// QuoKA's representative queries, and which of them gave each key its score.
-void add_slots(const TraceSource& trace, const KeyQuestion& question, const ReplayLayer& layer,
-               const SelectionTrace& seen, QueryLook& look) {
+void add_representatives(const TraceSource& trace, const KeyQuestion& question,
+                         const ReplayLayer& layer, const SelectionTrace& seen, QueryLook& look) {
   QuokaRules rules;
   const SelectorOptions assigned = question.selector.stages().back().assignments();
   visit_fields(rules, [&](const Field& field, auto& value) {
@@ -165,7 +165,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
     picks.push_back(seen.picks[static_cast<std::size_t>(head)]);
   }
   const bool is_unit = rules.similarity == QuokaSimilarity::cosine;
-  const Tensor<double> means = quoka_group_queries(heads, picks, is_unit, rules.eps);
+  const Tensor<double> means = quoka_slot_means(heads, picks, is_unit, rules.eps);
   for (std::size_t slot = 0; slot < picks.front().size(); ++slot) {
     RepresentativeQuery out;
     for (std::size_t h = 0; h < heads.size(); ++h) {
@@ -174,7 +174,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
       out.queries.push_back(look.call.begin + row);
       out.cosines.push_back(cosines.empty() ? kNan : cosines[static_cast<std::size_t>(row)]);
     }
-    look.slots.push_back(std::move(out));
+    look.representatives.push_back(std::move(out));
   }
   const auto keys = layer.k.view().sub(kv_head);
   look.best_queries.assign(look.scores.size(), -1);
@@ -182,8 +182,8 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
     const Index pos = look.first_block + static_cast<Index>(block);
     const auto key = keys.row(pos);
     double best = kNoCandidate;
-    for (std::size_t slot = 0; slot < look.slots.size(); ++slot) {
-      const auto& queries = look.slots[slot].queries;
+    for (std::size_t slot = 0; slot < look.representatives.size(); ++slot) {
+      const auto& queries = look.representatives[slot].queries;
       const bool sees = !rules.mask_scores || pos <= *std::ranges::min_element(queries);
       if (pos >= look.call.begin && !sees) continue;
       double dot = 0.0;
@@ -244,7 +244,7 @@ void add_selection(const KeySources& sources, const KeyQuestion& question,
   // Not where a wrapper asked by the mean queries of groups, which are no query of the text.
   const bool has_own_picks = static_cast<Index>(seen.picks.size()) == info.n_q;
   if (has_own_picks && question.selector.stages().back().method->name == "quoka")
-    add_slots(sources.trace, question, layer, seen, look);
+    add_representatives(sources.trace, question, layer, seen, look);
 }
 
 bool list_holds(const Selection& selection, const KeyQuestion& question, TokenRange call,
@@ -359,7 +359,7 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
                                   look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
   }
   if (*block < look.best_queries.size() && look.best_queries[*block] >= 0)
-    outcome.slot = static_cast<std::size_t>(look.best_queries[*block]);
+    outcome.best_query = static_cast<std::size_t>(look.best_queries[*block]);
   return outcome;
 }
 
@@ -478,11 +478,12 @@ std::string score_sentence(const QueryLook& look, const KeyOutcome& outcome,
         outcome.page.begin, outcome.page.end - 1, number_text(outcome.page_logit),
         number_text(outcome.logit));
   }
-  if (!outcome.slot) return "";
-  const RepresentativeQuery& slot = look.slots[*outcome.slot];
+  if (!outcome.best_query) return "";
+  const RepresentativeQuery& slot = look.representatives[*outcome.best_query];
   const auto own = static_cast<std::size_t>(look.question.q_head - look.owner_heads.begin);
-  std::string words = fmt::format(
-      "Representative query {} of {} gave it its score: ", *outcome.slot + 1, look.slots.size());
+  std::string words =
+      fmt::format("Representative query {} of {} gave it its score: ", *outcome.best_query + 1,
+                  look.representatives.size());
   for (std::size_t h = 0; h < slot.queries.size(); ++h) {
     words += fmt::format("{}{} of head {}", h == 0 ? "" : ", ", name_of(slot.queries[h]),
                          look.owner_heads.begin + static_cast<Index>(h));

@@ -70,8 +70,9 @@ struct QueryLook {
   std::vector<bool> earned;    // [n_blocks] in the list because of its score
   Index n_earned = 0;
   double cut = 0.0;  // the smallest score in the list; NaN if no score earned a place
-  std::vector<RepresentativeQuery> slots;  // QuoKA: the representative queries of the KV head
-  /// QuoKA: [n_blocks] the slot of largest product; -1: none may score it.
+  std::vector<RepresentativeQuery>
+      representatives;  // QuoKA: the representative queries of the KV head
+  /// QuoKA: [n_blocks] the representative query of largest product; -1: none may score it.
   std::vector<Index> best_queries;
 
   bool has_scores() const { return !scores.empty(); }
@@ -102,9 +103,9 @@ struct KeyOutcome {
   double score = 0.0;      // of the key or its page
   Index rank = 0;          // from 1, of equal scores the first position
   Index n_ranked = 0;
-  TokenRange page;                  // visible keys of its page; the key alone where keys are ranked
-  double page_logit = 0.0;          // the query's largest logit there
-  std::optional<std::size_t> slot;  // QuoKA: the representative query that gave it its score
+  TokenRange page;          // visible keys of its page; the key alone where keys are ranked
+  double page_logit = 0.0;  // the query's largest logit there
+  std::optional<std::size_t> best_query;  // QuoKA: the representative query that gave it its score
 };
 
 /// Throws ConfigError for a layer, head or position that was not recorded, a method that does not

@@ -125,10 +125,10 @@ class LadderReplay {
     std::mutex mutex;
     if (phase == Phase::decode) {
       for (const ReplayPair& pair : pairs) all[pair.selector.text()].lists.clear();
-      replay.on_selection = [&](const SelectedCall& selection) {
-        auto lists = scored_lists(selection.selection);
+      replay.on_selection = [&](const SelectedCall& selected) {
+        auto lists = scored_lists(selected.selection);
         const std::lock_guard lock(mutex);
-        all[pairs[selection.pair].selector.text()].lists[{selection.layer, selection.call}] =
+        all[pairs[selected.pair].selector.text()].lists[{selected.layer, selected.call}] =
             std::move(lists);
       };
     }

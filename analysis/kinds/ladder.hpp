@@ -1,4 +1,4 @@
-// The serving ladder: what each restriction of an engine to a method's choice costs, level by
+// The serving ladder: what each restriction of an engine on a method's choice costs, level by
 // level, from a list of tokens per query head, by exact scores, for every query, to pages that all
 // heads, several steps or a whole chunk share.
 #pragma once

@@ -1,4 +1,4 @@
-// A method's answer with keys put back into it: a layer's, a query head's, or one key of a head.
+// A method's selection with keys put back into it: a layer's, a query head's, or one key of a head.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct PutBack {
 /// of its group can do without them alone.
 bool has_lists_of_heads(const Selection& selection);
 
-/// The answer to the call with all keys, or one, in the lists of a layer or of one of its query
+/// The selection for the call with all keys, or one, in the lists of a layer or of one of its query
 /// heads. A key after the call changes nothing.
 Selection with_put_back(Selection selection, const SelectCall& call, const PutBack& what);
 

@@ -1,5 +1,5 @@
-// A method inside a running model with somebody beside it, who sees every question and the
-// selection, and may change the selection.
+// A method inside a running model with somebody beside it, who sees every question and what
+// the method selects, and may change that.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace kvscope {
 
-/// The method's selection to a question, or another one in its place.
+/// The method's selection for a question, or another one in its place.
 using WatchMethod = std::function<Selection(Selector& method, const SelectCall& call)>;
 
 /// A method for LiveOptions that `watch` stands beside; both must outlive the sequence. Nothing of

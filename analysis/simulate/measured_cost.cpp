@@ -24,15 +24,14 @@ std::vector<double> values_of(const KeptTotals& kept, const CostTotals& cost) {
           cost.visible,      cost.n_rows,      cost.bytes,      cost.n_calls,       cost.longest};
 }
 
-/// The pair's note, or why this row's own cost is another than the one that the setting was set to.
+/// The pair's note, or why this row's own cost is another than the one that the search reached.
 std::string row_note(const LivePair& pair, double reached) {
   if (!pair.labels.note.empty() || !pair.match) return pair.labels.note;
   const double target = pair.match->value;
   if (std::abs(reached - target) <= kMatchTolerance * target) return "";
   return fmt::format(
       "the budget setting was found on the first prompts of every length, which reach {}={:.4g} "
-      "together; "
-      "those of this row reach {:.4g}",
+      "together; those of this row reach {:.4g}",
       enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
 }
 

@@ -84,9 +84,9 @@ CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,
   const TraceInfo& info = scene.trace.info();
   WorkCollector works(info.n_q, info.n_kv, info.d_head);
   ReplayOptions listening = options;
-  listening.on_selection = [&](const SelectedCall& selection) {
-    works.add(selection);
-    if (options.on_selection) options.on_selection(selection);
+  listening.on_selection = [&](const SelectedCall& selected) {
+    works.add(selected);
+    if (options.on_selection) options.on_selection(selected);
   };
   out.layers = replay_side_by_side(scene, pair, listening, progress);
   const CostSetting setting{1.0, usual_kv_bytes(*scene.hardware), std::nullopt};

@@ -48,8 +48,8 @@ SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& s
   SweepBlocks blocks;
   std::size_t n_blocks = 0;
   for (std::size_t item = 0; item < work.keys.size(); ++item) {
-    const StoredAnswer* const selection = store.find(work.keys[item]);
-    if (selection != nullptr && !selection->failure.empty()) continue;
+    const StoredAnswer* const answer = store.find(work.keys[item]);
+    if (answer != nullptr && !answer->failure.empty()) continue;
     try {
       for (SweepBlock& block : sweep_blocks(plan, answer_in(store, work.keys[item])))
         blocks.emplace(std::tuple(block.trace, block.pair, block.layer_slot), std::move(block));

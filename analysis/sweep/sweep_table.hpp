@@ -26,7 +26,7 @@ struct SweepTraceInfo {
 
 /// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost
 /// (analysis/sweep/match.hpp), else empty: what was to be met ("density=0.05"), what the method's
-/// setting was set to ("tokens=205"), and why the cost is another one (empty where it is met).
+/// budget setting is ("tokens=205"), and why the cost is another one (empty where it is met).
 enum class SweepText : std::size_t {
   trace,
   phase,

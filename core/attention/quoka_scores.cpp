@@ -63,9 +63,8 @@ std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) 
   return top_k(s_q, n_queries);
 }
 
-Tensor<double> quoka_group_queries(std::span<const TensorView<const float>> q,
-                                   std::span<const std::vector<Index>> picks, bool unit,
-                                   double eps) {
+Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
+                                std::span<const std::vector<Index>> picks, bool unit, double eps) {
   const auto n_slots = static_cast<Index>(picks[0].size());
   Tensor<double> means({n_slots, q[0].dim(1)});
   const double share = 1.0 / static_cast<double>(q.size());

@@ -99,8 +99,7 @@ std::vector<std::vector<Index>> quoka_pick_slots(std::span<const std::vector<dou
 /// Step 3: slot j is the mean over heads of their j-th pick, each divided by max(norm, eps); with
 /// `unit` false the raw queries are averaged (the published ablation with dot products). q: per
 /// head [n_tok, d_head]; picks [n_heads][n_slots].
-Tensor<double> quoka_group_queries(std::span<const TensorView<const float>> q,
-                                   std::span<const std::vector<Index>> picks, bool unit,
-                                   double eps);
+Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
+                                std::span<const std::vector<Index>> picks, bool unit, double eps);
 
 }  // namespace kvscope

@@ -62,7 +62,7 @@ struct Summaries {
   Index end_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head) + 1]; }
 };
 
-/// What a selector answers for one layer and one call. Lists are only added, in order: owners
+/// What a selector chooses for one layer and one call. Lists are only added, in order: owners
 /// outside, blocks of rows inside.
 class Selection {
  public:

@@ -12,7 +12,7 @@ namespace kvscope {
 BlockOutcomes::BlockOutcomes(Index block_size, TokenRange positions)
     : size(block_size), keys(positions) {
   blocks = {keys.begin / size, keys.size() > 0 ? (keys.end - 1) / size + 1 : keys.begin / size};
-  outcomes.assign(static_cast<std::size_t>(blocks.size()), BlockOutcome::out);
+  of_block.assign(static_cast<std::size_t>(blocks.size()), BlockOutcome::out);
 }
 
 void BlockOutcomes::force(TokenRange which) {
@@ -26,16 +26,16 @@ TokenRange BlockOutcomes::keys_of(Index block) const {
 }
 
 Index BlockOutcomes::count(BlockOutcome outcome) const {
-  return std::count(outcomes.begin(), outcomes.end(), outcome);
+  return std::count(of_block.begin(), of_block.end(), outcome);
 }
 
 void BlockOutcomes::keep_best(std::span<const double> scores, Index n) {
   std::vector<double> open(scores.begin(), scores.end());
   for (std::size_t i = 0; i < open.size(); ++i) {
-    if (outcomes[i] != BlockOutcome::out) open[i] = -std::numeric_limits<double>::infinity();
+    if (of_block[i] != BlockOutcome::out) open[i] = -std::numeric_limits<double>::infinity();
   }
   for (const Index i : top_k_sorted_by_index(open, n))
-    outcomes[static_cast<std::size_t>(i)] = BlockOutcome::scored;
+    of_block[static_cast<std::size_t>(i)] = BlockOutcome::scored;
 }
 
 void BlockOutcomes::keep_share(std::span<const double> weights, double share) {
@@ -44,13 +44,13 @@ void BlockOutcomes::keep_share(std::span<const double> weights, double share) {
   std::vector<double> open(weights.begin(), weights.end());
   for (std::size_t i = 0; i < open.size(); ++i) {
     total += weights[i];
-    const bool is_candidate = outcomes[i] == BlockOutcome::out && weights[i] > 0.0;
-    if (outcomes[i] != BlockOutcome::out) kept += weights[i];
+    const bool is_candidate = of_block[i] == BlockOutcome::out && weights[i] > 0.0;
+    if (of_block[i] != BlockOutcome::out) kept += weights[i];
     if (!is_candidate) open[i] = -std::numeric_limits<double>::infinity();
   }
   for (const Index i : top_k(open, static_cast<Index>(open.size()))) {
     if (share < 1.0 && kept >= share * total) break;
-    outcomes[static_cast<std::size_t>(i)] = BlockOutcome::scored;
+    of_block[static_cast<std::size_t>(i)] = BlockOutcome::scored;
     kept += weights[static_cast<std::size_t>(i)];
   }
 }

@@ -22,11 +22,11 @@ struct BlockOutcomes {
   Index size = 1;
   TokenRange keys;                     // positions that may be in the list
   TokenRange blocks;                   // their blocks, by number
-  std::vector<BlockOutcome> outcomes;  // [blocks.size()]
+  std::vector<BlockOutcome> of_block;  // [blocks.size()]
 
-  BlockOutcome& of(Index block) { return outcomes[static_cast<std::size_t>(block - blocks.begin)]; }
+  BlockOutcome& of(Index block) { return of_block[static_cast<std::size_t>(block - blocks.begin)]; }
   BlockOutcome of(Index block) const {
-    return outcomes[static_cast<std::size_t>(block - blocks.begin)];
+    return of_block[static_cast<std::size_t>(block - blocks.begin)];
   }
   /// Forces those of `which` that there are.
   void force(TokenRange which);

@@ -251,7 +251,7 @@ class Coarsen final : public Selector {
     return question;
   }
 
-  /// A selection to mean queries, whose heads are the KV heads, in the model's terms.
+  /// A selection for mean queries, whose heads are the KV heads, in the model's terms.
   static void speak_for_groups(Selection& selection, const SelectCall& call) {
     selection.owner = coarser(selection.owner, ListOwner::kv_head);
     if (!selection.summaries.has_stated_share()) return;

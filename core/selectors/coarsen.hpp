@@ -1,4 +1,4 @@
-// The restrictions of an engine to a method's choice: one list for more heads, whole pages, scores
+// The restrictions of an engine on a method's choice: one list for more heads, whole pages, scores
 // of few bits, one mean query per KV head. A wrapper around any method that gives a score per key
 // or page (SelectionTrace).
 //

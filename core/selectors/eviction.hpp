@@ -22,7 +22,8 @@ Selection alive_selection(const SelectCall& call);
 /// positions.
 Index eviction_budget(const SelectCall& call);
 
-/// Keys in the selection to `call` for this KV head: what is alive, the call's own tokens included.
+/// Keys in the selection for `call` for this KV head: what is alive, the call's own tokens
+/// included.
 Index attended_keys_of(const SelectCall& call, const Selection& selection, Index kv_head);
 /// The same summed over the KV heads.
 double attended_keys_of(const SelectCall& call, const Selection& selection);

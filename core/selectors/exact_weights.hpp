@@ -17,10 +17,10 @@ struct ExactRow {
   std::span<const float> weights;  // [visible.size()], rounded to 32 bits
 };
 
-/// Positions within the row's visible keys, ascending, that selection `selection` keeps.
-using PickByWeights = std::function<std::vector<Index>(const ExactRow& row, std::size_t selection)>;
+/// Positions within the row's visible keys, ascending, that selection number `index` keeps.
+using PickByWeights = std::function<std::vector<Index>(const ExactRow& row, std::size_t index)>;
 
-/// n_selections selections with a list per row and query head.
+/// Selections, `n_selections` of them, with a list per row and query head.
 std::vector<Selection> select_by_exact_weights(const SelectCall& call, std::size_t n_selections,
                                                const PickByWeights& pick);
 

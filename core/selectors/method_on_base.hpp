@@ -35,7 +35,7 @@ class MethodOnBase : public Selector {
   const Selector* made_base() const { return base_method_.get(); }
 
   Budget budget_of_base_;
-  Selection base_selection_;  // to the last call
+  Selection base_selection_;  // for the last call
 
  private:
   std::string base_text_;

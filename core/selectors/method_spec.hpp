@@ -53,7 +53,7 @@ class MethodSpec {
   MethodSpec(const Text& text)  // NOLINT: a text that names a method is meant as that method
       : MethodSpec(parse(selector_registry(), text)) {}
 
-  /// `registry` must outlive the selection. Throws ConfigError for an unknown method (naming the
+  /// `registry` must outlive the spec. Throws ConfigError for an unknown method (naming the
   /// nearest), an option that it does not have or a value that does not fit, a stage without the
   /// budget it needs or with one that it does not take, a budget where there is no stack or on its
   /// last stage, the same method twice, a wrapper before any method, twice, or around a method that

@@ -23,9 +23,9 @@ struct ListHeads {
 using AddLists = std::function<void(const ListHeads& heads, ScoreWorker& worker,
                                     std::span<Selection> selections)>;
 
-/// n_selections selections of lists per `owner` (q_head or kv_head). rows_per_list: queries of the
-/// call that share a list. Each call of add_lists adds the lists of one `task`: an owner, or all
-/// query heads of a KV head in order, where these share what is costly to make.
+/// Selections, `n_selections` of them, of lists per `owner` (q_head or kv_head). rows_per_list:
+/// queries of the call that share a list. Each call of add_lists adds the lists of one `task`: an
+/// owner, or all query heads of a KV head in order, where these share what is costly to make.
 std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
                                        std::size_t n_selections, const AddLists& add_lists,
                                        ListOwner task);

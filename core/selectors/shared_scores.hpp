@@ -36,8 +36,8 @@ class SharedScoreSelector : public Selector {
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
   /// Before a call's keys are scored, once: what all selections share.
   virtual void prepare(const SelectCall& call) { (void)call; }
-  /// Before the first owner of a call, once per answer: what owners share is made here, since they
-  /// are answered in parallel. `summaries` become part of the selection.
+  /// Before the first owner of a call, once per selection: what owners share is made here, since
+  /// they are answered in parallel. `summaries` become part of the selection.
   virtual void begin_call(const SelectCall& call, Summaries& summaries) {
     (void)call, (void)summaries;
   }

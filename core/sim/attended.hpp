@@ -32,7 +32,7 @@ std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index
 /// Views must outlive it; one thread only.
 class ListProbs final : public ObservedProbs {
  public:
-  /// `selection` is the selection to `call`.
+  /// `selection`: what the method chose for `call`.
   ListProbs(const SelectCall& call, const Selection& selection);
   void row(Index q_head, Index row, std::span<float> probs) const override;
   void add_votes(ListOwner owner, TokenRange rows, double factor,

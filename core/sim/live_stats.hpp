@@ -21,7 +21,7 @@ struct KeptTotals {
   std::vector<double> available;  // [n_kv] keys in the cache, per call
   double n_calls = 0.0;           // (layer, call) pairs counted
 
-  /// Of one layer's selection to one call.
+  /// Of one layer's selection for one call.
   static KeptTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
   /// Of lists that were made by this plan and are not here: known by the plan alone, or counted.
   static KeptTotals of_plan(const ListPlan& plan, const std::function<ListCounts()>& counts,

@@ -4,7 +4,7 @@
 // Use:
 //   SelectorRun run(MethodSpec("quest").make(), shape, {Budget::parse("tokens=512")});
 //   for each forward call:  run.begin_call(Phase::prefill, n_tok);
-//     for each layer, ascending:  answers = run.layer_call({layer, q, k, v, window});
+//     for each layer, ascending:  selections = run.layer_call({layer, q, k, v, window});
 //                                 // from select to evict
 //   after a rejection of drafts:  run.rollback(n_keys);
 //
@@ -57,7 +57,7 @@ class SelectorRun {
     selector_->calibrate(text, layers, pool);
   }
 
-  /// While closed, the method is not asked: answers are "everything visible".
+  /// While closed, the method is not asked: selections are "everything visible".
   /// Only for methods whose later selections do not depend on earlier ones.
   void set_open(bool is_open) { is_open_ = is_open; }
 
@@ -107,7 +107,7 @@ class SelectorRun {
   /// The question that layer_call asked last (its budget is the last one's), with the alive mask as
   /// it was then. Its tensors are the caller's.
   const SelectCall& last_call() const { return call_; }
-  /// Counted work of the last layer_call's selection to one of the budgets; nothing where the
+  /// Counted work of the last layer_call's selection for one of the budgets; nothing where the
   /// method did not answer itself (dense layers, phases that it rests in).
   SelectCost cost(std::size_t budget) const;
 

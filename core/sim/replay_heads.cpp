@@ -143,11 +143,11 @@ std::vector<LayerReplay> replay_by_head(const TraceSource& trace, const std::vec
     ReplayOptions of_head = options;
     of_head.most_layer_bytes = std::numeric_limits<double>::infinity();
     of_head.q_heads = heads_of(heads, kv_head, info.group());
-    of_head.on_selection = [&](const SelectedCall& selection) {
-      SelectCost& cost = costs[{selection.layer, selection.call, selection.pair}];
-      cost.score_flops += selection.cost.score_flops;
-      cost.score_bytes += selection.cost.score_bytes;
-      cost.metadata_bytes += selection.cost.metadata_bytes;
+    of_head.on_selection = [&](const SelectedCall& selected) {
+      SelectCost& cost = costs[{selected.layer, selected.call, selected.pair}];
+      cost.score_flops += selected.cost.score_flops;
+      cost.score_bytes += selected.cost.score_bytes;
+      cost.metadata_bytes += selected.cost.metadata_bytes;
     };
     ProgressFn of_all;
     if (progress) {

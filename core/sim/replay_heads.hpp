@@ -13,7 +13,7 @@ namespace kvscope {
 bool chooses_by_head(const std::vector<ReplayPair>& pairs);
 
 /// True if replay_layers goes by heads: the methods allow it, the keys and values of a layer take
-/// more than options.most_layer_bytes, and nobody wants to see rows or answers.
+/// more than options.most_layer_bytes, and nobody wants to see rows or selections.
 bool goes_by_head(const TraceInfo& info, const std::vector<ReplayPair>& pairs,
                   const ReplayOptions& options);
 

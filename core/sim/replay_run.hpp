@@ -71,7 +71,7 @@ class ReplayRun {
   std::vector<float> no_query_;       // [d_head]: stands for queries that nobody looks at
 };
 
-/// The fewest runs that selection all pairs.
+/// The fewest runs that answer all pairs.
 std::vector<ReplayRun> make_runs(const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
                                  std::optional<Index> dense_layers);
 

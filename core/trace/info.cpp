@@ -95,7 +95,7 @@ bool TraceInfo::has_experts(Index layer) const {
   return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
 }
 
-TraceInfo cut_to_units(const TraceInfo& info, Index n_calls) {
+TraceInfo cut_to_calls(const TraceInfo& info, Index n_calls) {
   TraceInfo cut = info;
   cut.calls.resize(static_cast<std::size_t>(n_calls));
   cut.planned_tokens =
@@ -197,11 +197,11 @@ void check_trace_info(const TraceInfo& info) {
 
   Index next = 0;
   for (const ForwardCall& call : info.calls) {
-    require(call.tokens.begin == next && call.tokens.end > next, "units",
+    require(call.tokens.begin == next && call.tokens.end > next, "calls",
             fmt::format("one that starts at token {} and is not empty", next), call.tokens.begin);
     next = call.tokens.end;
   }
-  require(next == info.n_tokens, "units", fmt::format("to cover {} tokens", info.n_tokens), next);
+  require(next == info.n_tokens, "calls", fmt::format("to cover {} tokens", info.n_tokens), next);
 }
 
 }  // namespace kvscope

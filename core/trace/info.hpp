@@ -141,7 +141,7 @@ struct TraceInfo {
 
 /// The same trace cut after its first `n_calls` calls: n_tokens, n_prompt, rows and calls are
 /// shortened; planned_tokens keeps what it was to have.
-TraceInfo cut_to_units(const TraceInfo& info, Index n_calls);
+TraceInfo cut_to_calls(const TraceInfo& info, Index n_calls);
 
 /// Throws ConfigError naming the first field that is out of range or contradicts another one:
 /// counts not positive, heads or layers outside the model or not ascending, calls that do not tile

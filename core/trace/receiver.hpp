@@ -62,7 +62,7 @@ struct SideRows {
 /// Write access to one trace. Protocol: begin, then per call (in order): for each recorded layer in
 /// order write_layer and, if attention rows are captured, write_attn until all rows are there;
 /// write_logits if captured, write_tokens, commit_call; at the end finish, or destroy the receiver
-/// (what was committed stays recoverable). Any call may throw IoError (disk full); what was
+/// (what was committed stays recoverable). Any function may throw IoError (disk full); what was
 /// committed before stays recoverable.
 class TraceReceiver {
  public:

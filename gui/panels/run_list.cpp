@@ -65,10 +65,11 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
   std::error_code error;
   const fs::path part = run.part();
   if (!run.status.is_over()) {
-    if (line_button(run, "Cancel", "cancel",
-                    "Asks it to stop, as Ctrl-C does: a recording keeps its complete units."))
+    if (line_button(
+            run, "Cancel", "cancel",
+            "Asks it to stop, as Ctrl-C does: a recording keeps its complete chunks and steps."))
       wish = [&runs, id = run.id] { runs.cancel(id); };
-    // Before its first unit is whole there is nothing to look at.
+    // Before its first call is whole there is nothing to look at.
     if (run.status.progress.done > 0 && !part.empty() && fs::exists(part, error) &&
         line_button(run, "Watch", "watch", "Opens the recording while it grows."))
       context.requests.open.push_back(part);

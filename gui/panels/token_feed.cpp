@@ -148,11 +148,12 @@ void TokenFeed::ask_reading(const Session& session, const Open& document) {
   const ReadingRequest request{selected.layer, selected.q_head, reader, wish_.heads};
   const auto view = readings_.ask(
       session.bench(),
-      fmt::format("{}{}|{}|{}", document->key(), request.key(), method_.answers_key(),
-                  other_.answers_key()),
+      fmt::format("{}{}|{}|{}", document->key(), request.key(), method_.selections_key(),
+                  other_.selections_key()),
       {fmt::format("What position {} reads", reader), Lane::quick, /*urgent=*/true},
-      [document, request, answers = method_.answers(), other = other_.answers()](JobContext& job) {
-        return reading_of(document->source(), request, answers.get(), other.get(), job);
+      [document, request, selections = method_.selections(),
+       other = other_.selections()](JobContext& job) {
+        return reading_of(document->source(), request, selections.get(), other.get(), job);
       });
   if (view.fresh) reading_ = view.value;
   if (view.failed()) {

@@ -57,9 +57,11 @@ class MethodOfText {
   void forget();
 
   /// The lists in which a reader is asked about; null while they are made, and without any.
-  std::shared_ptr<const MethodSelections> answers() const { return reading_lists().fresh(); }
-  /// Of answers(), in the cache; empty without any.
-  std::string answers_key() const { return answers() ? reading_lists().key() : std::string(); }
+  std::shared_ptr<const MethodSelections> selections() const { return reading_lists().fresh(); }
+  /// Of selections(), in the cache; empty without any.
+  std::string selections_key() const {
+    return selections() ? reading_lists().key() : std::string();
+  }
   const std::string& reading_problem() const { return reading_lists().problem(); }
 
   const KeptKeys& keys() const { return keys_; }
@@ -76,11 +78,11 @@ class MethodOfText {
   const std::string& loss_problem() const { return losses_.problem(); }
 
  private:
-  using Lists = MethodFeed<MethodSelections, AnswersRequest>;
+  using Lists = MethodFeed<MethodSelections, SelectionsRequest>;
   const Lists& reading_lists() const { return reads_far_ ? far_lists_ : lists_; }
 
-  Lists lists_{"Lists of", method_answers};
-  Lists far_lists_{"Lists of", method_answers};  // in the phase that is not the query's
+  Lists lists_{"Lists of", method_selections};
+  Lists far_lists_{"Lists of", method_selections};  // in the phase that is not the query's
   MethodFeed<LostTokens, LossRequest> losses_{"Losses of", lost_tokens};
   bool reads_far_ = false;
   std::string method_;

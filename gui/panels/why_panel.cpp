@@ -213,9 +213,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       context.session.set_parameters("why budget",
                                      [&](Parameters& p) { p.budget = *budget_->tokens; });
     }
-    if (!outcome_.slot) return;
+    if (!outcome_.best_query) return;
     const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
-    const RepresentativeQuery& slot = look_->slots[*outcome_.slot];
+    const RepresentativeQuery& slot = look_->representatives[*outcome_.best_query];
     if (own < slot.queries.size() && slot.queries[own] != look_->question.query &&
         button(fmt::format("Go to query {}", slot.queries[own]), "go to the query",
                "The representative query that gave the key its score, of this head.")) {

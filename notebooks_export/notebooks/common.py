@@ -154,7 +154,7 @@ def read_head(dataset, slot):
 
 
 class Trace:
-    """What a notebook needs of a trace; of a partial file only the units that are whole."""
+    """What a notebook needs of a trace; of a partial file only the calls that are whole."""
 
     def __init__(self, file):
         self.file = file
@@ -167,9 +167,9 @@ class Trace:
         self.rows_begin = int(file.attrs["rows_begin"])
         self.n_tokens = int(file.attrs["n_tokens"])
         if text(file.attrs["status"]) == "recording":
-            n_units = int(file["/progress"][0])
-            self.n_tokens = int(file["/units"][n_units - 1, 1]) if n_units > 0 else 0
-            print(f"{file.filename}: {n_units} whole units, {self.n_tokens} tokens")
+            n_calls = int(file["/progress"][0])
+            self.n_tokens = int(file["/units"][n_calls - 1, 1]) if n_calls > 0 else 0
+            print(f"{file.filename}: {n_calls} whole calls, {self.n_tokens} tokens")
         self.rows_end = min(int(file.attrs["rows_end"]), self.n_tokens)
         self.n_prompt = min(int(file.attrs["n_prompt"]), self.n_tokens)
         self._cache = {}

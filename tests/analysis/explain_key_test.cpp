@@ -138,7 +138,7 @@ TEST_CASE("explain key: QuoKA's score is the best product with a representative 
   const MemoryTrace trace = planted();
   const KeyQuestion question = question_of("quoka:n-queries=3", 45);
   const QueryLook found = look(trace, question);
-  REQUIRE(found.slots.size() == 3);
+  REQUIRE(found.representatives.size() == 3);
   CHECK(found.call == TokenRange{32, 48});
   const auto unit = [](std::span<const float> x) {
     double norm = 0.0;
@@ -155,7 +155,7 @@ TEST_CASE("explain key: QuoKA's score is the best product with a representative 
     for (std::size_t slot = 0; slot < 3; ++slot) {
       double product = 0.0;
       for (std::size_t h = 0; h < 2; ++h) {
-        const Index pos = found.slots[slot].queries[h];
+        const Index pos = found.representatives[slot].queries[h];
         const Tensor<float> q = trace.read_q(1, 2 + static_cast<Index>(h), {pos, pos + 1});
         const std::vector<double> query = unit(q.view().row(0));
         for (std::size_t c = 0; c < query.size(); ++c) product += query[c] * direction[c] / 2.0;
@@ -166,12 +166,12 @@ TEST_CASE("explain key: QuoKA's score is the best product with a representative 
     }
     const KeyOutcome outcome = outcome_of(found, key);
     CHECK(outcome.score == Approx(best).margin(1e-12));
-    REQUIRE(outcome.slot.has_value());
-    CHECK(*outcome.slot == best_slot);
+    REQUIRE(outcome.best_query.has_value());
+    CHECK(*outcome.best_query == best_slot);
   }
   // The chosen queries are those of lowest cosine with their head's mean.
-  CHECK(found.slots[0].cosines[1] <= found.slots[1].cosines[1]);
-  CHECK(found.slots[1].cosines[1] <= found.slots[2].cosines[1]);
+  CHECK(found.representatives[0].cosines[1] <= found.representatives[1].cosines[1]);
+  CHECK(found.representatives[1].cosines[1] <= found.representatives[2].cosines[1]);
 }
 
 TEST_CASE("explain key: Quest's bound is never below the page's largest product") {

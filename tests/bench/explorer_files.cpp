@@ -28,7 +28,7 @@ constexpr Index kLayers = 36;
 constexpr Index kQ = 32;
 constexpr Index kKv = 8;
 constexpr Index kHead = 128;
-constexpr Index kUnit = 4096;
+constexpr Index kChunk = 4096;
 
 TraceInfo plan(Index n_tokens) {
   TraceInfo info;
@@ -52,9 +52,9 @@ TraceInfo plan(Index n_tokens) {
   for (Index i = 0; i < kKv; ++i) info.kv_heads.push_back(i);
   info.rows = {0, n_tokens};
   info.n_tokens = info.n_prompt = n_tokens;
-  info.chunk = kUnit;
-  for (Index at = 0; at < n_tokens; at += kUnit) {
-    info.calls.push_back({{at, std::min(at + kUnit, n_tokens)}, /*is_decode=*/false});
+  info.chunk = kChunk;
+  for (Index at = 0; at < n_tokens; at += kChunk) {
+    info.calls.push_back({{at, std::min(at + kChunk, n_tokens)}, /*is_decode=*/false});
   }
   info.uuid = "00000000-0000-4000-8000-000000000000";
   info.created = "2026-01-01T00:00:00Z";
@@ -76,8 +76,8 @@ fs::path write(const fs::path& folder, Index n_tokens) {
   const fs::path out = folder / "explorer_files_bench.h5";
   auto receiver = create_trace(out, {.overwrite = true});
   receiver->begin(info);
-  const Tensor<float> q = noise({kQ, kUnit, kHead}, 1);
-  const Tensor<float> k = noise({kKv, kUnit, kHead}, 2);
+  const Tensor<float> q = noise({kQ, kChunk, kHead}, 1);
+  const Tensor<float> k = noise({kKv, kChunk, kHead}, 2);
   std::uint64_t seed = 3;
   for (const ForwardCall& call : info.calls) {
     for (Index layer = 0; layer < kLayers; ++layer) {
@@ -106,7 +106,7 @@ double milliseconds_since(Clock::time_point start) {
 int main(int argc, char** argv) {
   try {
     const fs::path folder = argc > 1 ? argv[1] : ".";
-    const Index n_tokens = argc > 2 ? std::atoll(argv[2]) / kUnit * kUnit : 28672;
+    const Index n_tokens = argc > 2 ? std::atoll(argv[2]) / kChunk * kChunk : 28672;
     const fs::path file = write(folder, n_tokens);
     fmt::print("{}: {:.1f} GiB\n", file.string(),
                static_cast<double>(fs::file_size(file)) / (1 << 30));

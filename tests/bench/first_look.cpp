@@ -33,7 +33,7 @@ namespace {
 using namespace kvscope;
 namespace fs = std::filesystem;
 
-TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens, Index call) {
+TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens, Index chunk) {
   TraceInfo info;
   info.model_name = "holes";
   info.model_family = "qwen3";
@@ -56,9 +56,9 @@ TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_toke
     std::iota(list->begin(), list->end(), Index{0});
   info.rows = {0, n_tokens};
   info.n_tokens = info.n_prompt = n_tokens;
-  info.chunk = call;
-  for (Index at = 0; at < n_tokens; at += call)
-    info.calls.push_back({{at, std::min(at + call, n_tokens)}, /*is_decode=*/false});
+  info.chunk = chunk;
+  for (Index at = 0; at < n_tokens; at += chunk)
+    info.calls.push_back({{at, std::min(at + chunk, n_tokens)}, /*is_decode=*/false});
   info.created = "2026-01-01T00:00:00Z";
   info.writer = "bench";
   return info;

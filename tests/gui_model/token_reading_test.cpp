@@ -20,26 +20,26 @@ PlantOptions plant() {
   return PlantOptions{.n_tokens = 160, .chunk = 16, .sink = 1.0, .band = 1.0, .seed = 5};
 }
 
-AnswersRequest asking(const char* method, LossHeads heads) {
-  return AnswersRequest{.of = {.layer = 1,
-                               .q_head = 2,
-                               .chunk = 16,
-                               .spec = method,
-                               .budget = Budget{Budget::Kind::tokens, 12.0}},
-                        .heads = heads};
+SelectionsRequest asking(const char* method, LossHeads heads) {
+  return SelectionsRequest{.of = {.layer = 1,
+                                  .q_head = 2,
+                                  .chunk = 16,
+                                  .spec = method,
+                                  .budget = Budget{Budget::Kind::tokens, 12.0}},
+                           .heads = heads};
 }
 
 TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by rule and score") {
   const auto trace = planted_trace(plant());
   TestJob job;
   for (const char* method : {"quoka", "streamingllm", "oracle-topk"}) {
-    const AnswersRequest request = asking(method, LossHeads::head);
-    const MethodSelections answers = method_answers(trace, nullptr, request, job.context);
+    const SelectionsRequest request = asking(method, LossHeads::head);
+    const MethodSelections selections = method_selections(trace, nullptr, request, job.context);
     const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
     REQUIRE(kept.rows.size() > 100);
     for (const KeptRow& row : kept.rows) {
       const Reading reading =
-          reading_of(trace, {1, 2, row.pos, LossHeads::head}, &answers, nullptr, job.context);
+          reading_of(trace, {1, 2, row.pos, LossHeads::head}, &selections, nullptr, job.context);
       REQUIRE(reading.outcomes.of.size() == static_cast<std::size_t>(row.visible.size()));
       CHECK(reading.other_outcomes.of.empty());
       std::vector<KeyPos> keys;
@@ -48,7 +48,7 @@ TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by r
       }
       CHECK(keys == row.keys);
       const KeptKeys told =
-          kept_keys(answers, method, request.of.budget, reading.row, trace.info().group());
+          kept_keys(selections, method, request.of.budget, reading.row, trace.info().group());
       REQUIRE(told.row);
       CHECK(told.row->pos == row.pos);
       CHECK(told.row->keys == row.keys);
@@ -75,11 +75,12 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
   TestJob alone(1);
   constexpr Index kQuery = 130;
   for (const LossHeads heads : {LossHeads::layer, LossHeads::all}) {
-    const AnswersRequest request = asking("quoka", heads);
-    const MethodSelections answers = method_answers(trace, nullptr, request, job.context);
+    const SelectionsRequest request = asking("quoka", heads);
+    const MethodSelections selections = method_selections(trace, nullptr, request, job.context);
     const Reading reading =
-        reading_of(trace, {1, 2, kQuery, heads}, &answers, &answers, job.context);
-    const Reading same = reading_of(trace, {1, 0, kQuery, heads}, &answers, nullptr, alone.context);
+        reading_of(trace, {1, 2, kQuery, heads}, &selections, &selections, job.context);
+    const Reading same =
+        reading_of(trace, {1, 0, kQuery, heads}, &selections, nullptr, alone.context);
     CHECK(same.row.row.probs == reading.row.row.probs);
     std::vector<double> mean(kQuery + 1);
     double lost = 0.0;
@@ -89,13 +90,13 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
       for (const Index head : info.q_heads) {
         const AttentionRow row = attention_row(trace, layer, head, kQuery);
         for (Index key = 0; key <= kQuery; ++key) mean[key] += row.prob(key);
-        AnswersRequest one = request;
+        SelectionsRequest one = request;
         one.of.layer = layer;
         one.of.q_head = head;
         const KeptRows kept = kept_rows(trace, nullptr, one.of, job.context);
         lost += 1.0 - kept.nearest(kQuery)->mass;
         const RankedRow ranked = ranked_row(trace, layer, head, kQuery);
-        CHECK(kept_keys(answers, "quoka", one.of.budget, ranked, info.group()).row->keys ==
+        CHECK(kept_keys(selections, "quoka", one.of.budget, ranked, info.group()).row->keys ==
               kept.nearest(kQuery)->keys);
         n += 1.0;
       }

@@ -94,7 +94,7 @@ def write_notebooks(work, passkey):
     work.run("analyze", "quest", "recovered.h5", "--out", "quest-recovered.h5", "--budget", 64)
     notebook("bounds", "quest-recovered.h5", name="recovered", expect=("kvscope-trace 1.3, recovered", "equal: page bounds"))
     notebook("bounds", "quest-recovered.h5", "--trace", part, name="partial",
-             expect=("its identity cannot be checked", "whole units", "equal: page bounds"))
+             expect=("its identity cannot be checked", "whole calls", "equal: page bounds"))
     return notebooks
 
 

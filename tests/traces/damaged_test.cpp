@@ -90,7 +90,7 @@ TEST_CASE("what contradicts the header is named") {
   }
   CHECK_HAS(message_after("f['/recorded/layers'][:] = [0, 0, 2]"), "ascending");
   CHECK_HAS(message_after("f['/recorded/kv_heads'][:] = [0, 7]"), "recorded KV heads");
-  CHECK_HAS(message_after("f['/units'][1, 0] = 9"), "units: expected one that starts at token 8");
+  CHECK_HAS(message_after("f['/units'][1, 0] = 9"), "calls: expected one that starts at token 8");
   CHECK_HAS(message_after("f['/progress'][0] = 2"), "only 2 of 6 calls");
   CHECK_HAS(message_after("f['/layers/1/q'][0, 3, 1] = float('inf')"), "/layers/1/q",
             "position 3, element 1 is Inf");

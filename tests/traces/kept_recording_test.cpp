@@ -131,7 +131,7 @@ TEST_CASE("every place at which a recording may have been killed") {
   recording.run(folder / "whole.h5");
   const std::string whole = slurp(folder / "whole.h5");
   for (Index n = 1; n < recording.n_calls(); ++n) {
-    INFO(n << " units");
+    INFO(n << " calls");
     recording.kill(folder / "cut.h5", n);
     recording.run(folder / "cut.h5");
     CHECK(is_same(folder / "cut.h5", whole));

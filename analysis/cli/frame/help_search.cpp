@@ -51,13 +51,15 @@ const std::map<std::string, std::string>& synonyms() {
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},
       {"sweep",
-       "pruning run compare benchmark methods baselines budgets recall mass accuracy best "
+       "pruning run compare benchmark methods baselines budgets knob recall mass accuracy best "
        "better versus vs replay equal grid"},
       {"selectors",
        "selftest methods algorithms available baselines eviction policies options "
        "parameters supported list"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
-      {"ladder", "ties kernel approximations levels serving engine vllm sglang implementation"},
+      {"ladder",
+       "ties kernel approximations levels rungs restrictions concessions serving engine vllm "
+       "sglang implementation"},
       {"cost",
        "memory gb size hardware latency predict estimate flops bytes bandwidth speedup gpu "
        "roofline how much kv cache a100 h100 traffic"},

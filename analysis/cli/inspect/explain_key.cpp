@@ -47,7 +47,7 @@ Json json_of(const QueryLook& look, const KeyOutcome& outcome) {
               {"page_begin", outcome.page.begin},
               {"page_end", outcome.page.end},
               {"page_logit", outcome.page_logit}});
-  if (outcome.slot) row["queries"] = look.slots[*outcome.slot].queries;
+  if (outcome.best_query) row["queries"] = look.representatives[*outcome.best_query].queries;
   return row;
 }
 

@@ -64,7 +64,7 @@ class NotebookCommand final : public Command {
     save_text(out, make_notebook(kind, inputs), overwrite_);
     for (const NotebookFile& trace : inputs.traces) {
       if (trace.id.empty())
-        note("kvscope: {} is a partial trace: the notebook uses its whole units", trace.path);
+        note("kvscope: {} is a partial trace: the notebook uses its whole calls", trace.path);
     }
     note("kvscope: run it with: jupyter nbconvert --execute --to html {}",
          shell_word(out.string()));

@@ -20,7 +20,8 @@ class RecoverCommand final : public Command {
   CommandCard card() const override {
     return {"recover",
             "make a valid trace from a killed recording's .part file",
-            "Copies every call (prefill chunk or decode step) that was written whole into a new "
+            "Copies every forward call (prefill chunk or decode step) that was written whole into "
+            "a new "
             "file marked as recovered; the .part file stays as it is.",
             {{"kvscope recover trace.h5.part", "writes trace.h5"},
              {"kvscope recover trace.h5.part --out kept.h5", "writes another name"}}};

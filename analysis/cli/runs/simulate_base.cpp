@@ -53,7 +53,7 @@ SimulationResult answered_rows(const SimulationResult& result) {
   return answered;
 }
 
-/// What every method's setting was set to and what came of it, over the rows of a match;
+/// The value of every method's budget setting and what came of it, over the rows of a match;
 /// empty without one.
 std::string matches_text(const ColumnTable& table) {
   const auto is_match = [](const std::string& name) { return name == "match"; };
@@ -119,8 +119,7 @@ void SimulateCommand::declare(OptionSet& options) {
       "match", "LIST",
       "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per "
       "query) or bytes=65536 (read per call and layer), as measured; every method's own budget "
-      "setting is "
-      "turned until it costs that",
+      "setting is turned until it costs that",
       match_);
   options.add("text", "FILE",
               "UTF-8 text to read; several: intervals are over texts too [embedded book]", texts_);

@@ -38,14 +38,13 @@ class SweepCommand final : public Command {
         "that do not take a kind of budget, or are not defined for the phase, are left out and "
         "named. --resume continues an interrupted sweep. --selector all means every method that "
         "the run supports. --match compares at equal measured cost: the budget setting of each "
-        "method "
-        "(its budget, or the option that sets its cost) is adjusted until the keys or bytes of "
-        "the measured rows, dense layers and forced keys included, reach the target; rows have "
-        "the setting, the cost reached and, if it differs, the reason. Where keys are matched, two "
-        "rows are added: method ceiling holds the most attention that so many keys can, however "
-        "they are given out; oracle-topk, as many for every row. They split what a method "
-        "loses: by choosing (lost_choosing: other keys of the same rows hold more) and by "
-        "dividing (lost_dividing: other rows and heads need them more).",
+        "method (its budget, or the option that sets its cost; column knob) is adjusted until the "
+        "keys or bytes of the measured rows, dense layers and forced keys included, reach the "
+        "target; rows have the setting, the cost reached and, if it differs, the reason. Where "
+        "keys are matched, two rows are added: method ceiling holds the most attention that so "
+        "many keys can, however they are given out; oracle-topk, as many for every row. They "
+        "split what a method loses: by choosing (lost_choosing: other keys of the same rows hold "
+        "more) and by dividing (lost_dividing: other rows and heads need them more).",
         {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
           "three selectors, three budgets, prefill in chunks of 128"},
          {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "

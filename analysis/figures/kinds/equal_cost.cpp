@@ -319,10 +319,9 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                                      std::string(has_several_traces(table) ? " and traces" : "")
                                : "Means over lengths, kinds and protocols";
   figure.caption.push_back(fmt::format(
-      "Every method with its setting (its budget, or the option that sets its cost) turned until "
-      "the "
-      "measured cost is {}: dense layers count, and so do keys that are kept in addition to the "
-      "budget.{}",
+      "Every method with its budget setting (its budget, or the option that sets its cost) turned "
+      "until the measured cost is {}: dense layers count, and so do keys that are kept in addition "
+      "to the budget.{}",
       target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
   if (extras.has_intervals) {
     figure.caption.push_back(

@@ -249,9 +249,9 @@ class BlockMean final : public Selector {
         const BlockOutcomes outcomes = rule_of(call, row);
         const std::vector<double> scores = block_scores(call, row, keys, products, outcomes);
         for (std::size_t b = 0; b < budgets.size(); ++b) {
-          BlockOutcomes selection = outcomes;
-          selection.keep_best(scores, n_kept(call, kv_head, budgets[b], outcomes));
-          selections[b].add(selection.list(call, kv_head));
+          BlockOutcomes kept = outcomes;
+          kept.keep_best(scores, n_kept(call, kv_head, budgets[b], outcomes));
+          selections[b].add(kept.list(call, kv_head));
           if (selections[b].n_lists() == 1) reserve_like_first(call, selections[b]);
         }
       }
@@ -272,14 +272,14 @@ class BlockMean final : public Selector {
     const BlockOutcomes first = rule_of(call, 0);
     const BlockOutcomes last = rule_of(call, call.n_tok - 1);
     return last.blocks.size() <= top_blocks_ && first.blocks == last.blocks &&
-           first.outcomes == last.outcomes;
+           first.of_block == last.of_block;
   }
 
   /// One list of all blocks for all rows, of each list's owner among the heads of a KV head.
   void add_whole_lists(const SelectCall& call, const ListHeads& heads,
                        std::span<Selection> selections) const {
     BlockOutcomes outcomes = rule_of(call, call.n_tok - 1);
-    outcomes.keep_best(std::vector<double>(outcomes.outcomes.size(), 0.0), outcomes.blocks.size());
+    outcomes.keep_best(std::vector<double>(outcomes.of_block.size(), 0.0), outcomes.blocks.size());
     const KeyList list = outcomes.list(call, heads.kv_head);
     const Index n_lists = owner_ == BlockOwner::q_head ? heads.q_heads.size() : 1;
     for (Selection& selection : selections) {
@@ -349,7 +349,7 @@ class BlockMean final : public Selector {
         add_scaled(part, 1.0, weights);
       }
     }
-    std::vector<double> scores(outcomes.outcomes.size(), kNoWindow);
+    std::vector<double> scores(outcomes.of_block.size(), kNoWindow);
     std::vector<double> shares(pool_ == BlockPool::mean ? scores.size() : 0, 0.0);
     for (std::size_t i = 0; i < n; ++i) {
       const Index window = windows.begin + static_cast<Index>(i);

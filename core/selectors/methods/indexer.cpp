@@ -328,7 +328,7 @@ class Indexer final : public Selector {
     std::vector<std::vector<double>> scores;
     for (Index row = rows.begin; row < rows.end; ++row) {
       outcomes.push_back(rule_of(call, row));
-      scores.emplace_back(outcomes.back().outcomes.size(), 0.0);
+      scores.emplace_back(outcomes.back().of_block.size(), 0.0);
     }
     const std::vector<std::uint8_t> held = held_keys(call, owner);
     for (Index first = heads.begin; first < heads.end;) {  // heads that share an index key
@@ -392,7 +392,7 @@ class Indexer final : public Selector {
   void pool_products(const IndexCall& index, std::span<const double> products,
                      std::span<const std::uint8_t> held, const BlockOutcomes& outcomes,
                      std::vector<double>& out) const {
-    out.assign(outcomes.outcomes.size(), kIndexNone);
+    out.assign(outcomes.of_block.size(), kIndexNone);
     for (Index block = outcomes.blocks.begin; block < outcomes.blocks.end; ++block) {
       if (outcomes.of(block) != BlockOutcome::out) continue;
       const TokenRange range = outcomes.keys_of(block);
@@ -460,11 +460,11 @@ class Indexer final : public Selector {
     SelectCall whole = call;  // of a layer's list each KV head drops what it has lost afterwards
     if (owner_ == IndexOwner::layer) whole.alive = nullptr;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockOutcomes selection = outcomes;
+      BlockOutcomes kept = outcomes;
       const Index n_blocks = outcomes.blocks.size() - outcomes.count(BlockOutcome::forced);
-      selection.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
+      kept.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
       selections[b].add(
-          selection.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
+          kept.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
     }
   }
 

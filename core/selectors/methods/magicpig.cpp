@@ -23,7 +23,7 @@
 //
 // Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a
 // key at a right angle is sampled with u = 1 %, and scores of one text lie close together in angle.
-// There is no budget: K and L are the settings.
+// There is no budget: K and L decide how much is kept.
 //
 // Decided where the sources differ or are silent: keys are centred by the mean and lengthened to
 // the largest norm (SimpleLSH) of the keys before the first call that is asked about, and again

@@ -106,7 +106,7 @@ class OracleTopk final : public Selector {
     call.trace->scores[static_cast<std::size_t>(q_head)] = std::move(row);
   }
 
-  /// Memory for the lists of all owners whose answers lie together.
+  /// Memory for the lists of all owners whose selections lie together.
   void reserve(const SelectCall& call, std::span<const Budget> budgets,
                std::span<Selection> selections) const {
     const TokenRange seen = call_range(call);

@@ -204,7 +204,7 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     }
     const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
     if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
-    return {quoka_group_queries(heads, picks, /*unit=*/similarity == QuokaSimilarity::cosine, eps),
+    return {quoka_slot_means(heads, picks, /*unit=*/similarity == QuokaSimilarity::cosine, eps),
             slot_ends(call, picks)};
   }
 

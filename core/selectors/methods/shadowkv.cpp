@@ -296,12 +296,12 @@ class ShadowKv final : public Selector {
       ++n_chunks;
     }
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      BlockOutcomes selection = outcomes;
+      BlockOutcomes chosen = outcomes;
       if (n_chunks > 0) {
         const Index budget = budgets[b].tokens(n_keys, page_size_);
-        selection.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
+        chosen.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
       }
-      selections[b].add(selection.list(call, heads.kv_head));
+      selections[b].add(chosen.list(call, heads.kv_head));
     }
   }
 
@@ -322,7 +322,7 @@ class ShadowKv final : public Selector {
                                        TensorView<const float> means,
                                        std::span<const Index> n_alive,
                                        const BlockOutcomes& outcomes, ScoreWorker& worker) {
-    std::vector<double> scores(outcomes.outcomes.size(), kNoChunk);
+    std::vector<double> scores(outcomes.of_block.size(), kNoChunk);
     std::vector<Index> open;  // chunks that compete
     for (Index chunk = outcomes.blocks.begin; chunk < std::min(outcomes.blocks.end, means.dim(0));
          ++chunk) {

@@ -297,7 +297,7 @@ class SkipSoftmax final : public Selector {
       BlockOutcomes& outcomes = kept.emplace_back(all);
       for (std::size_t i = 0; i < margins.size(); ++i) {
         if (margins[i] > kUnseen && margins[i] >= log_lambda)
-          outcomes.outcomes[i] = BlockOutcome::scored;
+          outcomes.of_block[i] = BlockOutcome::scored;
       }
     }
     return kept;

@@ -178,7 +178,7 @@ class Unique final : public Selector {
     BlockOutcomes outcomes(page_size_, call_range(call));
     outcomes.force({0, n_sink_pages()});
     outcomes.force({first_recent_page(call), outcomes.blocks.end});
-    std::vector<double> of_blocks(outcomes.outcomes.size(),
+    std::vector<double> of_blocks(outcomes.of_block.size(),
                                   -std::numeric_limits<double>::infinity());
     Index n_keys = 0;
     Index n_pages = 0;

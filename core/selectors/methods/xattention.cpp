@@ -137,7 +137,7 @@ class XAttention final : public Selector {
             block_, TokenRange{0, call.pos_begin + end});
         outcomes.force({0, 1});
         outcomes.force({(call.pos_begin + first) / block_, outcomes.blocks.end});
-        std::vector<double> weights(outcomes.outcomes.size(), 0.0);
+        std::vector<double> weights(outcomes.of_block.size(), 0.0);
         for (Index row = first; row < end; row += step_) {
           const Index last_row = std::min(row + step_, call.n_tok) - 1;
           const std::span<double> scores =

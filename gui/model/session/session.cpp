@@ -210,7 +210,7 @@ void Session::exchange(const Opened& opened, const fs::path& replaces) {
                        opened.trace->is_being_recorded() &&
                        opened.trace->growing_key() == (*place)->growing_key() &&
                        opened.trace->info().n_tokens == (*place)->info().n_tokens;
-  if (is_same) return;  // written to, but no unit is whole since: nothing begins anew
+  if (is_same) return;  // written to, but no call is whole since: nothing begins anew
   name_bookmarks(**place, *opened.trace);
   // Who looks at the newest query of a recording goes on looking at the newest one.
   const auto newest = [](const Document& trace) { return trace.info().rows.end - 1; };

@@ -120,8 +120,8 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
           error_of_output(row, values.of(row.layer, row.q_head / info.group()),
                           info.sink_logit(row.layer, row.q_head));
     };
-    options.on_selection = [&](const SelectedCall& answer) {
-      if (answer.selection.summaries.empty() && answer.selection.log_weights().empty()) return;
+    options.on_selection = [&](const SelectedCall& selected) {
+      if (selected.selection.summaries.empty() && selected.selection.log_weights().empty()) return;
       throw ConfigError(
           "{} answers with summaries or weighted keys, whose output error is not measured token by "
           "token: shade by mass, or see output_error_rel of kvscope sweep",

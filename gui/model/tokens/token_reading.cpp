@@ -113,7 +113,7 @@ std::size_t MethodSelections::bytes() const {
   return bytes;
 }
 
-std::string AnswersRequest::key() const {
+std::string SelectionsRequest::key() const {
   KeptRequest what = of;
   if (heads != LossHeads::head) what.q_head = -1;
   if (heads == LossHeads::all) what.layer = -1;
@@ -121,8 +121,8 @@ std::string AnswersRequest::key() const {
   return fmt::format("answers/{}/{}", what.key(), enum_name(heads));
 }
 
-MethodSelections method_answers(const TraceSource& trace, const TraceSource* draft,
-                                const AnswersRequest& request, JobContext& job) {
+MethodSelections method_selections(const TraceSource& trace, const TraceSource* draft,
+                                   const SelectionsRequest& request, JobContext& job) {
   const TraceInfo& info = trace.info();
   MethodSelections out;
   out.is_one_head = request.heads == LossHeads::head;
@@ -130,21 +130,21 @@ MethodSelections method_answers(const TraceSource& trace, const TraceSource* dra
   ReplayOptions options = request.of.replay(info);
   options.rows_per_chunk = 1;
   options.only_costs = true;
-  options.on_selection = [&](const SelectedCall& answer) {
+  options.on_selection = [&](const SelectedCall& selected) {
     MethodSelections::Layer& layer =
-        *std::ranges::find(out.layers, answer.layer, &MethodSelections::Layer::layer);
+        *std::ranges::find(out.layers, selected.layer, &MethodSelections::Layer::layer);
     MethodSelections::Call& call = layer.calls.emplace_back();
-    call.tokens = answer.tokens;
+    call.tokens = selected.tokens;
     const std::optional<Index> owner =
         out.is_one_head
-            ? std::optional(owner_of(answer.selection.owner, request.of.q_head, info.group()))
+            ? std::optional(owner_of(selected.selection.owner, request.of.q_head, info.group()))
             : std::nullopt;
-    call.selection = copied(answer.selection, owner);
+    call.selection = copied(selected.selection, owner);
     bytes += list_bytes(call.selection);
-    if (bytes > kMostAnswers) {
+    if (bytes > kMostSelections) {
       throw ConfigError(
           "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer)",
-          request.of.spec, kMostAnswers >> 20);
+          request.of.spec, kMostSelections >> 20);
     }
   };
   const std::vector<Index> layers =
@@ -171,7 +171,7 @@ std::string ReadingRequest::key() const {
 }
 
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
-                   const MethodSelections* answers, const MethodSelections* other,
+                   const MethodSelections* selections, const MethodSelections* other,
                    JobContext& job) {
   const TraceInfo& info = trace.info();
   const bool is_head = request.heads == LossHeads::head;
@@ -181,7 +181,7 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
   const auto n = static_cast<std::size_t>(request.query + 1);
   std::vector<float> weights(n);
   std::array<KeptWeights, 2> kept{KeptWeights(n), KeptWeights(n)};
-  const std::array<const MethodSelections*, 2> said{answers, other};
+  const std::array<const MethodSelections*, 2> said{selections, other};
   Index begin = request.query;  // the first key that any head sees
   AttentionRow mean;
   std::vector<AttentionRow> rows(heads.size());
@@ -222,10 +222,10 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
           .other_outcomes = kept[1].outcomes(visible, weights, n_heads)};
 }
 
-KeptKeys kept_keys(const MethodSelections& answers, const std::string& method,
+KeptKeys kept_keys(const MethodSelections& selections, const std::string& method,
                    const std::optional<Budget>& budget, const RankedRow& row, Index group) {
   const AttentionRow& weights = row.row;
-  const MethodSelections::Layer& layer = *answers.layer(row.layer);
+  const MethodSelections::Layer& layer = *selections.layer(row.layer);
   const MethodSelections::Call* call = layer.call_of(weights.query);
   const auto leaves_dense = [](const MethodSelections::Call& one) {
     return one.selection.is_dense;
@@ -241,7 +241,7 @@ KeptKeys kept_keys(const MethodSelections& answers, const std::string& method,
   if (call == nullptr || call->selection.is_dense) {
     for (Index key = weights.visible.begin; key < weights.visible.end; ++key) add(key);
   } else {
-    for (const KeyPos key : list_of(*call, answers.is_one_head, row.q_head, group, weights).keys)
+    for (const KeyPos key : list_of(*call, selections.is_one_head, row.q_head, group, weights).keys)
       add(key);
     std::ranges::sort(kept.keys);
   }

@@ -35,7 +35,7 @@ struct MethodSelections {
   std::size_t bytes() const;
 };
 
-struct AnswersRequest {
+struct SelectionsRequest {
   KeptRequest of;  // its layer and head, as far as `heads` leaves them
   LossHeads heads = LossHeads::head;
   /// Everything that determines the result, as a cache key.
@@ -43,11 +43,11 @@ struct AnswersRequest {
 };
 
 /// Lists of all heads that are kept at most, in bytes.
-inline constexpr std::size_t kMostAnswers = std::size_t{256} << 20;
+inline constexpr std::size_t kMostSelections = std::size_t{256} << 20;
 
-/// Throws what replay_layers throws, and ConfigError for lists beyond kMostAnswers.
-MethodSelections method_answers(const TraceSource& trace, const TraceSource* draft,
-                                const AnswersRequest& request, JobContext& job);
+/// Throws what replay_layers throws, and ConfigError for lists beyond kMostSelections.
+MethodSelections method_selections(const TraceSource& trace, const TraceSource* draft,
+                                   const SelectionsRequest& request, JobContext& job);
 
 /// What became of a key. Of several heads: of most of the weight that they give it.
 enum class KeyUse : std::uint8_t {
@@ -92,12 +92,13 @@ struct ReadingRequest {
   std::string key() const;
 };
 
-/// Answers may be null: outcomes are not known then. Throws what attention_row throws.
+/// Selections may be null: outcomes are not known then. Throws what attention_row throws.
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
-                   const MethodSelections* answers, const MethodSelections* other, JobContext& job);
+                   const MethodSelections* selections, const MethodSelections* other,
+                   JobContext& job);
 
-/// What the method keeps of one head's row; its layer must be among the answers'.
-KeptKeys kept_keys(const MethodSelections& answers, const std::string& method,
+/// What the method keeps of one head's row; its layer must be among the selections'.
+KeptKeys kept_keys(const MethodSelections& selections, const std::string& method,
                    const std::optional<Budget>& budget, const RankedRow& row, Index group);
 
 /// The heaviest keys of a reading, the first one first.

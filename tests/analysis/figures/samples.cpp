@@ -53,7 +53,7 @@ std::string losses() {
 }
 
 /// Answers of two methods by length and depth.
-std::string selections() {
+std::string answers() {
   std::string csv = "selector,budget,length,depth,accuracy\n";
   for (const char* method : {"full", "quoka", "quest"}) {
     for (const int length : {512, 1024, 2048, 4096}) {
@@ -83,8 +83,8 @@ std::string equal_costs() {
   return csv;
 }
 
-/// What dropped keys cost a selection of six tokens.
-void explain_selection(MemoryResult& result) {
+/// What dropped keys cost an answer of six tokens.
+void explain_answer(MemoryResult& result) {
   result.begin({.kind = "explain-answer", .config = {{"selector", "quoka"}, {"budget", "48"}}});
   write_axis(result, "layer", std::vector<Index>{0, 1, 2}, "1", "layer");
   write_axis(result, "q_head", std::vector<Index>{0, 1, 2, 3}, "1", "query head");
@@ -114,7 +114,7 @@ std::vector<std::unique_ptr<MemoryResult>> samples() {
   trace.set_tokens(tokens);
   ThreadPool pool(2);
   for (const test::Analysis& analysis : test::analyses()) analysis.run(trace, {next(), pool});
-  explain_selection(next());
+  explain_answer(next());
   const auto table = [&](const Table& rows, const std::string& kind) {
     table_to_result(rows, {.kind = kind}, next());
   };
@@ -124,7 +124,7 @@ std::vector<std::unique_ptr<MemoryResult>> samples() {
                                                         {kTimes, "latency"},
                                                         {kPareto, "sweep"},
                                                         {losses(), "table"},
-                                                        {selections(), "simulate-needle"},
+                                                        {answers(), "simulate-needle"},
                                                         {equal_costs(), "sweep"}};
   for (const auto& [csv, kind] : tables) table(table_from_csv(csv, "t.csv"), kind);
   // measured, with many methods and intervals

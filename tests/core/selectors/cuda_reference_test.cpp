@@ -164,10 +164,10 @@ TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
     for (int row = 0; row < s.n_tok; ++row) {
       std::vector<int> keys;
       for (int pos = 0; pos <= s.n_past + row; ++pos) keys.push_back(pos);
-      const RowAnswer selection = attend_row(s, head, row, keys);
-      CHECK(std::abs(static_cast<double>(lse(head, row)) - selection.lse) < 1e-5);
+      const RowAnswer answer = attend_row(s, head, row, keys);
+      CHECK(std::abs(static_cast<double>(lse(head, row)) - answer.lse) < 1e-5);
       for (int c = 0; c < s.d; ++c)
-        CHECK(std::abs(static_cast<double>(out(head, row, c)) - selection.out[c]) < 1e-5);
+        CHECK(std::abs(static_cast<double>(out(head, row, c)) - answer.out[c]) < 1e-5);
     }
   }
 }

@@ -44,7 +44,7 @@ def _usage_as(kind: type[RecordError]) -> Iterator[None]:
 
 
 class TraceWriter:
-    """Writes one trace. Call begin, then per call: append..., append_tokens, commit; at last finish or abandon."""
+    """Writes one trace: begin, then per forward call append..., append_tokens, commit; at last finish or abandon."""
 
     def __init__(self, out: Path, overwrite: bool = False) -> None:
         check_output(out, overwrite)

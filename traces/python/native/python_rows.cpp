@@ -19,8 +19,8 @@ nb::list arrays_of(std::span<const std::span<const KeyPos>> lists) {
   return out;
 }
 
-std::span<const double> numbers_of(const nb::handle& selection, std::size_t n) {
-  const auto numbers = nb::cast<Numbers>(selection);
+std::span<const double> numbers_of(const nb::handle& answer, std::size_t n) {
+  const auto numbers = nb::cast<Numbers>(answer);
   if (numbers.size() != n) {
     throw ShapeError("an answer of rows in Python: expected {} numbers, found {}", n,
                      numbers.size());
@@ -28,14 +28,14 @@ std::span<const double> numbers_of(const nb::handle& selection, std::size_t n) {
   return {numbers.data(), n};
 }
 
-std::vector<double> row_of(const nb::handle& selection, std::size_t n) {
-  const std::span<const double> numbers = numbers_of(selection, n);
+std::vector<double> row_of(const nb::handle& answer, std::size_t n) {
+  const std::span<const double> numbers = numbers_of(answer, n);
   return {numbers.begin(), numbers.end()};
 }
 
-/// The selection's items: as many as there are KV heads.
-nb::list rows_of(const nb::object& selection, Index n_kv) {
-  nb::list rows(selection);
+/// The answer's items: as many as there are KV heads.
+nb::list rows_of(const nb::object& answer, Index n_kv) {
+  nb::list rows(answer);
   if (static_cast<Index>(nb::len(rows)) != n_kv) {
     throw ShapeError("an answer of rows in Python: expected {} rows, found {}", n_kv,
                      nb::len(rows));
@@ -43,9 +43,9 @@ nb::list rows_of(const nb::object& selection, Index n_kv) {
   return rows;
 }
 
-void fill(const nb::object& selection, std::span<const std::span<double>> out) {
+void fill(const nb::object& answer, std::span<const std::span<double>> out) {
   const std::size_t n_keys = out.front().size();
-  const std::span<const double> numbers = numbers_of(selection, out.size() * n_keys);
+  const std::span<const double> numbers = numbers_of(answer, out.size() * n_keys);
   for (std::size_t i = 0; i < out.size(); ++i)
     std::ranges::copy(numbers.subspan(i * n_keys, n_keys), out[i].begin());
 }
@@ -58,8 +58,8 @@ NumpyArray<double> array_of(std::span<const double> vectors, std::size_t n_rows)
 }  // namespace
 
 std::vector<std::vector<double>> PythonRows::by_list(
-    const nb::object& selection, std::span<const std::span<const KeyPos>> lists) const {
-  const nb::list rows = rows_of(selection, shape_.n_kv);
+    const nb::object& answer, std::span<const std::span<const KeyPos>> lists) const {
+  const nb::list rows = rows_of(answer, shape_.n_kv);
   std::vector<std::vector<double>> out;
   for (Index i = 0; i < shape_.n_kv; ++i) {
     const auto at = static_cast<std::size_t>(i);
