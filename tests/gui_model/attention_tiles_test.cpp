@@ -58,6 +58,52 @@ void check_tile(const MapTile& tile, const std::vector<double>& map, Index n) {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("the levels of a whole map equal the naive one, whatever the order of rows", "[map]") {
+  for (Index n : {301, 600}) {
+    MemoryTrace whole = map_trace(n, /*has_sink_logits=*/true);
+    TraceInfo info = whole.info();
+    info.capture.lse = false;
+    info.rows = {n / 7, n - 5};
+    info.window[0] = n / 2;
+    const MemoryTrace trace = with_info(whole, info);
+    const std::vector<double> map = naive_map(trace, 0, 1);
+    const auto head = AttentionHead::load(trace, 0, 1, {});
+    ThreadPool pool(2);
+    MapOverview overview(head->grid());
+    REQUIRE(overview.base_level() == 0);
+    CHECK_FALSE(overview.has_picture());
+    overview.put(head->sample(0, {0, n}, 32, pool, {}), RowState::sampled);
+    CHECK(overview.has_picture());
+    CHECK(overview.n_exact() == 0);
+    while (const auto rows = overview.next_rows(n / 3, 50)) {
+      CHECK(rows->size() <= 50);
+      overview.put(head->pool(0, *rows, {0, n}, pool, {}), RowState::exact);
+      // a worse answer that comes later changes nothing
+      overview.put(head->sample(0, *rows, 32, pool, {}), RowState::sampled);
+    }
+    CHECK(overview.is_complete());
+    CHECK(overview.n_rows() == n - 5 - n / 7);
+    const int top = head->grid().top_level();
+    REQUIRE(top >= 1);
+    for (int level = 0; level <= top; ++level) {
+      for (Index row = 0; row < head->grid().tiles(level); ++row) {
+        for (Index col = 0; col < head->grid().tiles(level); ++col) {
+          const TileId id{level, row, col};
+          if (const MapTile* tile = overview.tile(id)) {
+            check_tile(*tile, map, n);
+          } else {
+            CHECK_FALSE(head->grid().sees_anything(id));
+          }
+        }
+      }
+    }
+    const MapTile* last = overview.tile({top, 0, 0});
+    REQUIRE(last != nullptr);
+    CHECK(last->rows.front() == RowState::unrecorded);
+    CHECK(last->rows[last->n_rows / 2] == RowState::exact);
+  }
+}
+
 TEST_CASE("a short map is exact at every scale of the view", "[map]") {
   Rig desk;
   const Index n = 517;

@@ -76,7 +76,7 @@ Index largest_list(const Method& method, Index n_tokens) {
   return std::max((n_tokens + page - 1) / page, Index{3}) * page;
 }
 
-/// No list of the selection to the call of positions `call` has more keys than the budget pays for.
+/// No list selected for the call of positions `call` has more keys than the budget pays for.
 /// The call's own tokens, and the page that they share with the past, come on top of some budgets.
 /// Returns whether that says anything: false for dense selections and phases where the method
 /// rests.

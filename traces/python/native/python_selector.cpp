@@ -40,7 +40,7 @@ struct Definition {
 struct Builtin {
   std::unique_ptr<Selector> selector;
   SelectorCaps caps;
-  std::vector<std::shared_ptr<SelectionHolder>> selections;  // to the running call, one per budget
+  std::vector<std::shared_ptr<SelectionHolder>> selections;  // for the running call, one per budget
 };
 
 class PythonSelector final : public Selector {
@@ -75,7 +75,7 @@ class PythonSelector final : public Selector {
     asked_builtin_ = nullptr;
     std::vector<Selection> selections;
     try {
-      while (selections.size() < budgets.size()) selection(call, budgets, selections);
+      while (selections.size() < budgets.size()) add_selections(call, budgets, selections);
     } catch (nb::python_error& error) {
       const std::string words = fmt::format("selector {}: {}", definition_.name, one_line(error));
       keep_failure(std::move(error));
@@ -114,10 +114,10 @@ class PythonSelector final : public Selector {
   }
 
  private:
-  /// Asks the function about the next budget and adds what follows: one selection, or those to all
+  /// Asks the function about the next budget and adds what follows: one selection, or those for all
   /// budgets if it gave scores without a look at the budget.
-  void selection(SelectCall& call, std::span<const Budget> budgets,
-                 std::vector<Selection>& selections) {
+  void add_selections(SelectCall& call, std::span<const Budget> budgets,
+                      std::vector<Selection>& selections) {
     const std::size_t at = selections.size();
     call.budget = budgets[at];
     const auto state = std::make_shared<CallState>();
