@@ -18,7 +18,7 @@
 #include "core/base/error.hpp"
 #include "gui/model/results/analysis_value.hpp"
 #include "gui/model/results/compact_figure.hpp"
-#include "gui/model/results/result_figures.hpp"
+#include "gui/model/results/table_view.hpp"
 #include "gui/model/traces/trace_part.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"

@@ -13,7 +13,7 @@
 #include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/answer_view.hpp"
-#include "gui/model/results/result_figures.hpp"
+#include "gui/model/results/table_view.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/result_parts.hpp"

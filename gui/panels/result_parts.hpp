@@ -1,5 +1,4 @@
-// The parts of the results panel: the table, figures and free plots, and what a file says about
-// itself.
+// The parts of the results panel: the table, figures, and what a file says about itself.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/figures/possible_figures.hpp"
 #include "core/base/fields_json.hpp"
 #include "gui/model/results/compact_figure.hpp"
-#include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"
 #include "gui/model/results/table_view.hpp"
 #include "gui/panels/panel_base.hpp"
@@ -62,54 +61,13 @@ class ResultTable {
   std::shared_ptr<const LoadedTable> laid_out_;
 };
 
-/// A figure that a job makes.
-class ResultPicture {
+/// Figures that the command line draws of such results.
+class ResultFigures {
  public:
   std::optional<plot::Figure> figure() const { return figure_.current(); }
   bool is_busy() const { return busy_; }
   /// It could not be made, which was said.
   bool has_failed() const { return failed_; }
-
- protected:
-  void begin() {
-    busy_ = false;
-    failed_ = false;
-    figure_.begin();
-  }
-  /// Shows it, or the one before while it is made: true. Else says why there is none.
-  template <class Compute>
-  bool show(PanelContext& context, const std::string& key, const std::string& title, ImVec2 size,
-            Compute compute) {
-    const auto view = slot_.ask(context.session.bench(), key, {title, Lane::quick, /*urgent=*/true},
-                                std::move(compute));
-    busy_ = view.is_pending();
-    // A failure names the choice that is wrong: an older picture would hide it.
-    failed_ = view.failed();
-    if (failed_) {
-      if (shown_) context.requests.redraw = true;  // its caption, drawn before, goes
-      shown_.reset();
-      if (error_place(context, view.status.error)) slot_.retry();
-      return false;
-    }
-    if (!async_place(context, slot_, view)) return false;
-    if (shown_ != view.value) figure_.renew();
-    shown_ = view.value;
-    figure_.show(context, shown_->figure, size);
-    return true;
-  }
-
-  PanelFigure figure_;
-  std::shared_ptr<const MadeFigure> shown_;
-  bool failed_ = false;
-
- private:
-  AsyncValue<MadeFigure> slot_;
-  bool busy_ = false;
-};
-
-/// Figures that the command line draws of such results.
-class ResultFigures : public ResultPicture {
- public:
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
   void set_options(const nlohmann::ordered_json& json);
@@ -119,27 +77,21 @@ class ResultFigures : public ResultPicture {
  private:
   void draw_choices(PanelContext& context, PossibleFigure& figure);
   void update(const Session& session, const ResultPtr& result);
+  /// Shows it, or the one before while it is made: true. Else says why there is none.
+  bool show(PanelContext& context, const std::string& key, ImVec2 size, const FigureInput& input,
+            const PossibleFigure& figure);
 
+  PanelFigure figure_;
+  std::shared_ptr<const MadeFigure> shown_;
+  AsyncValue<MadeFigure> slot_;
+  bool busy_ = false;
+  bool failed_ = false;
   std::string kind_;
   std::set<std::string> failed_kinds_;  // that try_next() left, for the result
   FigureOptions options_;
   std::vector<PossibleFigure> possible_;
   std::optional<std::uint64_t> possible_at_;  // revision
   ResultPtr possible_for_;
-};
-
-/// Two columns against each other.
-class ResultPlot : public ResultPicture {
- public:
-  void draw(PanelContext& context, const ResultRows& rows, const std::string& filter_words);
-  nlohmann::ordered_json options() const { return fields_to_json(options_); }
-  void set_options(const nlohmann::ordered_json& json) { fields_from_json(json, options_); }
-
- private:
-  void draw_choices(PanelContext& context, const Table& table);
-
-  FreePlotOptions options_;
-  std::shared_ptr<const LoadedTable> columns_of_;
 };
 
 /// Provenance, configuration, summary, and the arrays that are in a file.

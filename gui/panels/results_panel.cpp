@@ -1,5 +1,5 @@
-// Results of sweeps, analyses and simulations: as a table, as figures, as a free plot, and what the
-// file says about itself.
+// Results of sweeps, analyses and simulations: as a table, as figures, and what the file says
+// about itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace kvscope::gui {
 
-enum class ResultShow { table, figure, plot, about };
+enum class ResultShow { table, figure, about };
 
 namespace {
 
 struct ResultsOptions {
   std::string result = option(
       result, "result", "", "file name of the result that is shown");  // file name without folders
-  ResultShow show = option(show, "show", ResultShow::table,
-                           "table, figure, plot, or what the file says about itself");
+  ResultShow show =
+      option(show, "show", ResultShow::table, "table, figure, or what the file says about itself");
   std::string source =
       option(source, "source", "rows", "rows, layers, or the array that is listed");
 };
@@ -81,20 +81,12 @@ class ResultsPanel final : public AskingPanel {
     source_list(context);
     const auto rows = ask_rows(context);
     if (!rows) return;
-    if (options_.show == ResultShow::table) {
-      if (sources_.size() > 1) ImGui::SameLine();
-      table_.draw(context, *rows, arrangement_);
-    } else {
-      plot_.draw(context, *rows, arrangement_.filter_words());
-      busy_ |= plot_.is_busy();
-    }
+    if (sources_.size() > 1) ImGui::SameLine();
+    table_.draw(context, *rows, arrangement_);
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!result_) return std::nullopt;
-    if (options_.show == ResultShow::figure) return figures_.figure();
-    if (options_.show == ResultShow::plot && has_rows_) return plot_.figure();
-    return std::nullopt;
+    return result_ && options_.show == ResultShow::figure ? figures_.figure() : std::nullopt;
   }
 
   std::optional<std::string> csv() const override {
@@ -105,14 +97,14 @@ class ResultsPanel final : public AskingPanel {
   nlohmann::ordered_json options() const override {
     auto json = fields_to_json(options_);
     json["figure"] = figures_.options();
-    json["plot"] = plot_.options();
     return json;
   }
 
-  void set_options(const nlohmann::ordered_json& json) override {
+  void set_options(const nlohmann::ordered_json& options) override {
+    auto json = options;
+    if (json.value("show", "") == "plot") json["show"] = "table";  // as older sessions have it
     fields_from_json(json, options_);
     if (json.contains("figure")) figures_.set_options(json["figure"]);
-    if (json.contains("plot")) plot_.set_options(json["plot"]);
     wanted_ = options_.result;
     opens_as_figure_ = !json.contains("show");
     if (json.contains("show")) is_figure_by_itself_ = false;
@@ -199,7 +191,7 @@ class ResultsPanel final : public AskingPanel {
       });
       ImGui::EndCombo();
     }
-    help_tooltip("Which numbers of the file are listed and plotted.");
+    help_tooltip("Which numbers of the file are listed.");
   }
 
   void set_source(std::string source) {
@@ -254,7 +246,6 @@ class ResultsPanel final : public AskingPanel {
   ResultRows last_;
   ResultTable table_;
   ResultFigures figures_;
-  ResultPlot plot_;
   ResultAbout about_;
   bool has_rows_ = false;
 };

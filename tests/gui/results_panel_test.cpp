@@ -1,4 +1,4 @@
-// The results panel in every state: tables, figures, plots, what a file says, clicks, filters.
+// The results panel in every state: tables, figures, what a file says, clicks, filters.
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
@@ -53,7 +53,7 @@ Panel& show(Rig& rig, const char* view) {
 TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and drawn") {
   const testing::TempDir folder;
   Rig rig;
-  for (const char* view : {"table", "figure", "plot", "about"}) {
+  for (const char* view : {"table", "figure", "about"}) {
     CHECK_FALSE(show(rig, view).figure());
     CHECK_FALSE(show(rig, view).csv());
   }
@@ -67,15 +67,12 @@ TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and dra
   CHECK(back.n_rows() == 72);
   CHECK(back.columns().size() == 11);
   panel.set_options({{"figure", {{"figure", "budget"}, {"metric", "mass"}}}});
-  for (const char* view : {"figure", "plot"}) {
-    INFO(view);
-    show(rig, view);
-    const auto figure = panel.figure();
-    REQUIRE(figure);
-    CHECK_NOTHROW(plot::check_figure(*figure));
-    CHECK_FALSE(figure->caption.empty());
-    CHECK(panel.csv());
-  }
+  show(rig, "figure");
+  const auto figure = panel.figure();
+  REQUIRE(figure);
+  CHECK_NOTHROW(plot::check_figure(*figure));
+  CHECK_FALSE(figure->caption.empty());
+  CHECK(panel.csv());
   show(rig, "about");
   CHECK(rig.session().notices().empty());
 }
@@ -135,7 +132,6 @@ TEST_CASE("results: HDF5 arrays are listed with their coordinates; another file 
   CHECK(mass.numbers("layer")[3] == 2.0);
   CHECK(mass.numbers("mass")[3] == 4.0);
   CHECK_FALSE(show(rig, "figure").figure());  // no figure is about such a result
-  CHECK(show(rig, "plot").figure());
   show(rig, "about");
 
   rig.open(folder.write("sweep.csv", sweep_csv_text(1)));
@@ -182,7 +178,7 @@ TEST_CASE("results: a wide table, a long one, and the mouse everywhere") {
     rig.open(folder.write("wide.csv", wide + "\n"));
     show(rig, "table");
     rig.open(folder.write("long.csv", text));
-    for (const char* view : {"table", "figure", "plot", "about"}) {
+    for (const char* view : {"table", "figure", "about"}) {
       show(rig, view);
       for (float x = 0.05f; x < 1.0f; x += 0.19f) {
         for (float y = 0.15f; y < 1.0f; y += 0.19f) rig.hover_panel("results", x, y);

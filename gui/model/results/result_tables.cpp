@@ -108,13 +108,6 @@ Table load_table(const ResultView& result, const std::string& source) {
   return array_table(result, source);
 }
 
-std::string short_name(const Table& table) {
-  const std::string& name = table.name();
-  const std::size_t array = std::min(name.find(": "), name.size());
-  const std::size_t slash = name.rfind('/', array);
-  return slash == std::string::npos ? name : name.substr(slash + 1);
-}
-
 std::size_t bytes_of(const Table& table) {
   std::size_t bytes = sizeof table;
   for (const TableColumn& column : table.columns()) {

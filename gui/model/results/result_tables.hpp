@@ -30,9 +30,6 @@ std::vector<TableSource> table_sources(const ResultView& result);
 Table load_table(const ResultView& result, const std::string& source);
 inline constexpr Index kMostListed = Index{4} << 20;
 
-/// The table's name without the folders of its file: "quest.h5: eval/mass".
-std::string short_name(const Table& table);
-
 /// Bytes that a table takes.
 std::size_t bytes_of(const Table& table);
 

@@ -264,6 +264,22 @@ RowTarget target_of(const Table& table, std::size_t row) {
   return target;
 }
 
+RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col) {
+  RowTarget target;
+  if (panel.x.label != "Query head" || panel.y.label != "Layer") return target;
+  // Cells are [i, i + 1), and their ticks say which layer or head they are.
+  const auto named = [](const plot::Axis& axis, Index cell) -> std::optional<Index> {
+    for (const plot::Tick& tick : axis.ticks) {
+      if (std::floor(tick.at) != static_cast<double>(cell)) continue;
+      if (const auto number = number_from<Index>(tick.label)) return number;
+    }
+    return std::nullopt;
+  };
+  target.layer = named(panel.y, row);
+  target.q_head = named(panel.x, col);
+  return target;
+}
+
 bool is_about_selection(const Table& table, std::size_t row, const Session& session) {
   const Selection& s = session.selection();
   const auto layer = first_of(table, {"layer", "verifier_layer"}, row);

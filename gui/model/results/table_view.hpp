@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/base/table.hpp"
+#include "analysis/plot/figure.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
@@ -78,6 +79,9 @@ struct RowTarget {
 
 /// Cells that are empty, no whole numbers, or no known method lead nowhere.
 RowTarget target_of(const Table& table, std::size_t row);
+
+/// Where a cell of a layer x head map leads; nowhere for other maps.
+RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col);
 
 /// Whether a line is about what is selected: its layer is, and so are its head, method and budget
 /// as far as it names any.

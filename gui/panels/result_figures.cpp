@@ -1,4 +1,4 @@
-// The results panel's pictures: the command line's figures, and free plots of two columns.
+// The results panel's pictures: the command line's figures.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,21 +64,6 @@ class Choices {
   bool open_ = false;
 };
 
-/// A list of columns to choose from; `none`: what stands for no column, if that may be.
-bool choose_column(const char* name, std::string& column, const Table& table, bool with_words,
-                   const char* none = nullptr) {
-  std::vector<std::string> names;
-  if (none != nullptr) names.emplace_back(none);
-  for (const TableColumn& candidate : table.columns()) {
-    if (with_words || !candidate.is_text) names.push_back(candidate.name);
-  }
-  ImGui::TextDisabled("%s", name);
-  std::string chosen = column.empty() && none != nullptr ? none : column;
-  if (!choose(fmt::format("##{}", name).c_str(), chosen, names, -1.0f)) return false;
-  column = none != nullptr && chosen == none ? "" : chosen;
-  return true;
-}
-
 std::string axis_name(const plot::Axis& axis, const char* otherwise) {
   return axis.label.empty() ? otherwise : plot::plain_text(axis.label);
 }
@@ -93,10 +78,6 @@ std::string label_of(const plot::Mark& mark) {
         }
       },
       mark);
-}
-
-void show_caption(const PanelContext& context, const plot::Figure& figure) {
-  for (const std::string& sentence : figure.caption) coloured_words(context.look.muted, sentence);
 }
 
 }  // namespace
@@ -134,8 +115,6 @@ HoverLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
   }
   return lines;
 }
-
-// ---- figures of the command line ----
 
 void ResultFigures::update(const Session& session, const ResultPtr& result) {
   if (possible_for_ == result && possible_at_ == session.revision()) return;
@@ -189,7 +168,32 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     }
   });
   ImGui::Dummy({0, context.look.px(4)});
-  if (shown_ && figure.missing.empty()) show_caption(context, shown_->figure);
+  if (!shown_ || !figure.missing.empty()) return;
+  for (const std::string& sentence : shown_->figure.caption)
+    coloured_words(context.look.muted, sentence);
+}
+
+bool ResultFigures::show(PanelContext& context, const std::string& key, ImVec2 size,
+                         const FigureInput& input, const PossibleFigure& figure) {
+  const auto view =
+      slot_.ask(context.session.bench(), key, {"Figure " + kind_, Lane::quick, /*urgent=*/true},
+                [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
+                  return MadeFigure{make_figure(kind, input)};
+                });
+  busy_ = view.is_pending();
+  // A failure names the choice that is wrong: an older picture would hide it.
+  failed_ = view.failed();
+  if (failed_) {
+    if (shown_) context.requests.redraw = true;  // its caption, drawn before, goes
+    shown_.reset();
+    if (error_place(context, view.status.error)) slot_.retry();
+    return false;
+  }
+  if (!async_place(context, slot_, view)) return false;
+  if (shown_ != view.value) figure_.renew();
+  shown_ = view.value;
+  figure_.show(context, shown_->figure, size);
+  return true;
 }
 
 bool ResultFigures::try_next() {
@@ -203,13 +207,13 @@ bool ResultFigures::try_next() {
 }
 
 void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
-  begin();
+  busy_ = failed_ = false;
+  figure_.begin();
   update(context.session, result);
   if (possible_.empty()) {
     failed_ = true;
     empty_place(context, "No figure of the command line is about such a result",
-                fmt::format("It is of kind \"{}\". Plot draws any two columns of its tables.",
-                            result->info().kind));
+                fmt::format("It is of kind \"{}\". Table lists its numbers.", result->info().kind));
     return;
   }
   std::vector<std::string> names;
@@ -250,10 +254,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   fields_from_json(wanted, mine);
   input.options = mine;
   key += wanted.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  const bool is_shown = show(context, key, "Figure " + kind_, size,
-                             [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
-                               return MadeFigure{make_figure(kind, input)};
-                             });
+  const bool is_shown = show(context, key, size, input, figure);
   const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
   detail_tooltip(hit_lines(shown_->figure, *hit));
@@ -271,54 +272,6 @@ nlohmann::ordered_json ResultFigures::options() const {
 void ResultFigures::set_options(const nlohmann::ordered_json& json) {
   fields_from_json(json, options_);
   if (json.contains("figure") && json["figure"].is_string()) kind_ = json["figure"];
-}
-
-// ---- free plots ----
-
-void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
-  choose_column("x", options_.x, table, /*with_words=*/false);
-  choose_column("y", options_.y, table, /*with_words=*/false);
-  choose_column("series", options_.series, table, /*with_words=*/true, "(none)");
-  ImGui::TextDisabled("%s", "lines of the table");
-  segmented("style", options_.style);
-  if (options_.style == PlotStyle::means) {
-    ImGui::TextDisabled("%s", "bands");
-    choose("##band", options_.band, -1.0f);
-  }
-  check_box("logarithmic x", &options_.log_x);
-  check_box("logarithmic y", &options_.log_y);
-  ImGui::Dummy({0, context.look.px(4)});
-  if (shown_) show_caption(context, shown_->figure);
-}
-
-void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
-                      const std::string& filter_words) {
-  begin();
-  if (columns_of_ != rows.loaded) {
-    options_ = with_columns_of(rows.table(), options_);
-    columns_of_ = rows.loaded;
-  }
-  if (!filter_words.empty()) {
-    ImGui::TextDisabled("%s", fmt::format("filtered by {}", filter_words).c_str());
-  }
-  Choices choices(context);
-  if (choices.open()) draw_choices(context, rows.table());
-  const ImVec2 size = choices.close();
-  const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
-  const bool is_shown =
-      show(context, key, "Plot", size, [rows, options = options_, filter_words](JobContext&) {
-        return MadeFigure{free_plot(rows.table(), rows.order->rows, options, filter_words)};
-      });
-  const auto& hit = is_shown ? figure_.hit() : std::nullopt;
-  if (!hit) return;
-  auto lines = hit_lines(shown_->figure, *hit);
-  if (hit->of) {
-    const RowTarget target = target_of(rows.table(), *hit->of);
-    lines.emplace_back("line", fmt::format("{}", *hit->of + 1));
-    if (!target.empty()) lines.emplace_back("click goes to", target.words());
-    if (hit->clicked) go_to(context.session, target);
-  }
-  detail_tooltip(lines);
 }
 
 }  // namespace kvscope::gui
