@@ -21,6 +21,10 @@ class RemoteRows {
   /// ascending positions that end with all of the call's own; none: every key of the context.
   virtual std::vector<std::vector<double>> softmax_votes(
       std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
+  /// out = scaled scores of rows [first_row, end_row) of the call in one query head; any numbers
+  /// where a row does not see a key. [end_row - first_row, keys of the context]
+  virtual void scores(Index q_head, Index first_row, Index end_row,
+                      std::span<double> out) const = 0;
   /// Softmax weights of rows [first_row, end_row) of the call, the mean over the query heads; 0
   /// where a row does not see a key. [end_row - first_row, keys of the context]. Drafts ask for
   /// them and no selector does: throws ConfigError where a device's model does not say otherwise.

@@ -28,14 +28,11 @@ enum class AttendBy { automatic, chunk, decode, rows };
 /// What layers have beside a plain softmax; only the kernel `rows` computes it. Windows are of
 /// calls without lists.
 struct AttendRule {
-  int window = 0;   // positions that a query sees; 0: all
-  int n_first = 0;  // the first positions, which it sees beside its window
+  int window = 0;  // positions that a query sees; 0: all
   float score_cap = 0.0f;
   const float* sink_logits = nullptr;  // [n_q]
 
-  bool is_plain() const {
-    return window == 0 && n_first == 0 && score_cap == 0.0f && sink_logits == nullptr;
-  }
+  bool is_plain() const { return window == 0 && score_cap == 0.0f && sink_logits == nullptr; }
 };
 
 struct AttendOptions {

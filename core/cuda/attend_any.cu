@@ -153,7 +153,7 @@ __device__ __forceinline__ Running<kEach> attend_part(const AnyAttention& call, 
     const std::int64_t owner = head / lists.heads_per_owner;
     std::int64_t begin, end;
     if (lists.counts != nullptr) {
-      const std::int64_t list = static_cast<std::int64_t>(t) * lists.n_owners + owner;
+      const std::int64_t list = static_cast<std::int64_t>(t) * call.n_q + head;
       begin = list * lists.stride;
       end = begin + lists.counts[list];
     } else {

@@ -17,11 +17,10 @@ struct AnyLists {
   int rows_per_list = 1;
   int n_row_blocks = 1;
   int heads_per_owner = 1;  // query heads that a list serves
-  /// Not null: begin is not looked at, and row t has a list per owner, number t * n_owners + owner,
-  /// of counts[number] keys from number * stride on.
+  /// Not null: begin is not looked at, and query head h has in row t a list of its own, number
+  /// t * n_q + h, of counts[number] keys from number * stride on.
   const std::int32_t* counts = nullptr;
   std::int64_t stride = 0;
-  int n_owners = 0;
   bool adds_own = false;  // a query also sees the call's keys up to its own; lists end before them
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 
 #include "core/base/error.hpp"
@@ -84,11 +83,10 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 bool takes_plan(const ListPlan& plan) {
-  if (plan.by == ListPlan::By::nothing) return true;
-  if (!plan.has_budget()) return true;
+  if (plan.by == ListPlan::By::nothing || !plan.has_budget()) return true;
   if (plan.budget < 1 || plan.budget > kMostBudget) return false;
+  if (plan.by == ListPlan::By::attention) return true;
   if (plan.by == ListPlan::By::far_cosines) return plan.n_queries <= kMostQueries;
-  if (!plan.takes_pages()) return true;
   return plan.page_size <= kMostPage &&
          std::has_single_bit(static_cast<std::uint64_t>(plan.page_size));
 }

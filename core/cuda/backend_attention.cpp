@@ -1,7 +1,6 @@
 // The attention of a call: densely, over the host's lists, and over what the device chose.
 #include <algorithm>
 #include <span>
-#include <vector>
 
 #include "core/cuda/backend.hpp"
 #include "core/cuda/backend_call.hpp"
@@ -11,6 +10,7 @@ namespace kvscope::gpu {
 namespace {
 
 constexpr Index kMostChunk = 1024;  // tokens, of QuoKA's kernels
+constexpr std::int64_t kMostListBytes = std::int64_t{4} << 30;
 constexpr Index kMostGroup =
     16;  // query heads of a KV head that have lists of their own in Quest's
 
@@ -41,7 +41,7 @@ DeviceRows CudaCall::rows_of(Index layer) const {
   return {q_rows_, store_.k(layer), store_.v(layer), store_.n_past(), n_tok_};
 }
 
-void CudaCall::hand_on(Index layer, Block& out, bool may_see_nothing) {
+void CudaCall::hand_on(Index layer, Block& out) {
   HeadsToRows call;
   call.out = answer_;
   call.dtype = device_dtype(store_.dtype());
@@ -54,7 +54,6 @@ void CudaCall::hand_on(Index layer, Block& out, bool may_see_nothing) {
   call.d_head = static_cast<int>(config_.d_head);
   call.bad = reinterpret_cast<BadPlace*>(work_.bad.data());
   call.first_code = bad_place(layer, BadValue::score, pos_begin_);
-  call.may_see_nothing = may_see_nothing;
   heads_to_rows(call, n_tok_, work_.stream);
 }
 
@@ -84,7 +83,7 @@ AnyAttention CudaCall::any_attention(Index layer, Block& out) {
 void CudaCall::attend(Index layer, const Block&, Block& out) {
   if (const auto rule = rule_of(layer)) {
     attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, *rule);
-    hand_on(layer, out, /*may_see_nothing=*/false);
+    hand_on(layer, out);
     return;
   }
   AnyAttention call = any_attention(layer, out);
@@ -129,48 +128,73 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
 bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
   quoka_ = nullptr;
   quest_ = nullptr;
-  picked_.reset();
   if (!is_plain(layer) || !takes_plan(plan)) return false;
   if (plan.by == ListPlan::By::far_cosines) {
     if (n_tok_ > kMostChunk) return false;
     quoka_ = &store_.quoka(layer, plan, n_tok_);
     quoka_->choose(rows_of(layer), work_.stream);
-    choice_ = {quoka_->lists(), /*per_row=*/false, /*adds_own=*/true};
+    choice_ = {quoka_->lists(), /*per_row=*/false, /*adds_own=*/true,
+               std::min(pos_begin_, plan.budget)};
     return true;
   }
-  if (plan.by == ListPlan::By::page_bounds) {
-    const bool is_wide = plan.owner != ListPlan::Owner::group_sum && config_.group() > kMostGroup;
-    if ((n_tok_ != 1 && !plan.forces_own) || is_wide) return false;
-    Quest& quest = store_.quest(layer, plan, n_tok_);
-    if (plan.forces_own) {
-      quest.append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
-      quest.choose_before(q_rows_, store_.n_past(), n_tok_, work_.stream);
-      choice_ = {quest.lists_before(), /*per_row=*/false, /*adds_own=*/true};
-      picked_ = plan;
-      return true;
-    }
-    quest_ = &quest;
-    if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
-      quest_->step(rows_of(layer), answer_, lse_, work_.stream);
-    } else {
-      quest_->append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
-      quest_->choose(q_rows_, store_.n_past(), work_.stream);
-    }
-    choice_ = {quest_->lists(), /*per_row=*/true, /*adds_own=*/false};  // of one row
+  if (plan.by == ListPlan::By::attention) {
+    const auto n_past = static_cast<int>(pos_begin_);
+    const std::int64_t bytes_of_all =
+        4 * config_.n_q * n_tok_ * (pos_begin_ + n_tok_);  // lists without a budget
+    if (!plan.has_budget() && bytes_of_all > kMostListBytes) return false;
+    choice_ = {work_.votes.best(
+                   store_.call_shape(), rows_of(layer), n_past,
+                   {static_cast<int>(plan.budget), plan.least_weight, plan.mass, plan.forces_own},
+                   work_.stream),
+               /*per_row=*/true, plan.forces_own};
     return true;
   }
-  return pick(layer, plan);
+  const bool is_wide = plan.owner != ListPlan::Owner::group_sum && config_.group() > kMostGroup;
+  if ((n_tok_ != 1 && !plan.forces_own) || is_wide) return false;
+  Quest& quest = store_.quest(layer, plan, n_tok_);
+  if (plan.forces_own) {
+    quest.append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
+    quest.choose_before(q_rows_, store_.n_past(), n_tok_, work_.stream);
+    const Index n_pages = pos_begin_ / plan.page_size;
+    const Index n_whole = n_pages * plan.page_size;
+    choice_ = {
+        quest.lists_before(), /*per_row=*/false, /*adds_own=*/true,
+        plan.page_size * pages_kept(plan.pages, plan.budget, plan.page_size, n_whole, n_pages) +
+            pos_begin_ - n_whole};
+    return true;
+  }
+  quest_ = &quest;
+  if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
+    quest_->step(rows_of(layer), answer_, lse_, work_.stream);
+  } else {
+    quest_->append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
+    quest_->choose(q_rows_, store_.n_past(), work_.stream);
+  }
+  choice_ = {quest_->lists(), /*per_row=*/false, /*adds_own=*/false};
+  return true;
 }
 
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
-  if (picked_) return attend_picked(layer, out);
+  if (choice_.per_row) return attend_rows_lists(layer, out);
   if (quoka_ != nullptr) {
     quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
+  } else if (quest_ == nullptr) {
+    gpu::attend(store_.call_shape(), rows_of(layer), choice_.lists, answer_, lse_, {},
+                work_.stream);
   } else if (!quest_->steps_in_one_kernel()) {
     quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
   }
-  // a query always has its own key (QuoKA), or at least one page (Quest)
-  hand_on(layer, out, /*may_see_nothing=*/false);
+  // a query always has its own key, or at least one page
+  hand_on(layer, out);
+}
+
+void CudaCall::attend_rows_lists(Index layer, Block& out) {
+  AnyAttention call = any_attention(layer, out);
+  call.lists.keys = choice_.lists.items;
+  call.lists.counts = choice_.lists.counts;
+  call.lists.stride = choice_.lists.stride;
+  call.lists.adds_own = choice_.adds_own;
+  attend_any(call, work_.stream);
 }
 
 }  // namespace kvscope::gpu

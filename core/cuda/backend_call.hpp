@@ -41,9 +41,6 @@ struct RowBlock final : Block {
 std::size_t call_bytes(const ModelConfig& config, Index n_tok, Index n_context,
                        bool has_bf16_products);
 
-/// Every query's keys as core/selectors/methods/streamingllm.cpp has them, for plans by place.
-KeyList stream_of(const ListPlan& plan, Index n_visible);
-
 class CudaCall final : public BackendCall, private RemoteRows {
  public:
   CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspaces::Lease work);
@@ -90,12 +87,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   std::optional<AttendRule> rule_of(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
-  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose() and
-  /// attend_chosen().
-  bool pick(Index layer, const ListPlan& plan);
-  /// SparQ's mean values and its lists' shares of the output, as the host states them.
-  void add_means(Selection& selection);
-  void attend_picked(Index layer, Block& out);
+  void scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const override;
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
   Tensor<float> mean_attention(Index first_row, Index end_row) const override;
@@ -127,15 +119,17 @@ class CudaCall final : public BackendCall, private RemoteRows {
   /// Attends to lists that serve the whole call and end with its own keys, as evicting methods' do;
   /// false, and nothing happened, for others.
   bool attend_shared_lists(Index layer, const Selection& selection, Block& out);
+  /// Attends to a choice of lists per row and query head.
+  void attend_rows_lists(Index layer, Block& out);
   /// Attention's answer, head by head in answer_, to rows of tokens.
-  void hand_on(Index layer, Block& out, bool may_see_nothing);
+  void hand_on(Index layer, Block& out);
 
-  /// The last choice, as lists on the device (but for StreamingLLM's): one per owner, or with
-  /// per_row one per row and owner.
+  /// The last choice, as lists on the device: one per owner, or with per_row one per row and owner.
   struct Choice {
     DeviceLists lists;
     bool per_row = false;
-    bool adds_own = false;  // the call's keys, each row's up to its own
+    bool adds_own = false;               // the call's keys, each row's up to its own
+    std::optional<Index> n_listed = {};  // keys of every list, where its maker knows
   };
 
   /// Rows that are being copied.
@@ -177,15 +171,14 @@ class CudaCall final : public BackendCall, private RemoteRows {
   Sum sum_;                 // x += y, not in the stream yet
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
-  Index remote_layer_ = 0;                     // of the last remote_rows()
-  mutable std::mutex remote_mutex_;            // methods may ask from several threads
-  std::optional<ListPlan> picked_;             // of the last choose(), if pick() took it
-  std::optional<ListPlan> streamed_;           // whose keys of a decode step lie in stream_keys
-  const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
-  const std::int32_t* stream_counts_ = nullptr;
-  const float* means_ = nullptr;  // of the last choose(): SparQ's mean values
+  Index remote_layer_ = 0;           // of the last remote_rows()
+  mutable std::mutex remote_mutex_;  // methods may ask from several threads
   Choice choice_;
-  std::vector<Index> counted_;         // layers in the order of work_.counts
+  struct Counted {
+    Index layer;
+    std::optional<Index> n_listed;
+  };
+  std::vector<Counted> counted_;       // in the order of work_.counts
   std::vector<std::uint64_t> counts_;  // of all of them, once they are fetched
   std::deque<Parcel> parcels_;
 };

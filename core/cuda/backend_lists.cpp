@@ -49,7 +49,7 @@ bool CudaCall::attend_shared_lists(Index layer, const Selection& selection, Bloc
     lists.push_back(lists.front());
   gpu::attend(store_.call_shape(), rows_of(layer), upload_past(lists), answer_, lse_,
               {.rule = *rule}, work_.stream);
-  hand_on(layer, out, /*may_see_nothing=*/false);
+  hand_on(layer, out);
   return true;
 }
 

@@ -47,6 +47,20 @@ std::vector<std::vector<double>> CudaCall::fetch_by_list(
   return rows;
 }
 
+void CudaCall::scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const {
+  const std::lock_guard lock(remote_mutex_);
+  use_device(work_.device);
+  const float* const on_device = work_.votes.scores(
+      store_.call_shape(), rows_of(remote_layer_), static_cast<int>(pos_begin_),
+      {static_cast<int>(q_head), static_cast<int>(first_row), static_cast<int>(end_row)},
+      work_.stream);
+  const std::size_t bytes = out.size() * sizeof(float);
+  auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
+  copy_to_host(copied, on_device, bytes, work_.stream);
+  work_.wait_and_check();
+  std::copy_n(copied, out.size(), out.begin());
+}
+
 std::vector<std::vector<double>> CudaCall::softmax_votes(
     std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
   VoteCall call;

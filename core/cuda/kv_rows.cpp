@@ -66,7 +66,6 @@ KvRows::KvRows(const ModelConfig& config, Index capacity, DType dtype, int devic
   host_v_.resize(n);
   quoka_.resize(n);
   quest_.resize(n);
-  means_.resize(n);
 }
 
 void KvRows::truncate(Index n_tokens) {
@@ -83,7 +82,6 @@ void KvRows::forget_from(Index n_tokens) {
   };
   forget(quoka_);
   forget(quest_);
-  forget(means_);
   for (auto* rows : {&host_k_, &host_v_}) {
     for (HostRows& one : *rows) one.n_copied = std::min(one.n_copied, n_tokens);
   }
@@ -217,7 +215,7 @@ Quoka& KvRows::quoka(Index layer, const ListPlan& plan, Index n_tok) {
 Quest& KvRows::quest(Index layer, ListPlan plan, Index n_tok) {
   Noted<Quest>& noted = quest_[static_cast<std::size_t>(layer)];
   if (noted.method && plan.forces_own) plan.owner = noted.plan.owner;  // of steps
-  plan.forces_own = plan.joins_rows = false;
+  plan.forces_own = false;
   if (!noted.method || noted.plan != plan) {
     noted = {};
     noted.method = std::make_unique<Quest>(call_shape(), quest_options(plan));
@@ -229,15 +227,6 @@ Quest& KvRows::quest(Index layer, ListPlan plan, Index n_tok) {
   }
   noted.n_noted = n_tokens_ + n_tok;  // the caller notes the call's
   return *noted.method;
-}
-
-const float* KvRows::mean_values(Index layer) {
-  Noted<MeanValues>& noted = means_[static_cast<std::size_t>(layer)];
-  if (!noted.method) noted.method = std::make_unique<MeanValues>(call_shape());
-  noted.method->compute(v(layer), static_cast<int>(noted.n_noted), static_cast<int>(n_tokens_ + 1),
-                        stream_);
-  noted.n_noted = n_tokens_ + 1;
-  return noted.method->means();
 }
 
 }  // namespace kvscope::gpu

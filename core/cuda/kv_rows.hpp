@@ -6,7 +6,6 @@
 
 #include "core/attention/list_plan.hpp"
 #include "core/cuda/call_shape.hpp"
-#include "core/cuda/mean_values.hpp"
 #include "core/cuda/quest.hpp"
 #include "core/cuda/quoka.hpp"
 #include "core/cuda/transfer.hpp"
@@ -70,8 +69,6 @@ class KvRows final : public KvStore {
   /// note: QuoKA's choose() does, and Quest's step(), or append().
   Quoka& quoka(Index layer, const ListPlan& plan, Index n_tok);
   Quest& quest(Index layer, ListPlan plan, Index n_tok);
-  /// The mean of a layer's values up to the running call's one token; in the call's stream.
-  const float* mean_values(Index layer);
 
  private:
   struct HostRows {
@@ -109,7 +106,6 @@ class KvRows final : public KvStore {
   mutable PinnedBuffer staging_;
   std::vector<Noted<Quoka>> quoka_;
   std::vector<Noted<Quest>> quest_;
-  std::vector<Noted<MeanValues>> means_;
 };
 
 }  // namespace kvscope::gpu

@@ -240,9 +240,7 @@ __global__ void to_rows_kernel(HeadsToRows call, int n_tok) {
   }
   for (std::int64_t head = threadIdx.x; head < call.n_q; head += kThreads) {
     const float lse = call.lse[head * n_tok + t];
-    const bool sees_nothing = call.may_see_nothing && lse == -INFINITY;
-    if (!isfinite(lse) && !sees_nothing)
-      atomicMin(call.bad, call.first_code + static_cast<BadPlace>(t));
+    if (!isfinite(lse)) atomicMin(call.bad, call.first_code + static_cast<BadPlace>(t));
   }
 }
 

@@ -91,7 +91,6 @@ struct HeadsToRows {
   int d_head = 0;
   BadPlace* bad = nullptr;  // as in HeadsCall
   BadPlace first_code = 0;
-  bool may_see_nothing = false;
 };
 void heads_to_rows(const HeadsToRows& call, int n_tok, StreamHandle stream);
 

@@ -157,28 +157,8 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(QueryWeights call, in
       (call.joins_rows ? kv_head : static_cast<std::int64_t>(first_row) * n_kv + kv_head) *
           call.from.stride +
       key;
-  double joined = call.adds ? *out : 0.0;
-  for (int row = first_row; row < end_row; ++row) {
-    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const double weight = weight_of(call, static_cast<std::int64_t>(row) * n_q + head, key);
-      joined = call.join == Join::sum ? joined + weight : fmax(joined, weight);
-    }
-  }
-  *out = static_cast<float>(joined);
-}
-
-__global__ void __launch_bounds__(kThreads)
-    distances_kernel(QueryWeights call, int n_q, int group, float* of_distances) {
-  take_turn();
-  const int kv_head = static_cast<int>(blockIdx.y);
-  const KeyList keys(call.from.list, /*batch=*/0, kv_head);
-  const int distance = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-  if (distance >= keys.n_keys) return;
-  float* const out = of_distances + kv_head * call.from.stride + distance;
   double sum = call.adds ? *out : 0.0;
-  for (int row = 0; row < call.from.n_rows; ++row) {
-    const int key = keys.own_begin + call.from.first_row + row - distance;
-    if (key < 0) continue;
+  for (int row = first_row; row < end_row; ++row) {
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
       sum += weight_of(call, static_cast<std::int64_t>(row) * n_q + head, key);
   }
@@ -241,14 +221,6 @@ void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle s
          plain_launch(n_tiles(from.most_keys, kThreads), static_cast<unsigned>(shape.n_kv),
                       call.joins_rows ? 1 : static_cast<unsigned>(from.n_rows)),
          "start the softmax weights of keys", weights_kernel, call, shape.n_q, shape.group());
-}
-
-void weigh_distances(const CallShape& shape, const QueryWeights& call, float* of_distances,
-                     StreamHandle stream) {
-  launch(stream,
-         plain_launch(n_tiles(call.from.most_keys, kThreads), static_cast<unsigned>(shape.n_kv), 1),
-         "start the softmax weights of distances", distances_kernel, call, shape.n_q, shape.group(),
-         of_distances);
 }
 
 }  // namespace kvscope::gpu

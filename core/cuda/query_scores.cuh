@@ -27,23 +27,14 @@ struct QueryScores {
 /// numbers (NaN the lowest), so that lists are made of numbers: attention reports them.
 void score_queries(const CallShape& shape, const QueryScores& call, StreamHandle stream);
 
-/// How the weights of several queries become one number.
-enum class Join { sum, largest };
-
-/// Softmax weights of those scores, over the keys that each row sees, joined over a group's heads.
+/// Softmax weights of those scores, over the keys that each row sees, summed over a group's heads.
 struct QueryWeights {
   QueryScores from;            // after score_queries
   float2* extremes = nullptr;  // [n_rows, n_q] scratch memory: largest score, 1 / sum of exponents
-  Join join = Join::sum;
-  bool joins_rows = false;   // over the rows too
-  bool adds = false;         // joins_rows: to what weights hold
-  float* weights = nullptr;  // [n_rows or 1, n_kv, stride of the scores]
+  bool joins_rows = false;     // over the rows too
+  bool adds = false;           // joins_rows: to what weights hold
+  float* weights = nullptr;    // [n_rows or 1, n_kv, stride of the scores]
 };
 void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle stream);
-
-/// After weigh_keys with joins_rows, over all keys before the call: the same weights by how far a
-/// key lies before the query. [n_kv, stride of the scores]
-void weigh_distances(const CallShape& shape, const QueryWeights& call, float* of_distances,
-                     StreamHandle stream);
 
 }  // namespace kvscope::gpu

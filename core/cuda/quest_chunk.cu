@@ -1,10 +1,8 @@
 // Quest's choice for the rows of a chunk or a verification: one list per KV head of pages that lie
 // before the call, ranked by the sum of all rows' and heads' bounds, which is one bound of the
 // summed queries.
-#include <algorithm>
 
 #include "core/cuda/launch.cuh"
-#include "core/cuda/listed_keys.cuh"
 #include "core/cuda/ptx.cuh"
 #include "core/cuda/quest.hpp"
 #include "core/cuda/quest_boxes.cuh"
@@ -59,6 +57,26 @@ __global__ void __launch_bounds__(kWarps * 32)
   if (thread == 0 && blockIdx.x == 0) n_whole[batch] = n_past[batch] / page_size;
 }
 
+/// One block per list: the keys of its pages, and behind them those of the page that the call's
+/// first token cuts.
+__global__ void list_keys_kernel(DeviceLists pages, const std::int32_t* n_past, std::int32_t* keys,
+                                 std::int32_t* counts, int stride) {
+  take_turn();
+  const int batch = static_cast<int>(blockIdx.y);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int n_threads = static_cast<int>(blockDim.x);
+  const std::int64_t list = static_cast<std::int64_t>(batch) * gridDim.x + blockIdx.x;
+  const std::int32_t* const items = pages.items + list * pages.stride;
+  std::int32_t* const to = keys + list * stride;
+  const int n_listed = pages.counts[list] * pages.page_size;
+  const int n_behind = n_past[batch] % pages.page_size;
+  for (int i = thread; i < n_listed; i += n_threads)
+    to[i] = items[i / pages.page_size] * pages.page_size + i % pages.page_size;
+  for (int i = thread; i < n_behind; i += n_threads)
+    to[n_listed + i] = n_past[batch] - n_behind + i;
+  if (thread == 0) counts[list] = n_listed + n_behind;
+}
+
 }  // namespace
 
 void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
@@ -95,8 +113,9 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
       most_pages_before(shape_.capacity, options_.page_size, options_.budget, options_.pages);
   make_top_lists(top, stream);
 
-  list_keys({at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, shape_.n_batch,
-            n_past, kOfCutPage, at_.keys, at_.key_counts, key_stride(shape_, options_), stream);
+  launch(stream, how, "start the keys of lists", list_keys_kernel,
+         DeviceLists{at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, n_past,
+         at_.keys, at_.key_counts, key_stride(shape_, options_));
 }
 
 int Quest::key_stride(const CallShape& shape, const QuestOptions& options) {

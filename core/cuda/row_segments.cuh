@@ -66,10 +66,9 @@ struct LaneChannels {
   }
 };
 
-// The keys that some row of a block sees, as segments: the first ones, then those of the window.
+// The keys that some row of a block sees, as segments.
 struct Segments {
-  int n_first;
-  int begin;  // of the window's
+  int begin;
   int count;
   int end;  // number of the key behind the last one
 
@@ -80,12 +79,9 @@ struct Segments {
     const int seen_from =
         call.rule.window > 0 ? max(0, keys.own_begin + first_token + 1 - call.rule.window) : 0;
     begin = seen_from / kSegment;
-    n_first = min((call.rule.n_first + kSegment - 1) / kSegment, begin);
-    count = n_first + max(0, (end + kSegment - 1) / kSegment - begin);
+    count = max(0, (end + kSegment - 1) / kSegment - begin);
   }
-  __device__ __forceinline__ int first_key(int number) const {
-    return (number < n_first ? number : begin + number - n_first) * kSegment;
-  }
+  __device__ __forceinline__ int first_key(int number) const { return (begin + number) * kSegment; }
 };
 
 // True if a query sees key `index`, which is its position where there is a window.
@@ -93,8 +89,7 @@ template <class T>
 __device__ __forceinline__ bool sees(const AttendCall<T>& call, const KeyList& keys, int token,
                                      int index) {
   if (!keys.sees(token, index)) return false;
-  return call.rule.window == 0 || index > keys.own_begin + token - call.rule.window ||
-         index < call.rule.n_first;
+  return call.rule.window == 0 || index > keys.own_begin + token - call.rule.window;
 }
 
 // What a thread folds segments into: some channels of one row.

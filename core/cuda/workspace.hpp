@@ -7,16 +7,13 @@
 #include <optional>
 #include <vector>
 
-#include "core/cuda/best_keys.hpp"
-#include "core/cuda/best_pages.hpp"
 #include "core/cuda/blas_lt.hpp"
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
 #include "core/cuda/key_cosines.hpp"
 #include "core/cuda/key_products.hpp"
 #include "core/cuda/layer_kernels.hpp"
-#include "core/cuda/slash_lists.hpp"
-#include "core/cuda/sparq.hpp"
+#include "core/cuda/row_votes.hpp"
 #include "core/cuda/transfer.hpp"
 #include "core/cuda/value_sums.hpp"
 
@@ -78,18 +75,13 @@ struct Workspace {
   GrowingBuffer half_rows, gate_up, hidden, logits;  // of one operation
   GrowingBuffer tokens, list_keys, list_begin, list_weights;
   GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;
-  GrowingBuffer stream_keys, stream_counts;
   GrowingBuffer past_items, past_counts;
   GrowingBuffer counts;  // of the lists of a call's layers, as count_chosen() fills it
   PinnedBuffer host_votes;
-  BestKeys best_keys;
-  BestPages best_pages;
-  SlashLists slash_lists;
   RowVotes votes;
   KeyCosines key_cosines;
   KeyProducts key_products;
   ValueSums value_sums;
-  Sparq sparq;
 };
 
 /// The workspaces of a backend: each running call has one for itself. Those that no call has are

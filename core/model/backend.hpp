@@ -113,7 +113,7 @@ class BackendCall {
 
   /// The last choice as lists on the host, those of the call's own keys included; waits.
   virtual Selection chosen_lists() { return {}; }
-  /// Counts the last choice, whose rows have lists of their own, for chosen_counts(layer).
+  /// Counts the last choice, for chosen_counts(layer).
   virtual void count_chosen(Index layer) { (void)layer; }
   /// Of a layer of this call that was counted; waits, also after finish().
   virtual ListCounts chosen_counts(Index layer) {

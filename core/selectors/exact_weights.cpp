@@ -12,7 +12,7 @@ std::vector<Selection> select_by_exact_weights(const SelectCall& call, std::size
       [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
         const Index q_head = heads.index;
         std::vector<float> weights;
-        for_each_score_row(call, q_head, heads.kv_head, worker.dots,
+        for_each_score_row(call, q_head, heads.kv_head, all_rows(call), worker.dots,
                            [&](Index row, std::span<double> values) {
                              const TokenRange visible = row_range(call, row);
                              softmax_over_visible(call, heads.kv_head, row, visible, values,

@@ -52,6 +52,13 @@ void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const 
   }
 }
 
+std::span<double> KeyDots::take(Index n_rows, Index n_keys) {
+  n_keys_ = stride_ = n_keys;
+  const auto needed = static_cast<std::size_t>(n_rows * n_keys);
+  if (dots_.size() < needed) dots_.resize(needed);
+  return std::span(dots_).first(needed);
+}
+
 void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
                                TokenRange range, std::span<const Index> channels) {
   const auto d_head = static_cast<std::size_t>(k.dim(1));

@@ -38,6 +38,9 @@ class KeyDots {
                        TokenRange range, std::span<const Index> row_end, double none,
                        std::span<double> out);
 
+  /// Memory for products that come from elsewhere, [n_rows, n_keys], as row() gives them out.
+  std::span<double> take(Index n_rows, Index n_keys);
+
   /// Products of row r, [range.size()]; valid until the next compute, and free to be overwritten.
   std::span<double> row(Index r) {
     return {dots_.data() + r * stride_, static_cast<std::size_t>(n_keys_)};

@@ -33,20 +33,6 @@ ListOwner PageSelector::owner_of_call(const SelectCall& call) const {
   return is_decode(call) && owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
 }
 
-std::optional<ListPlan> PageSelector::plan_by(ListPlan::By by, const Budget& budget,
-                                              Phase phase) const {
-  if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-  ListPlan plan;
-  plan.by = by;
-  plan.budget = static_cast<Index>(budget.value);
-  plan.page_size = page_size_;
-  plan.pages = rule_;
-  plan.owner = phase == Phase::decode ? owner_ : PageOwner::group_sum;
-  // a call of one token may also be the end of a prompt
-  plan.forces_own = plan.joins_rows = phase != Phase::decode;
-  return plan;
-}
-
 TokenRange PageSelector::scored_pages(const SelectCall& call) const {
   const TokenRange visible = call_range(call);
   const Index first = visible.begin / page_size_;

@@ -38,8 +38,6 @@ class PageSelector : public Selector {
   /// query heads are then scored together.
   virtual bool scores_pages_apart() const { return false; }
   ListOwner owner_of_call(const SelectCall& call) const;
-  /// How such lists are made from scores of that kind; none for budgets that depend on the context.
-  std::optional<ListPlan> plan_by(ListPlan::By by, const Budget& budget, Phase phase) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;
   Index page_size_ = page_size_option(page_size_);

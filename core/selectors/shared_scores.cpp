@@ -170,19 +170,26 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
   softmax_in_place(visible, sink_logit);
 }
 
-void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head,
+                        std::span<const Index> rows, KeyDots& dots,
                         const std::function<void(Index, std::span<double>)>& visit) {
-  const TokenRange seen = call_range(call);
-  const std::vector<Index> rows = all_rows(call);
+  const TokenRange seen = call.remote != nullptr ? TokenRange{0, call.k.dim(1)} : call_range(call);
   for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
-    const auto batch = std::span(rows).subspan(first, std::min(kRowBatch, rows.size() - first));
-    dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
-                 static_cast<Index>(batch.size()), call.k.sub(kv_head), seen);
+    const auto batch = rows.subspan(first, std::min(kRowBatch, rows.size() - first));
+    const Index first_row = batch.front();
+    const Index end_row = batch.back() + 1;
+    if (call.remote != nullptr) {
+      call.remote->scores(q_head, first_row, end_row, dots.take(end_row - first_row, seen.size()));
+    } else {
+      dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
+                   static_cast<Index>(batch.size()), call.k.sub(kv_head), seen);
+    }
     for (std::size_t r = 0; r < batch.size(); ++r) {
       const TokenRange visible = row_range(call, batch[r]);
-      const auto scores = dots.row(static_cast<Index>(r))
-                              .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
-                                       static_cast<std::size_t>(visible.size()));
+      const auto scores =
+          dots.row(call.remote != nullptr ? batch[r] - first_row : static_cast<Index>(r))
+              .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
+                       static_cast<std::size_t>(visible.size()));
       soft_cap(scores, call.score_rule().cap);
       visit(batch[r], scores);
     }
@@ -192,21 +199,17 @@ void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, Key
 void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head,
                          std::span<const Index> rows, TokenRange keys, double factor, KeyDots& dots,
                          std::span<double> sums) {
-  const TokenRange seen = call_range(call);
-  const auto offset = static_cast<std::size_t>(keys.begin - seen.begin);
-  const auto k = call.k.sub(kv_head);
   for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-    for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
-      const auto batch = rows.subspan(first, std::min(kRowBatch, rows.size() - first));
-      dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
-                   static_cast<Index>(batch.size()), k, seen);
-      for (std::size_t r = 0; r < batch.size(); ++r) {
-        const auto weights = dots.row(static_cast<Index>(r));
-        soft_cap(weights, call.score_rule().cap);
-        softmax_over_visible(call, kv_head, batch[r], seen, weights, sink_logit_of(call, q_head));
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += factor * weights[offset + i];
-      }
-    }
+    const auto sink = sink_logit_of(call, q_head);
+    for_each_score_row(call, q_head, kv_head, rows, dots,
+                       [&](Index row, std::span<double> weights) {
+                         const TokenRange visible = row_range(call, row);
+                         softmax_over_visible(call, kv_head, row, visible, weights, sink);
+                         const Index end = std::min(keys.end, visible.end);
+                         for (Index pos = std::max(keys.begin, visible.begin); pos < end; ++pos)
+                           sums[static_cast<std::size_t>(pos - keys.begin)] +=
+                               factor * weights[static_cast<std::size_t>(pos - visible.begin)];
+                       });
   }
 }
 

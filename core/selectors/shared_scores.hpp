@@ -97,9 +97,10 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
                           std::span<double> scores, std::optional<double> sink_logit);
 
-/// Calls visit(row, values) for every row of the call in order: exact scaled scores of one query
+/// Calls visit(row, values) for rows of the call, which ascend: exact scaled scores of one query
 /// head against the keys of row_range(call, row), dead keys included. Works in batches of rows.
-void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head,
+                        std::span<const Index> rows, KeyDots& dots,
                         const std::function<void(Index, std::span<double>)>& visit);
 
 /// All rows of the call, 0 .. n_tok - 1.

@@ -12,27 +12,19 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::size_t kVoterBatch = 16;  // rows whose scores are held at a time
-
 void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index> voters,
                      KeyDots& dots, std::span<double> columns, std::span<double> offsets) {
-  const TokenRange keys{0, call.pos_begin + call.n_tok};
   const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
-  for (std::size_t first = 0; first < voters.size(); first += kVoterBatch) {
-    const auto rows = voters.subspan(first, std::min(kVoterBatch, voters.size() - first));
-    dots.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)),
-                 static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const std::span<double> weights = dots.row(static_cast<Index>(r));
-      soft_cap(weights, call.score_rule().cap);
-      softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_logit_of(call, q_head));
-      const Index pos = call.pos_begin + rows[r];
-      for (Index j = 0; j <= pos; ++j) {
-        columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];
-        offsets[static_cast<std::size_t>(pos - j)] += weights[static_cast<std::size_t>(j)];
-      }
-    }
-  }
+  for_each_score_row(
+      call, q_head, kv_head, voters, dots, [&](Index row, std::span<double> weights) {
+        const TokenRange visible = row_range(call, row);
+        softmax_over_visible(call, kv_head, row, visible, weights, sink_logit_of(call, q_head));
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          const Index key = visible.begin + static_cast<Index>(i);
+          columns[static_cast<std::size_t>(key)] += weights[i];
+          offsets[static_cast<std::size_t>(visible.end - 1 - key)] += weights[i];
+        }
+      });
 }
 
 }  // namespace
@@ -45,7 +37,7 @@ SlashVotes slash_votes(const SelectCall& call, Index n_voters) {
   votes.columns.resize(static_cast<std::size_t>(call.q.dim(0)));
   votes.offsets.resize(votes.columns.size());
   ScoreEngine& engine = engine_of(call);
-  const bool is_exact = engine.precision() == ScorePrecision::f64;
+  const bool is_exact = engine.precision() == ScorePrecision::f64 || call.remote != nullptr;
   engine.run(call.q.dim(0), [&](Index q_head, ScoreWorker& worker) {
     const auto head = static_cast<std::size_t>(q_head);
     votes.columns[head].assign(n_ctx, 0.0);

@@ -62,21 +62,22 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   ChosenAbout asks(const ListPlan& plan) const override {
-    return live_.is_sparse_ && !KeptTotals::are_known(plan) ? ChosenAbout::counts
-                                                            : ChosenAbout::nothing;
+    return live_.is_sparse_ && plan.by != ListPlan::By::nothing ? ChosenAbout::counts
+                                                                : ChosenAbout::nothing;
   }
 
   void on_planned(const AttentionQuestion& question, const ListPlan& plan,
                   const ChosenKeys& chosen) override {
     const Index n_tok = question.n_tok;
-    live_.run_->planned_call({question.layer, question.q, question.k, question.v, question.window,
-                              question.sink_logits, &live_.pool_},
-                             plan.by == ListPlan::By::nothing
-                                 ? dense_selection(n_tok)
-                                 : Selection(ListOwner::kv_head, n_tok, n_tok));
-    if (live_.is_sparse_)
-      count(question, KeptTotals::of_plan(plan, chosen.counts, live_.shape_.n_q, live_.shape_.n_kv,
-                                          range_of(question)));
+    const bool is_dense = plan.by == ListPlan::By::nothing;
+    live_.run_->planned_call(
+        {question.layer, question.q, question.k, question.v, question.window, question.sink_logits,
+         &live_.pool_},
+        is_dense ? dense_selection(n_tok) : Selection(ListOwner::kv_head, n_tok, n_tok));
+    if (!live_.is_sparse_) return;
+    const TokenRange call = range_of(question);
+    count(question, is_dense ? KeptTotals::of_dense(live_.shape_.n_q, live_.shape_.n_kv, call)
+                             : KeptTotals::of_counts(chosen.counts(), call));
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& selection) override {

@@ -56,37 +56,18 @@ KeptTotals KeptTotals::of(const Selection& selection, Index n_q, Index n_kv, Tok
   return totals;
 }
 
-bool KeptTotals::are_known(const ListPlan& plan) {
-  return plan.joins_rows || plan.by == ListPlan::By::nothing || plan.by == ListPlan::By::place;
+KeptTotals KeptTotals::of_dense(Index n_q, Index n_kv, TokenRange call) {
+  KeptTotals totals = one_call(n_q, n_kv, call);
+  totals.attended = totals.visible;
+  totals.loaded = totals.available;
+  return totals;
 }
 
-KeptTotals KeptTotals::of_plan(const ListPlan& plan, const std::function<ListCounts()>& counts,
-                               Index n_q, Index n_kv, TokenRange call) {
-  KeptTotals totals = one_call(n_q, n_kv, call);
-  const auto n_tok = static_cast<double>(call.size());
-  if (plan.by == ListPlan::By::nothing) {
-    totals.attended = totals.visible;
-    totals.loaded = totals.available;
-  } else if (plan.by == ListPlan::By::place) {
-    // the latest keys of the first row begin there, those of others later
-    const Index n_recent = plan.budget - plan.n_sink;
-    const Index first_recent = std::max(plan.n_sink, call.begin + 1 - n_recent);
-    double n_kept = 0.0;
-    for (Index pos = call.begin; pos < call.end; ++pos)
-      n_kept += static_cast<double>(std::min(pos + 1, plan.budget));
-    std::ranges::fill(totals.attended, n_kept);
-    std::ranges::fill(totals.loaded,
-                      static_cast<double>(std::min(plan.n_sink, call.end) +
-                                          std::max(Index{0}, call.end - first_recent)));
-  } else if (plan.joins_rows) {
-    const auto past = static_cast<double>(kept_before(plan, call.begin));
-    std::ranges::fill(totals.attended, n_tok * past + n_tok * (n_tok + 1.0) / 2.0);
-    std::ranges::fill(totals.loaded, past + n_tok);
-  } else {
-    const ListCounts counted = counts();
-    totals.attended.assign(counted.attended.begin(), counted.attended.end());
-    totals.loaded.assign(counted.loaded.begin(), counted.loaded.end());
-  }
+KeptTotals KeptTotals::of_counts(const ListCounts& counts, TokenRange call) {
+  KeptTotals totals = one_call(static_cast<Index>(counts.attended.size()),
+                               static_cast<Index>(counts.loaded.size()), call);
+  totals.attended.assign(counts.attended.begin(), counts.attended.end());
+  totals.loaded.assign(counts.loaded.begin(), counts.loaded.end());
   return totals;
 }
 

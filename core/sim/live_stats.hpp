@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <vector>
 
 #include "core/attention/list_plan.hpp"
@@ -23,11 +22,10 @@ struct KeptTotals {
 
   /// Of one layer's selection for one call.
   static KeptTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
-  /// Of lists that were made by this plan and are not here: known by the plan alone, or counted.
-  static KeptTotals of_plan(const ListPlan& plan, const std::function<ListCounts()>& counts,
-                            Index n_q, Index n_kv, TokenRange call);
-  /// True for plans whose lists have as many keys whatever queries and keys say.
-  static bool are_known(const ListPlan& plan);
+  /// Of every visible key.
+  static KeptTotals of_dense(Index n_q, Index n_kv, TokenRange call);
+  /// Of lists that are not here, but were counted.
+  static KeptTotals of_counts(const ListCounts& counts, TokenRange call);
   double n_attended() const;  // over all query heads
   double n_visible() const;
   double n_loaded() const;  // over all KV heads

@@ -150,9 +150,8 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
       {"256 channels", gemma},
       {"window 512", gemma, {.window = 512}},
       {"window of one", smollm, {.window = 1}},
-      {"first keys", smollm, {.window = 200, .n_first = 4}},
-      {"first keys in the window", {.n_past = {3}, .n_tok = 80}, {.window = 60, .n_first = 40}},
-      {"many first keys", smollm, {.window = 300, .n_first = 700}},
+      {"window 200", smollm, {.window = 200}},
+      {"window behind few keys", {.n_past = {3}, .n_tok = 80}, {.window = 60}},
       {"cap", gemma, {.score_cap = 1.5f}},
       {"sinks", smollm, {}, true},
       {"everything",
@@ -198,8 +197,7 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
             const int pos = batch.sequences[b].n_past + row;
             std::vector<int> keys;
             for (int key = 0; key <= pos; ++key) {
-              if (c.rule.window == 0 || key > pos - c.rule.window || key < c.rule.n_first)
-                keys.push_back(key);
+              if (c.rule.window == 0 || key > pos - c.rule.window) keys.push_back(key);
             }
             return keys;
           },

@@ -76,7 +76,7 @@ TEST_CASE("gpu: votes for listed keys are the reference's", "[gpu][picks]") {
     double worst = 0.0;
     for (int head = 0; head < s.n_kv; ++head) {
       const auto& list = lists.all[head];
-      const auto expected = joined_weights(s, head, c.first_row, c.end_row, false, list);
+      const auto expected = joined_weights(s, head, c.first_row, c.end_row, list);
       for (std::size_t i = 0; i < list.size(); ++i) {
         const double x = expected[list[i]];
         const double y = static_cast<double>(values[static_cast<std::size_t>(head) * stride + i]);

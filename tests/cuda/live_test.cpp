@@ -1,13 +1,9 @@
-// Methods inside models on the GPU: those with a native plan choose there, with the lists of the
-// CPU's engine; evicting ones keep their lists by sums that are made there; everything else on the
-// host.
+// Methods inside models on the GPU: Quest and QuoKA choose there, others ask it for sums, norms,
+// products or scores, all with the lists of the CPU's engine.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <functional>
-#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <catch2/generators/catch_generators.hpp>
@@ -18,58 +14,6 @@
 #include "tests/support/model_capture.hpp"
 
 namespace kvscope::test::live_test {
-
-/// One layer's call as the reference takes it.
-Sequence1 sequence_of(const AttentionEvent& event) {
-  Sequence1 s{.n_q = static_cast<int>(event.q.dim(0)),
-              .n_kv = static_cast<int>(event.k_cache.dim(0)),
-              .d = static_cast<int>(event.q.dim(2)),
-              .n_past = static_cast<int>(event.pos_begin),
-              .n_tok = static_cast<int>(event.n_tok),
-              .scale = static_cast<double>(event.score_scale)};
-  const auto add = [](std::vector<float>& to, TensorView<const float> rows) {
-    for (Index head = 0; head < rows.dim(0); ++head) {
-      for (Index t = 0; t < rows.dim(1); ++t) {
-        const auto row = rows.sub(head).row(t);
-        to.insert(to.end(), row.begin(), row.end());
-      }
-    }
-  };
-  add(s.q, event.q);
-  add(s.k, event.k_cache);
-  return s;
-}
-
-/// How far keys that only one of two lists has lie from the other keys' worst, in scores or
-/// logarithms of weights. Only lists of exact attention may differ at all.
-double distance_of(const ListPlan& plan, const Sequence1& s, Index list,
-                   std::span<const KeyPos> expected, std::span<const KeyPos> found) {
-  if (plan.by != ListPlan::By::attention || (plan.has_budget() && expected.size() != found.size()))
-    return std::numeric_limits<double>::infinity();
-  const int n_blocks = plan.joins_rows ? 1 : s.n_tok;
-  const int owner = static_cast<int>(list) / n_blocks;
-  const int row = static_cast<int>(list) % n_blocks;
-  std::vector<double> scores =
-      plan.owner == ListPlan::Owner::q_head
-          ? row_scores(s, owner, row)
-          : joined_weights(s, owner, row, plan.joins_rows ? s.n_tok : row + 1,
-                           plan.owner == ListPlan::Owner::group_max);
-  if (!plan.has_budget()) scores = row_weights(s, owner, row);
-  if (plan.owner != ListPlan::Owner::q_head || !plan.has_budget()) {
-    for (double& x : scores) x = std::log(x);
-  }
-  const auto score = [&](KeyPos pos) { return scores[pos]; };
-  double cut = std::numeric_limits<double>::infinity();
-  for (const KeyPos pos : expected) {
-    if (!plan.forces_own || pos < s.n_past) cut = std::min(cut, score(pos));
-  }
-  if (plan.least_weight > 0.0) cut = std::log(plan.least_weight);
-  std::vector<KeyPos> swapped;
-  std::ranges::set_symmetric_difference(expected, found, std::back_inserter(swapped));
-  double farthest = 0.0;
-  for (const KeyPos pos : swapped) farthest = std::max(farthest, std::abs(score(pos) - cut));
-  return farthest;
-}
 
 // Lets the GPU choose, fetches its lists, and asks the host's method about the very rows.
 class Compared final : public AttentionPolicy, public Observer {
@@ -105,7 +49,8 @@ class Compared final : public AttentionPolicy, public Observer {
     if (plan.by == ListPlan::By::nothing) return pass_over(question, dense(question.n_tok));
     Selection found = chosen.lists();
     const Selection& expected = expected_.at(question.layer);
-    if (!expected.is_dense) compare(expected, found, plan);
+    // of pages nobody says which was kept by rule
+    if (!expected.is_dense) compare(expected, found, plan.by != ListPlan::By::page_bounds);
     pass_over(question, std::move(found));
   }
   bool wants(Index) const override { return true; }
@@ -114,14 +59,12 @@ class Compared final : public AttentionPolicy, public Observer {
         run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
     if (remote_answer_) {
       CHECK(answer.is_dense == remote_answer_->is_dense);
-      if (!answer.is_dense) compare(answer, *remote_answer_, ListPlan{});
+      if (!answer.is_dense) compare(answer, *remote_answer_, /*tells_forced=*/true);
       remote_answer_.reset();
     }
-    last_ = sequence_of(event);
     expected_.insert_or_assign(event.layer, copy_of(answer));
   }
   int n_lists = 0, n_different = 0, n_on_host = 0;
-  double farthest = 0.0;
 
  private:
   static Selection dense(Index n_tok) {
@@ -140,18 +83,15 @@ class Compared final : public AttentionPolicy, public Observer {
     copy.append(selection);
     return copy;
   }
-  void compare(const Selection& expected, const Selection& found, const ListPlan& plan) {
+  void compare(const Selection& expected, const Selection& found, bool tells_forced) {
     REQUIRE(expected.n_lists() == found.n_lists());
     for (Index i = 0; i < expected.n_lists(); ++i) {
       const auto a = expected.at(i).keys;
       const auto b = found.at(i).keys;
       ++n_lists;
-      // of pages nobody says which was kept by rule
-      if (!plan.takes_pages() && a.size() == b.size())
+      if (tells_forced && a.size() == b.size())
         CHECK(std::ranges::equal(expected.at(i).is_forced, found.at(i).is_forced));
-      if (std::ranges::equal(a, b)) continue;
-      ++n_different;
-      farthest = std::max(farthest, distance_of(plan, last_, i, a, b));
+      n_different += std::ranges::equal(a, b) ? 0 : 1;
     }
   }
 
@@ -159,7 +99,6 @@ class Compared final : public AttentionPolicy, public Observer {
   SelectorRun remote_run_;  // of a method that asks the device
   Selection host_;
   std::optional<Selection> remote_answer_;
-  Sequence1 last_;                       // the layer that was observed last
   std::map<Index, Selection> expected_;  // by layer, of the running call
 };
 
@@ -243,10 +182,13 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
       at += n;
     }
     CHECK(compared.n_lists > 0);
-    CHECK(compared.farthest < 1e-5);
+    // a weight, or a sum of weights, at the very edge of a level or share may fall on either side
+    const bool has_edge = std::string_view(c.method).starts_with("oracle-topp") ||
+                          std::string_view(c.method).starts_with("ceiling");
+    CHECK(compared.n_different <= (has_edge ? 5 : 0));
     CHECK(compared.n_on_host == 0);
-    std::printf("%-50s %s: %d lists, %d differ, by at most %.1e\n", c.method, name_of(dtype).data(),
-                compared.n_lists, compared.n_different, compared.farthest);
+    std::printf("%-50s %s: %d lists, %d differ\n", c.method, name_of(dtype).data(),
+                compared.n_lists, compared.n_different);
   }
 }
 

@@ -1,6 +1,7 @@
 // Operations on the GPU that a model shows only through others, against loops: sums of values,
 // products with keys, counts of lists, norms of rows of any width.
 #include <set>
+#include <tuple>
 
 #include "core/cuda/key_products.hpp"
 #include "core/cuda/layer_kernels.hpp"
@@ -76,6 +77,34 @@ TEST_CASE("gpu: the attention of each row over all heads is the loops'", "[gpu][
       }
     }
     CHECK(worst < 1e-5);
+  }
+}
+
+TEST_CASE("gpu: scores of rows are the loops'", "[gpu][picks]") {
+  KVSCOPE_NEEDS_DEVICE();
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+    DeviceBatch batch({.n_q = 6, .n_kv = 2, .n_past = {301}, .n_tok = 70, .dtype = dtype});
+    const Sequence1& s = batch.sequences[0];
+    for (const auto& [head, first, end] : {std::tuple{4, 3, 70}, {0, 0, 1}, {5, 69, 70}}) {
+      gpu::RowVotes votes;
+      const float* const scores =
+          votes.scores(batch.shape, batch.rows(), s.n_past, {head, first, end}, batch.stream);
+      batch.stream.wait();
+      const auto n_context = static_cast<std::size_t>(s.n_ctx());
+      const auto found =
+          gpu::read_device(scores, static_cast<std::size_t>(end - first) * n_context);
+      double worst = 0.0;
+      for (int row = first; row < end; ++row) {
+        const std::vector<double> expected = row_scores(s, head, row);
+        for (int pos = 0; pos <= s.n_past + row; ++pos) {
+          const auto at = static_cast<std::size_t>(row - first) * n_context;
+          worst = larger_gap(
+              worst, std::abs(static_cast<double>(found[at + static_cast<std::size_t>(pos)]) -
+                              expected[static_cast<std::size_t>(pos)]));
+        }
+      }
+      CHECK(worst < 1e-5);
+    }
   }
 }
 

@@ -203,52 +203,18 @@ inline std::vector<double> row_weights(const Sequence1& s, int q_head, int row,
   return weights;
 }
 
-/// The same of rows [first_row, end_row), their sum (or the largest) over the rows and the heads of
-/// a KV head. [n_ctx]
+/// The same of rows [first_row, end_row), their sum over the rows and the heads of a KV head.
+/// [n_ctx]
 inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int first_row,
-                                          int end_row, bool takes_largest,
-                                          const std::vector<int>& list = {}) {
+                                          int end_row, const std::vector<int>& list = {}) {
   std::vector<double> joined(static_cast<std::size_t>(s.n_ctx()), 0.0);
   for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
     for (int row = first_row; row < end_row; ++row) {
       const std::vector<double> weights = row_weights(s, head, row, list);
-      for (std::size_t i = 0; i < joined.size(); ++i)
-        joined[i] = takes_largest ? std::max(joined[i], weights[i]) : joined[i] + weights[i];
+      for (std::size_t i = 0; i < joined.size(); ++i) joined[i] += weights[i];
     }
   }
   return joined;
-}
-
-/// SparQ: the score of every key before the call, of one KV head; of a query head, with the call's
-/// own keys, in its KV head's channels.
-inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_channels,
-                                        int q_head = -1) {
-  const auto d = static_cast<std::size_t>(s.d);
-  std::vector<const float*> rows;
-  for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
-    for (int row = 0; row < s.n_tok; ++row) rows.push_back(s.q_row(head, row));
-  }
-  std::vector<double> size(d, 0.0), query(d, 0.0);
-  for (const float* row : rows) {
-    for (std::size_t c = 0; c < d; ++c) size[c] += std::abs(static_cast<double>(row[c]));
-  }
-  const std::vector<int> channels = best_of(size, n_channels);
-  if (q_head >= 0) rows = {s.q_row(q_head, 0)};
-  for (const float* row : rows) {
-    double all = 0.0, kept = 0.0;
-    for (std::size_t c = 0; c < d; ++c) all += std::abs(static_cast<double>(row[c]));
-    for (const int c : channels) kept += std::abs(static_cast<double>(row[c]));
-    const double tau = std::sqrt(static_cast<double>(d) * (kept > 0.0 ? kept / all : 1.0));
-    for (const int c : channels) query[c] += static_cast<double>(row[c]) / tau;
-  }
-  std::vector<double> scores;
-  for (int pos = 0; pos < (q_head < 0 ? s.n_past : s.n_ctx()); ++pos) {
-    double score = 0.0;
-    for (std::size_t c = 0; c < d; ++c)
-      score += query[c] * static_cast<double>(s.k_row(kv_head, pos)[c]);
-    scores.push_back(score / static_cast<double>(rows.size()));
-  }
-  return scores;
 }
 
 /// The cosine of each listed key with the mean of them, as unit keys or as they are.

@@ -47,33 +47,19 @@ BackendFactory gpu_backend(int gpu, bool, DType) {
 }
 #endif
 
-void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
+void note_host_choice([[maybe_unused]] const MethodSpec& method,
+                      [[maybe_unused]] const std::optional<Budget>& budget) {
+#ifdef KVSCOPE_HAS_CUDA
   const std::unique_ptr<Selector> selector = method.make();
-#ifdef KVSCOPE_HAS_CUDA
   if (selector->host_rows() != HostRows::all) return;
+  // of steps or of chunks: a method has plans of both, or of none
+  const auto plan = selector->plan(budget.value_or(Budget{}), Phase::decode);
+  if (plan && gpu::takes_plan(*plan)) return;
+  note(
+      "kvscope: {} chooses its keys on the host, which gets copies of queries and keys in every "
+      "call",
+      method.text());
 #endif
-  const SelectorCaps caps = selector->caps();
-  const auto rests = [&](Phase phase) {
-    return !caps.is_defined(phase) && !caps.permanent && !caps.needs_probs;
-  };
-  const auto is_followed = [&](Phase phase) {
-    const auto plan = selector->plan(budget.value_or(Budget{}), phase);
-#ifdef KVSCOPE_HAS_CUDA
-    return plan && gpu::takes_plan(*plan);
-#else
-    return plan.has_value();
-#endif
-  };
-  const bool in_prefill = is_followed(Phase::prefill);
-  const bool in_decode = is_followed(Phase::decode);
-  if ((in_prefill || rests(Phase::prefill)) && (in_decode || rests(Phase::decode))) return;
-  constexpr std::string_view kCopies = "gets copies of queries and keys";
-  if (!in_prefill && !in_decode)
-    return note("kvscope: {} chooses its keys on the host, which {} in every call", method.text(),
-                kCopies);
-  note("kvscope: {} chooses on the GPU in {}; in {} the host chooses, and {}", method.text(),
-       in_decode ? "decode steps" : "calls of several tokens",
-       in_decode ? "calls of several tokens" : "decode steps", kCopies);
 }
 
 }  // namespace kvscope::cli

@@ -66,6 +66,9 @@ class Ceiling final : public Selector {
     if (of_ != CeilingOf::mass || level_ == 0.0) return std::nullopt;
     return ListPlan{.by = ListPlan::By::attention, .least_weight = level_};
   }
+  HostRows host_rows() const override {
+    return of_ == CeilingOf::mass ? HostRows::none : HostRows::all;
+  }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const SelectCost scores = exact_scoring_cost(call, call_range(call), call.n_tok);

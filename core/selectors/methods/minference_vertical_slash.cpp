@@ -100,18 +100,7 @@ class VerticalSlash final : public Selector {
     return std::move(select_by_owner(call, ListOwner::q_head, rows_per_list, 1, add_lists).front());
   }
 
-  std::optional<ListPlan> plan(const Budget&, Phase phase) const override {
-    if (sizes_ != PatternSize::options || rounding_ != Rounding::none || phase != Phase::prefill)
-      return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::slashes;
-    plan.n_voters = n_voters_;
-    plan.n_columns = std::max(n_vertical_, kMinVertical);
-    plan.n_slashes = std::max(n_slash_, kMinSlash);
-    plan.n_sink = forced_vertical_;
-    plan.n_latest = forced_slash_;
-    return plan;
-  }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     return exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(n_voters_, call.n_tok));
   }

@@ -30,10 +30,7 @@ class OraclePages final : public PageSelector {
   PageScore score_ = option(score_, "score", PageScore::mass,
                             "a page's exact attention, or its largest exact score");
 
-  std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (score_ != PageScore::mass) return std::nullopt;
-    return plan_by(ListPlan::By::page_attention, budget, phase);
-  }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);
@@ -47,15 +44,15 @@ class OraclePages final : public PageSelector {
     std::fill(scores.begin(), scores.end(),
               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
     for (Index q_head = heads.q_heads.begin; q_head < heads.q_heads.end; ++q_head) {
-      for_each_score_row(
-          call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
-            const std::vector<double> row_scores =
-                scores_of_row(call, q_head, heads.kv_head, row, values, pages);
-            for (std::size_t p = 0; p < scores.size(); ++p) {
-              scores[p] =
-                  takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
-            }
-          });
+      for_each_score_row(call, q_head, heads.kv_head, all_rows(call), worker.dots,
+                         [&](Index row, std::span<double> values) {
+                           const std::vector<double> row_scores =
+                               scores_of_row(call, q_head, heads.kv_head, row, values, pages);
+                           for (std::size_t p = 0; p < scores.size(); ++p) {
+                             scores[p] = takes_max ? std::max(scores[p], row_scores[p])
+                                                   : scores[p] + row_scores[p];
+                           }
+                         });
     }
   }
 

@@ -20,6 +20,7 @@
 #include <algorithm>
 
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/key_lists.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -48,6 +49,14 @@ class OracleTopk final : public Selector {
             .forced_inside_budget = !forces_chunk(),
             .dense_layers = dense_layers_};
   }
+  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
+    if (budget.kind != Budget::Kind::tokens || variant_ != OracleVariant::per_q_head)
+      return std::nullopt;
+    return ListPlan{.by = ListPlan::By::attention,
+                    .budget = static_cast<Index>(budget.value),
+                    .forces_own = forces_chunk()};
+  }
+  HostRows host_rows() const override { return HostRows::none; }
   std::string why_no_scores() const override {
     return variant_ == OracleVariant::per_q_head ? "" : "ranks by weights that it does not show";
   }
@@ -59,6 +68,9 @@ class OracleTopk final : public Selector {
     }
     if (call.trace != nullptr) begin_trace(call);
     const Index rows_per_list = variant_ == OracleVariant::per_chunk ? call.n_tok : 1;
+    remote_sums_.clear();
+    if (call.remote != nullptr && variant_ == OracleVariant::per_chunk)
+      remote_sums_ = call.remote->softmax_votes({}, 0, call.n_tok);
     return select_by_owner(
         call, list_owner(), rows_per_list, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
@@ -69,19 +81,6 @@ class OracleTopk final : public Selector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);
-  }
-
-  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
-    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::attention;
-    plan.budget = static_cast<Index>(budget.value);
-    plan.owner = variant_ == OracleVariant::per_q_head      ? ListPlan::Owner::q_head
-                 : variant_ == OracleVariant::per_group_max ? ListPlan::Owner::group_max
-                                                            : ListPlan::Owner::group_sum;
-    plan.joins_rows = variant_ == OracleVariant::per_chunk;
-    plan.forces_own = forces_chunk();
-    return plan;
   }
 
  private:
@@ -132,7 +131,12 @@ class OracleTopk final : public Selector {
     }
     const TokenRange keys = past_range(call);
     std::vector<double> sums(static_cast<std::size_t>(keys.size()), 0.0);
-    add_softmax_weights(call, q_heads, kv_head, all_rows(call), keys, 1.0, dots, sums);
+    if (remote_sums_.empty()) {
+      add_softmax_weights(call, q_heads, kv_head, all_rows(call), keys, 1.0, dots, sums);
+    } else {
+      std::copy_n(remote_sums_[static_cast<std::size_t>(kv_head)].begin(), sums.size(),
+                  sums.begin());
+    }
     add_lists(call, kv_head, keys, chunk_range(call), sums, budgets, selections);
   }
 
@@ -142,7 +146,7 @@ class OracleTopk final : public Selector {
                 std::span<const Budget> budgets, KeyDots& dots,
                 std::span<Selection> selections) const {
     if (q_heads.size() == 1 && variant_ == OracleVariant::per_q_head) {
-      for_each_score_row(call, q_heads.begin, kv_head, dots,
+      for_each_score_row(call, q_heads.begin, kv_head, all_rows(call), dots,
                          [&](Index row, std::span<double> scores) {
                            if (call.trace != nullptr && call.n_tok == 1)
                              trace_row(call, q_heads.begin, scores);
@@ -152,16 +156,17 @@ class OracleTopk final : public Selector {
     }
     std::vector<std::vector<double>> combined(static_cast<std::size_t>(call.n_tok));
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      for_each_score_row(call, q_head, kv_head, dots, [&](Index row, std::span<double> values) {
-        softmax_over_visible(call, kv_head, row, row_range(call, row), values,
-                             sink_logit_of(call, q_head));
-        std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
-        sums.resize(values.size(), 0.0);
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          sums[i] = variant_ == OracleVariant::per_group_max ? std::max(sums[i], values[i])
-                                                             : sums[i] + values[i];
-        }
-      });
+      for_each_score_row(
+          call, q_head, kv_head, all_rows(call), dots, [&](Index row, std::span<double> values) {
+            softmax_over_visible(call, kv_head, row, row_range(call, row), values,
+                                 sink_logit_of(call, q_head));
+            std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
+            sums.resize(values.size(), 0.0);
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              sums[i] = variant_ == OracleVariant::per_group_max ? std::max(sums[i], values[i])
+                                                                 : sums[i] + values[i];
+            }
+          });
     }
     for (Index row = 0; row < call.n_tok; ++row) {
       add_row(call, kv_head, row, combined[static_cast<std::size_t>(row)], budgets, selections);
@@ -190,6 +195,8 @@ class OracleTopk final : public Selector {
     }
     add_top_k_lists(scores, keys, sizes, forced_keys, selections);
   }
+
+  KeyValues remote_sums_;  // [n_kv][keys] of the running call, where its keys lie elsewhere
 };
 
 }  // namespace

@@ -42,6 +42,7 @@ class OracleTopp final : public Selector {
     if (budget.kind != Budget::Kind::mass || budget.value >= 1.0) return std::nullopt;
     return ListPlan{.by = ListPlan::By::attention, .mass = budget.value};
   }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);

@@ -62,8 +62,15 @@ class Quest final : public PageSelector {
                            "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
   std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (bound_bits_ != 16 || choice_ != PageChoice::bound) return std::nullopt;
-    return plan_by(ListPlan::By::page_bounds, budget, phase);
+    if (bound_bits_ != 16 || choice_ != PageChoice::bound || budget.kind != Budget::Kind::tokens)
+      return std::nullopt;
+    return ListPlan{.by = ListPlan::By::page_bounds,
+                    .budget = static_cast<Index>(budget.value),
+                    .owner = phase == Phase::decode ? owner_ : PageOwner::group_sum,
+                    // a call of one token may also be the end of a prompt
+                    .forces_own = phase != Phase::decode,
+                    .page_size = page_size_,
+                    .pages = rule_};
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

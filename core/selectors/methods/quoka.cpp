@@ -64,14 +64,12 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
                           mean == usual.mean && pairing == usual.pairing &&
                           aggregate == usual.aggregate && similarity == usual.similarity;
     if (!is_usual || budget.kind != Budget::Kind::tokens) return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::far_cosines;
-    plan.budget = static_cast<Index>(budget.value);
-    plan.owner = ListPlan::Owner::group_sum;
-    plan.forces_own = plan.joins_rows = true;
-    plan.n_queries = n_queries;
-    plan.eps = eps;
-    return plan;
+    return ListPlan{.by = ListPlan::By::far_cosines,
+                    .budget = static_cast<Index>(budget.value),
+                    .owner = ListPlan::Owner::group_sum,
+                    .forces_own = true,
+                    .n_queries = n_queries,
+                    .eps = eps};
   }
 
   std::string why_no_scores() const override {

@@ -64,22 +64,6 @@ class Sparq final : public SharedScoreSelector {
                ? "states which share of the output its own list has (expected mean-value=false)"
                : "";
   }
-  std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::channels;
-    plan.budget = static_cast<Index>(budget.value);
-    plan.owner = ListPlan::Owner::group_sum;
-    plan.n_channels = n_channels_;
-    plan.channel_share = channel_share_;
-    plan.forces_own = true;
-    plan.joins_rows = true;
-    if (phase == Phase::decode) {
-      plan.n_latest = n_local(plan.budget);
-      plan.adds_mean = mean_value_;
-    }
-    return plan;
-  }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};

@@ -43,16 +43,6 @@ class StreamingLlm final : public Selector {
     }
     return selection;
   }
-
-  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
-    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    ListPlan plan;
-    plan.by = ListPlan::By::place;
-    plan.budget = static_cast<Index>(budget.value);
-    plan.n_sink = n_sink_;
-    if (plan.budget <= plan.n_sink) return std::nullopt;  // a query does not even see itself
-    return plan;
-  }
 };
 
 }  // namespace

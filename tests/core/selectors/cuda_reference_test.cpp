@@ -104,7 +104,7 @@ TEST_CASE("the GPU's reference of Quest has the engine's bounds and pages") {
 }
 
 TEST_CASE("the GPU's reference of exact attention has the oracle's lists") {
-  const std::string variant = GENERATE("per_q_head", "per_group_sum", "per_group_max", "per_chunk");
+  const std::string variant = GENERATE("per_q_head", "per_group_sum", "per_chunk");
   const std::string scope = GENERATE("all", "past");
   const int n_tok = GENERATE(1, 7);
   const int n_past = GENERATE(0, 30, 200);
@@ -123,28 +123,12 @@ TEST_CASE("the GPU's reference of exact attention has the oracle's lists") {
     for (int block = 0; block < n_blocks; ++block) {
       std::vector<double> scores =
           variant == "per_q_head" ? row_scores(s, owner, block)
-                                  : joined_weights(s, owner, block, joins_rows ? n_tok : block + 1,
-                                                   variant == "per_group_max");
+                                  : joined_weights(s, owner, block, joins_rows ? n_tok : block + 1);
       scores.resize(static_cast<std::size_t>(forces_own ? n_past : n_past + block + 1));
       const ListView list = selection.at(owner * n_blocks + block);
       CHECK(ints(list.scored()) == best_of(scores, 40));
     }
   }
-}
-
-TEST_CASE("the GPU's reference of SparQ has the engine's lists outside of decode steps") {
-  const int n_tok = GENERATE(1, 7);
-  const int n_past = GENERATE(0, 30, 200);
-  const int n_channels = GENERATE(1, 16, 64);
-  CAPTURE(n_tok, n_past, n_channels);
-  CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = n_past, .n_tok = n_tok});
-  f.call.budget = Budget::parse("tokens=40");
-  const Selection selection =
-      made("sparq:n-channels=" + std::to_string(n_channels), f)->select(f.call);
-  const Sequence1 s = sequence_of(f);
-  for (int kv_head = 0; kv_head < s.n_kv; ++kv_head)
-    CHECK(ints(selection.at(kv_head).scored()) ==
-          best_of(sparq_scores(s, kv_head, n_channels), 40));
 }
 
 TEST_CASE("the GPU's reference of attention has dense attention's outputs") {

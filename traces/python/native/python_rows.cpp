@@ -1,6 +1,7 @@
 #include "traces/python/native/python_rows.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/error.hpp"
 #include "traces/python/native/arrays.hpp"
@@ -73,6 +74,11 @@ std::vector<std::vector<double>> PythonRows::softmax_votes(
     std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
   const nb::gil_scoped_acquire acquired;
   return by_list(object_.attr("softmax_votes")(arrays_of(lists), first_row, end_row), lists);
+}
+
+void PythonRows::scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const {
+  const nb::gil_scoped_acquire acquired;
+  fill(object_.attr("scores")(q_head, first_row, end_row), std::array{out});
 }
 
 std::vector<std::vector<double>> PythonRows::mean_cosines(

@@ -23,6 +23,7 @@ class PythonRows final : public RemoteRows {
 
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
+  void scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
                                                 bool takes_unit, double eps) const override;
   std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,

@@ -9,7 +9,8 @@ import numpy as np
 #: Methods that can do without copies of keys and values, with options of every kind.
 SPECS = ["recent", "streamingllm", "streamingllm:n-sink=2", "keydiff", "keydiff:anchor=raw", "knorm", "tova", "h2o", "snapkv",
          "snapkv:window=8,kernel=7,pooling=max", "snapkv:window=16,pooling=none", "adakv:window=8", "quoka", "quoka:n-queries=3",
-         "sparq:mean-value=false", "sparq:mean-value=false,n-channels=3,local-share=0.5", "bigbird", "random"]
+         "sparq:mean-value=false", "sparq:mean-value=false,n-channels=3,local-share=0.5", "bigbird", "random",
+         "oracle-topk", "oracle-topk-group", "oracle-topk-chunk", "oracle-pages:page-size=4", "minference-vertical-slash-uniform"]
 
 
 def phases(calls: list[int]) -> Iterator[str]:
