@@ -1,5 +1,6 @@
 // What methods ask about a layer whose queries and keys stay on the device.
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -48,17 +49,23 @@ std::vector<std::vector<double>> CudaCall::fetch_by_list(
 }
 
 void CudaCall::scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const {
-  const std::lock_guard lock(remote_mutex_);
-  use_device(work_.device);
-  const float* const on_device = work_.votes.scores(
-      store_.call_shape(), rows_of(remote_layer_), static_cast<int>(pos_begin_),
-      {static_cast<int>(q_head), static_cast<int>(first_row), static_cast<int>(end_row)},
-      work_.stream);
-  const std::size_t bytes = out.size() * sizeof(float);
-  auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
-  copy_to_host(copied, on_device, bytes, work_.stream);
-  work_.wait_and_check();
-  std::copy_n(copied, out.size(), out.begin());
+  // into the second half of `out`; other threads ask while this one widens them from there
+  auto* const narrow = reinterpret_cast<std::byte*>(out.data()) + out.size() * sizeof(float);
+  {
+    const std::lock_guard lock(remote_mutex_);
+    use_device(work_.device);
+    const float* const on_device = work_.votes.scores(
+        store_.call_shape(), rows_of(remote_layer_), static_cast<int>(pos_begin_),
+        {static_cast<int>(q_head), static_cast<int>(first_row), static_cast<int>(end_row)},
+        work_.stream);
+    copy_to_host(narrow, on_device, out.size() * sizeof(float), work_.stream);
+    work_.wait_and_check();
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    float score = 0.0f;
+    std::memcpy(&score, narrow + i * sizeof(float), sizeof score);
+    out[i] = static_cast<double>(score);  // never over one that is still to be read
+  }
 }
 
 std::vector<std::vector<double>> CudaCall::softmax_votes(

@@ -58,9 +58,6 @@ void copy_pieces(void* to, const void* from, const Pieces& pieces, cudaMemcpyKin
 void copy_pieces_to_host(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
   copy_pieces(to, from, pieces, cudaMemcpyDeviceToHost, stream);
 }
-void copy_pieces_to_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
-  copy_pieces(to, from, pieces, cudaMemcpyHostToDevice, stream);
-}
 void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
   copy_pieces(to, from, pieces, cudaMemcpyDeviceToDevice, stream);
 }

@@ -47,7 +47,6 @@ struct Pieces {
   std::size_t from_pitch = 0;
 };
 void copy_pieces_to_host(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
-void copy_pieces_to_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
 void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
 
 /// out = n_heads times n values, each `pitch` values behind the one before, rounded to nearest even

@@ -30,7 +30,6 @@ class FontAtlas {
   ImFont* title() const { return title_.font; }
   double body_em() const { return body_.em; }
   double small_em() const { return small_.em; }
-  double title_em() const { return title_.em; }
 
   /// The UI scale, 0.5 to 4; takes effect with the next frame.
   void set_scale(double scale);
