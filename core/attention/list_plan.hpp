@@ -33,9 +33,9 @@ struct ListPlan {
   By by = By::nothing;
   Index budget = 0;  // in tokens
   Owner owner = Owner::q_head;
-  /// Keys before the call compete, its own come on top. By far_cosines and page_bounds one list per
-  /// KV head serves all rows of the call then; by pages whole ones compete, and the page that the
-  /// call's first token cuts comes on top too.
+  /// Keys before the call compete, its own come on top; by far_cosines always so. By far_cosines
+  /// and page_bounds one list per KV head serves all rows of the call then; by pages whole ones
+  /// compete, and the page that the call's first token cuts comes on top too.
   bool forces_own = false;
   /// By attention, without a budget: every key of at least this weight, or the fewest that hold
   /// this share (equal weights: the earlier key).

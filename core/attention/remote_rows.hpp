@@ -22,7 +22,8 @@ class RemoteRows {
   virtual std::vector<std::vector<double>> softmax_votes(
       std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
   /// out = scaled scores of rows [first_row, end_row) of the call in one query head; any numbers
-  /// where a row does not see a key. [end_row - first_row, keys of the context]
+  /// where a row does not see a key. [end_row - first_row, keys of the context]. May be asked from
+  /// several threads at once; `out` may hold other numbers meanwhile.
   virtual void scores(Index q_head, Index first_row, Index end_row,
                       std::span<double> out) const = 0;
   /// Softmax weights of rows [first_row, end_row) of the call, the mean over the query heads; 0

@@ -14,8 +14,6 @@ namespace {
 
 // Of one owner, below which sharing them among threads costs more than it saves.
 constexpr Index kKeysOfPart = 1024;
-constexpr std::size_t kRowBatch = 128;  // rows whose scores are held at a time: a block of keys is
-                                        // transposed once for all of them
 
 /// The smallest set of positions that holds a share p of all weight.
 KeyList nucleus_list(std::span<const double> weights, TokenRange range, double p) {
@@ -172,10 +170,11 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
 
 void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head,
                         std::span<const Index> rows, KeyDots& dots,
-                        const std::function<void(Index, std::span<double>)>& visit) {
+                        const std::function<void(Index, std::span<double>)>& visit,
+                        std::size_t most_rows) {
   const TokenRange seen = call.remote != nullptr ? TokenRange{0, call.k.dim(1)} : call_range(call);
-  for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
-    const auto batch = rows.subspan(first, std::min(kRowBatch, rows.size() - first));
+  for (std::size_t first = 0; first < rows.size(); first += most_rows) {
+    const auto batch = rows.subspan(first, std::min(most_rows, rows.size() - first));
     const Index first_row = batch.front();
     const Index end_row = batch.back() + 1;
     if (call.remote != nullptr) {

@@ -98,10 +98,12 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
                           std::span<double> scores, std::optional<double> sink_logit);
 
 /// Calls visit(row, values) for rows of the call, which ascend: exact scaled scores of one query
-/// head against the keys of row_range(call, row), dead keys included. Works in batches of rows.
+/// head against the keys of row_range(call, row), dead keys included. most_rows: whose scores are
+/// held at a time, for each of which a block of keys is transposed once.
 void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head,
                         std::span<const Index> rows, KeyDots& dots,
-                        const std::function<void(Index, std::span<double>)>& visit);
+                        const std::function<void(Index, std::span<double>)>& visit,
+                        std::size_t most_rows = 128);
 
 /// All rows of the call, 0 .. n_tok - 1.
 std::vector<Index> all_rows(const SelectCall& call);

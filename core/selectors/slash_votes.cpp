@@ -12,11 +12,14 @@ namespace kvscope {
 
 namespace {
 
+constexpr std::size_t kVoterBatch = 16;  // rows whose scores are held at a time
+
 void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index> voters,
                      KeyDots& dots, std::span<double> columns, std::span<double> offsets) {
   const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
   for_each_score_row(
-      call, q_head, kv_head, voters, dots, [&](Index row, std::span<double> weights) {
+      call, q_head, kv_head, voters, dots,
+      [&](Index row, std::span<double> weights) {
         const TokenRange visible = row_range(call, row);
         softmax_over_visible(call, kv_head, row, visible, weights, sink_logit_of(call, q_head));
         for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -24,7 +27,8 @@ void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index
           columns[static_cast<std::size_t>(key)] += weights[i];
           offsets[static_cast<std::size_t>(visible.end - 1 - key)] += weights[i];
         }
-      });
+      },
+      kVoterBatch);
 }
 
 }  // namespace

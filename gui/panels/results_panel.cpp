@@ -102,7 +102,8 @@ class ResultsPanel final : public AskingPanel {
 
   void set_options(const nlohmann::ordered_json& options) override {
     auto json = options;
-    if (json.value("show", "") == "plot") json["show"] = "table";  // as older sessions have it
+    // as older sessions have it
+    if (json.contains("show") && json["show"] == "plot") json["show"] = "table";
     fields_from_json(json, options_);
     if (json.contains("figure")) figures_.set_options(json["figure"]);
     wanted_ = options_.result;

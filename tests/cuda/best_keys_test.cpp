@@ -58,7 +58,7 @@ TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[g
   const BatchShape narrow{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 9};
   const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
   const BatchShape start{.n_past = {0}, .n_tok = 70};
-  const BatchShape many{.n_q = 24, .n_kv = 8, .n_past = {20000}, .n_tok = 24};
+  const BatchShape many{.n_q = 24, .n_kv = 8, .n_past = {20000}, .n_tok = 80};  // in two parts
   const gpu::BestRule per_head{.budget = 64};
   const gpu::BestRule past{.budget = 64, .before_call = true};
   for (const Case& c :
@@ -107,9 +107,10 @@ TEST_CASE("gpu: lists without a budget have the weights that they should", "[gpu
   const BatchShape step{.n_q = 24, .n_kv = 8, .n_past = {5000}, .n_tok = 1};
   const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
   const BatchShape start{.n_past = {0}, .n_tok = 70};
+  const BatchShape many{.n_q = 24, .n_kv = 8, .n_past = {20000}, .n_tok = 80};  // in two parts
   int n_lists = 0, n_wrong = 0, n_empty = 0;
   std::size_t n_keys = 0;
-  for (const BatchShape& shape : {small, in_f32, step, copies, start}) {
+  for (const BatchShape& shape : {small, in_f32, step, copies, start, many}) {
     DeviceBatch batch(shape);
     const Sequence1& s = batch.sequences[0];
     for (const gpu::BestRule& rule : {gpu::BestRule{.mass = 0.05},

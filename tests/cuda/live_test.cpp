@@ -1,5 +1,5 @@
-// Methods inside models on the GPU: Quest and QuoKA choose there, others ask it for sums, norms,
-// products or scores, all with the lists of the CPU's engine.
+// Methods inside models on the GPU: Quest, QuoKA and exact attention choose there, others ask it
+// for sums, norms, products or scores, all with the lists of the CPU's engine.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -201,9 +201,11 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
   std::vector<TokenId> tokens;
   for (Index t = 0; t < 700; ++t)
     tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
-  for (const char* method : {"full", "quoka", "quest", "sparq", "sparq:mean-value=false", "snapkv",
-                             "tova", "keydiff", "streamingllm", "oracle-topk", "oracle-topk-group",
-                             "oracle-topk-chunk", "oracle-topp", "ceiling", "oracle-pages"}) {
+  for (const char* method :
+       {"full", "quoka", "quest", "quest-frontier:page-size=8",
+        "quest:dense-layers=0,page-size=2,pages=eval", "sparq", "sparq:mean-value=false", "snapkv",
+        "tova", "keydiff", "streamingllm", "oracle-topk", "oracle-topk-group", "oracle-topk-chunk",
+        "oracle-topp", "ceiling", "oracle-pages"}) {
     INFO(method);
     ThreadPool pool(2);
     const auto play = [&](const Transformer& model) {

@@ -75,6 +75,10 @@ TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and dra
   CHECK(panel.csv());
   show(rig, "about");
   CHECK(rig.session().notices().empty());
+  panel.set_options({{"show", "plot"}, {"plot", {{"x", "budget"}}}});  // of older sessions
+  CHECK(panel.options()["show"] == "table");
+  CHECK_THROWS_AS(panel.set_options({{"show", 3}}), ConfigError);
+  CHECK_THROWS_AS(panel.set_options(nullptr), ConfigError);
 }
 
 TEST_CASE("results: a click on a line goes to its layer, head, method and budget") {

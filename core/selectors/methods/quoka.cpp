@@ -66,8 +66,6 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     if (!is_usual || budget.kind != Budget::Kind::tokens) return std::nullopt;
     return ListPlan{.by = ListPlan::By::far_cosines,
                     .budget = static_cast<Index>(budget.value),
-                    .owner = ListPlan::Owner::group_sum,
-                    .forces_own = true,
                     .n_queries = n_queries,
                     .eps = eps};
   }

@@ -43,9 +43,10 @@ class TorchRows:
     def scores(self, q_head: int, first_row: int, end_row: int) -> Any:
         """Of rows [first_row, end_row) of one query head with every key, scaled: [end_row - first_row, n_keys]."""
         keys = self._k[q_head // (self._q.shape[0] // self._k.shape[0])].double()
-        # row by row, and not a matrix product: its sums may differ by the key's place in a tile
         rows = self._q[q_head, first_row:end_row].double() * self._scale
-        return _numbers(torch.stack([(keys * row).sum(-1) for row in rows]))
+        some = max(1, 2**25 // keys.numel())  # rows at a time: no more than 256 MiB
+        # not a matrix product: its sums may differ by the key's place in a tile
+        return _numbers(torch.cat([(keys * part[:, None]).sum(-1) for part in rows.split(some)]))
 
     def mean_cosines(self, lists: list[Any], takes_unit: bool, eps: float) -> list[Any]:
         """The cosine of each key with the mean of its list, of unit keys or of keys as they are."""

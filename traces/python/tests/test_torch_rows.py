@@ -39,6 +39,11 @@ def test_lists_are_those_of_copies(trace, spec, budget):
     compare(spec, budget, trace[3].q[:], trace[3].k[:], trace.score_scale)
 
 
+@pytest.mark.parametrize("spec, budget", [("oracle-topp", "p=0.9"), ("oracle-topp", "p=0.5"), ("ceiling:level=0.01", "tokens=1")])
+def test_lists_by_weight_are_those_of_copies(trace, spec, budget):
+    compare(spec, budget, trace[3].q[:], trace[3].k[:], trace.score_scale)
+
+
 @pytest.mark.parametrize("n_q, n_kv", [(4, 4), (8, 2), (3, 1)])
 @pytest.mark.parametrize("spec", SPECS)
 def test_equal_scores_go_to_the_lowest_position(spec, n_q, n_kv):
