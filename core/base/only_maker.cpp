@@ -27,8 +27,8 @@ OnlyMaker::OnlyMaker(const std::filesystem::path& output) {
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket_ < 0) return;
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  // What a process that was just killed had forked has its socket for a moment longer.
-  constexpr int kMostTries = 50;
+  // What a process that was just killed had forked has its socket longer: a second under load.
+  constexpr int kMostTries = 200;
   bool is_taken = true;
   for (int i = 0; is_taken && i < kMostTries; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
