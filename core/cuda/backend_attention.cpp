@@ -139,6 +139,7 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
   }
   if (plan.by == ListPlan::By::attention) {
     const auto n_past = static_cast<int>(pos_begin_);
+    const bool may_be_empty = plan.least_weight > 0.0;  // which attend_any alone takes
     const std::int64_t bytes_of_all =
         4 * config_.n_q * n_tok_ * (pos_begin_ + n_tok_);  // lists without a budget
     if (!plan.has_budget() && bytes_of_all > kMostListBytes) return false;
@@ -146,7 +147,7 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
                    store_.call_shape(), rows_of(layer), n_past,
                    {static_cast<int>(plan.budget), plan.least_weight, plan.mass, plan.forces_own},
                    work_.stream),
-               /*per_row=*/true, plan.forces_own};
+               /*per_row=*/n_tok_ > 1 || may_be_empty, plan.forces_own};
     return true;
   }
   const bool is_wide = plan.owner != ListPlan::Owner::group_sum && config_.group() > kMostGroup;
@@ -179,7 +180,8 @@ void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
   if (quoka_ != nullptr) {
     quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
   } else if (quest_ == nullptr) {
-    gpu::attend(store_.call_shape(), rows_of(layer), choice_.lists, answer_, lse_, {},
+    const OwnKeys own = choice_.adds_own ? OwnKeys::causal : OwnKeys::in_list;
+    gpu::attend(store_.call_shape(), rows_of(layer), choice_.lists, answer_, lse_, {own},
                 work_.stream);
   } else if (!quest_->steps_in_one_kernel()) {
     quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
