@@ -1,7 +1,5 @@
 #include "traces/verify_lse.hpp"
 
-#include <random>
-
 #include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/verify.hpp"
@@ -74,74 +72,6 @@ TEST_CASE("a trace of few rows is no evidence") {
   trace.layers[0].lse(0, 23) += 0.01f;
   CHECK(written_and_verified(trace, {.n_rows = 3}).ok);
   CHECK_FALSE(written_and_verified(trace, {.n_rows = 6}).ok);
-}
-
-TEST_CASE("the standard deviation of rounding is what many roundings give") {
-  const DType dtype = GENERATE(DType::f16, DType::bf16);
-  constexpr Index kKeys = 12;
-  constexpr Index kDims = 16;
-  constexpr double kScale = 0.25;
-  std::mt19937_64 rng(5);
-  std::normal_distribution<float> normal;
-  const auto lse_of = [&](std::span<const float> q, TensorView<const float> keys,
-                          std::vector<double>* prob, bool is_stored) {
-    double sum = 0;
-    std::vector<double> weight;
-    for (Index j = 2; j < kKeys; ++j) {
-      double score = 0;
-      for (Index c = 0; c < kDims; ++c) {
-        const float a = q[c];
-        const float b = keys(j, c);
-        score += is_stored ? static_cast<double>(stored(dtype, a)) * stored(dtype, b)
-                           : static_cast<double>(a) * b;
-      }
-      weight.push_back(std::exp(kScale * score));
-      sum += weight.back();
-    }
-    if (prob != nullptr) {
-      for (const double w : weight) prob->push_back(w / sum);
-    }
-    return std::log(sum);
-  };
-  // The ratio of what happens to what is expected has variance 1 over many draws.
-  double squares = 0;
-  constexpr int kDraws = 400;
-  for (int draw = 0; draw < kDraws; ++draw) {
-    std::vector<float> q(kDims);
-    for (float& x : q) x = normal(rng);
-    Tensor<float> keys({kKeys, kDims});
-    for (float& x : keys.flat()) x = normal(rng);
-    std::vector<double> prob;
-    const double exact = lse_of(q, keys.view(), &prob, /*is_stored=*/false);
-    const double found = lse_of(q, keys.view(), nullptr, /*is_stored=*/true);
-    const auto seen = keys.view().range(0, 2, kKeys);
-    const double expected =
-        rounding_of_lse(q, seen, rounding_variances(seen, dtype).view(), prob, kScale, dtype);
-    squares += (found - exact) * (found - exact) / (expected * expected);
-  }
-  CHECK(squares / kDraws > 0.8);
-  CHECK(squares / kDraws < 1.2);
-}
-
-TEST_CASE("an element's rounding is half a unit in its last place, evenly spread") {
-  const DType dtype = GENERATE(DType::bf16, DType::f16);
-  const int bits = dtype == DType::f16 ? 11 : 8;
-  const int least = dtype == DType::f16 ? -14 : -126;
-  std::vector<float> all = {0.0F, -0.0F, 1.0F, -2.0F, 1.5F, 0.1F, -3e4F, 1e-4F, 7e-6F, 1e-12F};
-  for (int e = -20; e < 16; ++e) {
-    all.push_back(std::ldexp(1.0F, e));
-    all.push_back(std::nextafter(std::ldexp(1.0F, e), 0.0F));
-  }
-  const TensorView<const float> x(all.data(), {2, static_cast<Index>(all.size()) / 2});
-  const Tensor<float> found = rounding_variances(x, dtype);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    double expected = 0.0;
-    if (all[i] != 0.0F) {
-      const double u = std::ldexp(1.0, std::max(std::ilogb(all[i]), least) - bits);
-      expected = u * u / 3;
-    }
-    CHECK_THAT(static_cast<double>(found.data()[i]), Catch::Matchers::WithinRel(expected, 1e-6));
-  }
 }
 
 }  // namespace kvscope::test::verify_lse_test

@@ -3,7 +3,6 @@
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/key_basis.hpp"
-#include "core/selectors/key_dots.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/lists.hpp"
@@ -11,36 +10,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::score_methods_test {
-
-TEST_CASE("key dots: any number of rows, any range, chosen channels") {
-  std::mt19937 rng(5);
-  const Tensor<float> keys = random_tensor({600, 13}, rng);
-  const std::vector<Index> channels = {1, 4, 12};
-  KeyDots dots;
-  for (const Index n_rows : {1, 2, 3, 16}) {
-    for (const TokenRange range : {TokenRange{0, 600}, TokenRange{5, 301}, TokenRange{7, 7}}) {
-      const Tensor<float> q = random_tensor({n_rows, 13}, rng);
-      const std::vector<double> full(q.flat().begin(), q.flat().end());
-      dots.compute(full, n_rows, keys.view(), range);
-      for (Index r = 0; r < n_rows; ++r) {
-        for (Index t = 0; t < range.size(); t += 17) {
-          double dot = 0.0;
-          for (Index c = 0; c < 13; ++c)
-            dot += static_cast<double>(q(r, c)) * static_cast<double>(keys(range.begin + t, c));
-          CHECK(dots.row(r)[t] == Catch::Approx(dot).margin(1e-12));
-        }
-      }
-      const std::vector<double> few(full.begin(), full.begin() + n_rows * 3);
-      dots.compute(few, n_rows, keys.view(), range, channels);
-      for (Index t = 0; t < range.size(); t += 29) {
-        double dot = 0.0;
-        for (std::size_t c = 0; c < 3; ++c)
-          dot += few[c] * static_cast<double>(keys(range.begin + t, channels[c]));
-        CHECK(dots.row(0)[t] == Catch::Approx(dot).margin(1e-12));
-      }
-    }
-  }
-}
 
 TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the softmax") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 50, .n_tok = 10});
