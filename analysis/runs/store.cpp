@@ -56,18 +56,32 @@ void make_folder(const fs::path& folder) {
     throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
 }
 
-constexpr std::array<std::string_view, 4> kOwnFolders = {"answers", "leases", "recordings",
-                                                         "scratch"};
+bool is_journal(const fs::path& file) {
+  return file.extension() == kSegmentEnding;
+}
 
-/// True for a folder that is no store, nor one that is just being made.
-bool holds_other_files(const fs::path& folder) {
-  if (is_store(folder)) return false;
+/// A journal, or one that has not got its name yet.
+bool is_own(const fs::path& file) {
+  return is_journal(file) || file.extension() == ".part";
+}
+
+/// What lies in a folder; nothing if there is none.
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
   std::error_code error;
   for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (std::ranges::find(kOwnFolders, entry->path().filename()) == kOwnFolders.end()) return true;
-  }
-  return false;
+       !error && entry != fs::directory_iterator(); entry.increment(error))
+    files.push_back(entry->path());
+  std::ranges::sort(files);
+  return files;
+}
+
+/// True for a folder that is no store, nor one that is just being made: begin() makes answers/
+/// first.
+bool holds_other_files(const fs::path& folder) {
+  if (is_store(folder)) return false;
+  const std::vector<fs::path> files = files_in(folder);
+  return !files.empty() && !(files.size() == 1 && files[0].filename() == "leases");
 }
 
 }  // namespace
@@ -108,14 +122,8 @@ Store::~Store() {
 void Store::refresh() {
   if (folder_.empty()) return;
   const OwnFiles own;
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (auto entry = fs::directory_iterator(folder_ / "answers", error);
-       !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (entry->path().extension() == kSegmentEnding) files.push_back(entry->path());
-  }
-  std::ranges::sort(files);
-  for (fs::path& file : files) {
+  for (fs::path& file : files_in(folder_ / "answers")) {
+    if (!is_journal(file)) continue;
     const auto [place, is_new] = places_.emplace(file.filename().string(), segments_.size());
     if (is_new) segments_.push_back({std::move(file), {}, {}});
     if (own_ && place->second == own_place_) continue;
@@ -128,6 +136,7 @@ void Store::read(std::size_t segment) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(file, error);
   if (!error && size <= segments_[segment].end.bytes) return;
+  bool is_own = segments_[segment].end.bytes > 0;
   try {
     segments_[segment].end = read_checked_texts(
         file, "store",
@@ -136,6 +145,7 @@ void Store::read(std::size_t segment) {
             keep(line.data, segment, line.begin, line.n_bytes);
             return;
           }
+          is_own = true;
           const Json first = parse_ordered_json(line.data, file.string());
           if (!first.contains(kStoreMark)) throw ConfigError("not the answers of a store");
           if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
@@ -143,8 +153,11 @@ void Store::read(std::size_t segment) {
         segments_[segment].end);
   } catch (const FormatError& wrong) {
     throw FormatError(
-        "{} (a line is an item: without a damaged one the others stay, and it is computed again)",
-        wrong.what());
+        "{} ({})", wrong.what(),
+        is_own
+            ? "a line is an item: without a damaged one the others stay, and it is computed again"
+            : "the first line says what the file is: without the file its items are computed "
+              "again, and those of the other files stay");
   }
 }
 
@@ -253,8 +266,7 @@ void Store::write(const Json& line) {
   const std::string name = worker_ + std::string(kSegmentEnding);
   if (!own_) {
     const OwnFiles own;
-    make_folder(folder_);
-    make_folder(folder_ / "answers");
+    begin();
     const fs::path file = folder_ / "answers" / name;
     const Json first = {{kStoreMark, 1}, {"worker", worker_}, {"version", writer_name()}};
     CheckedLineWriter writer(file);
@@ -299,6 +311,12 @@ void Store::forget(const std::string& key) {
   write({{"key", key}, {"forget", forgot_[key] + 1}});
 }
 
+void Store::begin() const {
+  if (folder_.empty()) return;
+  make_folder(folder_);
+  make_folder(folder_ / "answers");
+}
+
 void Store::sync() {
   if (!unsynced_ || !own_) return;
   unsynced_.reset();
@@ -307,13 +325,19 @@ void Store::sync() {
 
 bool is_store(const fs::path& folder) {
   std::error_code error;
-  return fs::is_directory(folder / "answers", error);
+  if (!fs::is_directory(folder / "answers", error)) return false;
+  const std::vector<fs::path> files = files_in(folder / "answers");
+  return files.empty() || std::ranges::any_of(files, is_own);
 }
 
 void remove_store(const fs::path& folder) {
-  std::error_code ignored;
-  for (const char* own : {"answers", "leases", "scratch"}) fs::remove_all(folder / own, ignored);
-  fs::remove(folder, ignored);  // refused unless it is empty
+  if (!is_store(folder)) return;
+  for (const fs::path& file : files_in(folder / "answers")) {
+    if (is_own(file)) remove_quietly(file);
+  }
+  for (const fs::path& file : files_in(folder / "leases")) remove_quietly(file);
+  for (const char* own : {"answers", "leases"}) remove_quietly(folder / own);
+  remove_quietly(folder);  // refused unless it is empty
 }
 
 }  // namespace kvscope

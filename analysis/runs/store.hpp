@@ -101,6 +101,8 @@ class Store {
   /// within a second, or after sync(). Throws IoError; then the file ends with the line before.
   void add(std::span<const nlohmann::ordered_json> lines);
   void add_plan(const StoredPlan& plan);
+  /// Makes the folder, if it is not there. Throws IoError.
+  void begin() const;
   /// From now on the item is neither known nor failed.
   void forget(const std::string& key);
   void sync();
@@ -132,10 +134,11 @@ class Store {
   std::optional<Stopwatch> unsynced_;
 };
 
-/// True for a folder that holds answers.
+/// True for a folder that holds answers/, and in it a journal or nothing yet.
 bool is_store(const std::filesystem::path& folder);
 
-/// Removes what a store made, and the folder if nothing else is in it.
+/// Removes a command's store: answers and leases, and the folder if nothing else is in it. Leaves a
+/// folder that is none.
 void remove_store(const std::filesystem::path& folder);
 
 }  // namespace kvscope

@@ -15,6 +15,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
 
 namespace kvscope {
@@ -35,6 +36,7 @@ class ItemLoop {
         is_done_(work.keys.size()),
         is_left_alone_(work.keys.size()),
         order_(work.keys.size()) {
+    store.begin();
     if (!store.folder().empty()) leases_.emplace(store.leases(), store.worker());
     std::vector<double> seconds(order_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) {
@@ -132,6 +134,7 @@ class ItemLoop {
       is_left_alone_[i] = true;
       return false;
     }
+    require_unchanged_inputs();  // the key says what they were
     seconds_ += watch.seconds();
     ++n_finished_;
     keep(i, sentence, lines, lease);

@@ -193,19 +193,24 @@ class Reader {
     if (is_book) return {entry.name, {}, entry.line};
     std::error_code error;
     if (entry.word.empty() || !fs::is_regular_file(beside(entry.word), error))
-      fail(entry.line, fmt::format("there is no file {}", beside(entry.word).string()));
+      fail(entry.line, fmt::format("there is no {}file {}",
+                                   fs::exists(beside(entry.word), error) ? "regular " : "",
+                                   beside(entry.word).string()));
     return {entry.name, beside(entry.word), entry.line};
   }
 
   std::vector<StudyOption> options(const toml::table& table, const std::string& path) const {
     std::vector<StudyOption> options;
     for (const auto& [key, value] : table) {
-      if (key.str() == "command" || key.str() == "pick") continue;
+      const bool is_of_task = path != "record" && (key.str() == "command" || key.str() == "pick");
+      if (is_of_task) continue;
       StudyOption option;
       for (const char c : key.str()) option.name += c == '_' ? '-' : c;
       option.line = line_of(key.source());
       if (const auto* flag = value.as_boolean()) {
-        if (!flag->get()) continue;
+        if (!flag->get())
+          fail(option.line, fmt::format("{}.{}: expected no line for a flag that is not set", path,
+                                        option.name));
       } else {
         for (const Entry& entry : entries(table, key.str())) {
           if (entry.table != nullptr || value.is_table())
@@ -238,6 +243,12 @@ class Reader {
         if (one.word.find_first_of("/~") != std::string::npos)
           fail(one.line,
                path + ".pick: expected a name as totals.rope_share, found " + quote(one.word));
+        const auto column = [](const std::string& pick) {
+          return pick.substr(pick.rfind('.') + 1);
+        };
+        if (std::ranges::find(task.picks, column(one.word), column) != task.picks.end())
+          fail(one.line, fmt::format("{}.pick: two are called {}, the name of their column", path,
+                                     column(one.word)));
         task.picks.push_back(one.word);
       }
     }

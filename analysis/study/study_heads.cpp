@@ -26,7 +26,7 @@ constexpr std::pair<const char*, std::string_view> kHeadColumns[] = {
 Json short_number(const Json& number) {
   if (!number.is_number()) return nullptr;
   const auto rounded = number_from<double>(fmt::format("{:.5g}", number.get<double>()));
-  return rounded ? Json(*rounded) : Json(nullptr);
+  return or_null(rounded);
 }
 
 /// Differences where both have a number.

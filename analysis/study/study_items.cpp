@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "core/base/error.hpp"
@@ -17,12 +18,6 @@ namespace kvscope {
 namespace {
 
 using Words = std::vector<std::string>;
-
-Json json_of(std::span<const StudyOption> options) {
-  Json json = Json::object();
-  for (const StudyOption& option : options) json[option.name] = option.values;
-  return json;
-}
 
 void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -59,6 +54,18 @@ class Planner {
   }
 
  private:
+  Json json_of(std::span<const StudyOption> options) const {
+    Json json = Json::object();
+    for (const StudyOption& option : options) {
+      json[option.name] = option.values;
+      for (const std::string& value : option.values) {
+        if (const auto file = inputs_.files.find(value); file != inputs_.files.end())
+          json[option.name + " file"] = file->second;
+      }
+    }
+    return json;
+  }
+
   void add_place(const TextPlace& place) {
     for (std::size_t t = 0; t < study_.tasks.size(); ++t) {
       const StudyTask& task = study_.tasks[t];
@@ -110,6 +117,7 @@ class Planner {
     append(job.words, protocol_words);
     job.kind = kind.dump();
     what["method"] = method.spec.text();
+    add_artifacts({method.spec}, what);
     for (const ReplayPair& pair : pairs) {
       StudyItem item;
       item.budget = pair.budget ? pair.budget->to_string() : "";

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct StudyInputs {
   /// Of each task: its command's option for the protocol, "phase" or "mode"; empty: it has one
   /// protocol of its own.
   std::vector<std::string> protocols;
+  std::map<std::string, std::string> files;  // hashes of files that values of options name
 };
 
 struct StudyItem {

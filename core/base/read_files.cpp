@@ -1,6 +1,6 @@
 #include "core/base/read_files.hpp"
 
-#include <sys/stat.h>
+#include <fmt/format.h>
 
 #include <atomic>
 
@@ -23,9 +23,27 @@ ReadFiles::~ReadFiles() {
   current.store(before_);
 }
 
-void ReadFiles::note(dev_t device, ino_t inode, const fs::path& path) {
+void ReadFiles::note(const struct stat& status, const fs::path& path) {
+  std::string version = fmt::format("{} {} {} {}.{}", status.st_dev, status.st_ino, status.st_size,
+                                    status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  const fs::path name = fs::absolute(path).lexically_normal();
+  for (ReadFiles* work = this; work != nullptr; work = work->before_) {
+    const std::lock_guard lock(work->mutex_);
+    const auto known = work->versions_.find(name);
+    if (known != work->versions_.end() && known->second != version) work->changed_ = path;
+  }
   const std::lock_guard lock(mutex_);
-  files_.insert_or_assign({device, inode}, path);
+  files_.insert_or_assign({status.st_dev, status.st_ino}, path);
+  versions_.emplace(name, std::move(version));
+}
+
+void ReadFiles::require_unchanged() const {
+  const std::lock_guard lock(mutex_);
+  if (changed_)
+    throw IoError(
+        "{} was changed, or another file took its name, while it was in use: numbers of both would "
+        "be mixed; the same command again computes those of the file as it is now",
+        changed_->string());
 }
 
 std::optional<fs::path> ReadFiles::behind(const fs::path& out) const {
@@ -45,7 +63,11 @@ void note_read_file(int fd, const fs::path& path) {
   ReadFiles* const to = current.load();
   struct stat status {};
   if (to == nullptr || n_own > 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  to->note(status.st_dev, status.st_ino, path);
+  to->note(status, path);
+}
+
+void require_unchanged_inputs() {
+  if (const ReadFiles* const files = current.load()) files->require_unchanged();
 }
 
 void refuse_read_file(const fs::path& out) {

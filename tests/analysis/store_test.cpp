@@ -15,6 +15,8 @@
 #include "analysis/runs/work.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/whole_file.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
@@ -200,6 +202,22 @@ TEST_CASE("workers do each item once, longest first, and what fails stops no oth
   CHECK(order.size() == 60);
   Store alone;
   CHECK_SAYS(run_items(work, alone, OnFailure::stop, {}, {}), "no such layer");
+}
+
+TEST_CASE("a file that is another one at the next item ends the work, whose key is of the first") {
+  const TempDir dir;
+  const ReadFiles files;
+  const fs::path input = dir.write("input", "one");
+  Work work;
+  work.keys = {"k1-code", "k2-code", "k3-code"};
+  work.run = [&](std::size_t i, const Lease*, const ProgressFn&, std::stop_token) {
+    if (i == 1) fs::rename(dir.write("other", "two"), input);
+    return answer_of(work.keys[i], {{"x", read_whole_file(input, 100)}});
+  };
+  Store store(dir.path() / "s");
+  CHECK_SAYS_AS(IoError, run_items(work, store, OnFailure::keep, {}, {}), "input was changed");
+  CHECK(store.answers().size() == 1);
+  CHECK(answer_in(store, "k1-code") == Json{{"x", "one"}});
 }
 
 TEST_CASE("items wait for others, and five dead workers are an answer") {

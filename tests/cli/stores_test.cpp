@@ -211,7 +211,9 @@ TEST_CASE(
   const std::string whole = bench.file("whole.csv");
   ran(bench.sweep({"--out", whole}));
   // What a run that was killed leaves: some of its answers, and a lease.
-  ran(bench.sweep({"--store", out + ".store"}));
+  const std::string half = bench.file("half");
+  ran(bench.sweep({"--store", half}));
+  fs::rename(half, out + ".store");
   const fs::path segment = segments_of(out + ".store").front();
   const std::string text = read_file(segment);
   std::ofstream(segment, std::ios::binary | std::ios::trunc) << text.substr(0, text.size() * 2 / 3);
@@ -223,9 +225,27 @@ TEST_CASE(
   CHECK(read_file(out) == read_file(whole));
   CHECK_FALSE(fs::exists(out + ".store"));
   CHECK_HAS(ran(bench.sweep({"--out", out, "--resume"})).err, "is complete");
-  ran(bench.sweep({"--store", bench.file("o2.csv.store"), "--seed", "5"}));
+  ran(bench.sweep({"--store", half, "--seed", "5"}));
+  fs::rename(half, bench.file("o2.csv.store"));
   ran(bench.sweep({"--out", bench.file("o2.csv"), "--overwrite"}));
   CHECK(read_file(bench.file("o2.csv")) == read_file(whole));
+}
+
+TEST_CASE("a folder beside the output that is no store of it stays as it is") {
+  const Bench bench;
+  const std::string out = bench.file("o.csv");
+  for (const char* place : {"answers", "scratch"}) {
+    INFO(place);
+    const fs::path store = out + ".store";
+    fs::create_directories(store / place);
+    std::ofstream(store / place / "thesis.txt") << "mine";
+    for (const char* flag : {"--overwrite", "--resume"})
+      refused(bench.sweep({"--out", out, flag}), 2, {"o.csv.store holds other files"});
+    CHECK(read_file(store / place / "thesis.txt") == "mine");
+    CHECK_FALSE(fs::exists(out));
+    fs::remove_all(store);
+  }
+  refused(bench.sweep({"--store", out + ".store"}), 2, {"that of the --out of this name"});
 }
 
 TEST_CASE("work is continued with the weights that it was begun with, and no others") {
@@ -244,7 +264,9 @@ TEST_CASE("work is continued with the weights that it was begun with, and no oth
                 more);
   };
   const std::string out = bench.file("out.json");
-  ran(command({"--store", out + ".store"}));
+  const std::string half = bench.file("half");
+  ran(command({"--store", half}));
+  fs::rename(half, out + ".store");
   replace_weights();
   refused(command({"--out", out, "--resume"}), 2,
           {"other weights than those that items 0 to 1 were made with"});
@@ -321,6 +343,26 @@ TEST_CASE("one bad item stops no other, is tried again when asked, and can be le
   CHECK(read_file(out) == read_file(whole));
 }
 
+TEST_CASE("a gap is no result, whatever goes on") {
+  const Bench bench;
+  const std::string bad = bench.file("bad.h5"), out = bench.file("o.csv");
+  const std::string whole = bench.file("whole.csv");
+  fs::copy_file(bench.trace, bad);
+  const auto sweep = [&](const Words& more) {
+    return with({"sweep", bad, "--selector", "quest", "--budget", "16"}, more);
+  };
+  ran(sweep({"--out", whole}));
+  flip(bad);
+  const Words local = {"--out", out, "--engine", "local", "--workers", "2"};
+  CHECK(kvscope_run(with(sweep(local), {"--without-failed"})).code == 4);
+  CHECK(kvscope_run(with(sweep(local), {"--resume", "--retry-failed"})).code == 4);
+  CHECK(fs::exists(out + ".store"));
+  flip(bad);  // mended
+  ran(with(sweep(local), {"--resume", "--retry-failed"}));
+  CHECK(read_file(out) == read_file(whole));
+  CHECK_FALSE(fs::exists(out + ".store"));
+}
+
 TEST_CASE("simulations and analyses without a failed item") {
   const Bench bench;
   const std::vector<Words> commands = {
@@ -344,7 +386,7 @@ TEST_CASE("simulations and analyses without a failed item") {
     INFO(lacking.err);
     CHECK(lacking.code == 4);
     if (bare[0] == "analyze")
-      CHECK_HAS(lacking.err, "leave their layers out by --layers");
+      CHECK_HAS(lacking.err, "a result without them cannot be made");
     else
       CHECK_HAS(lacking.json().at("skipped").dump(), "its disk broke");
     CHECK(ran(with(command, {"--retry-failed"})).out == whole.out);

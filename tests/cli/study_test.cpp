@@ -277,6 +277,8 @@ command = "analyze geometry"
   const RunResult wrong = bench.run();
   CHECK(wrong.code == 4);
   CHECK_HAS(wrong.err, "its JSON has no number \"totals.no_such\"");
+  bench.write(replaced(read_file(bench.study), "totals.no_such", "rows.0.gap_mean"));
+  CHECK_HAS(bench.run().err, "two are called gap_mean");
 }
 
 TEST_CASE("what makes no study is refused with its line before anything runs") {
@@ -297,6 +299,12 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
            Wrong{"[record]", "budgets = [1]\n[record]", 3, "line 5: "},
            Wrong{"max-tokens = 96", "max-tokns = 96", 2, "line 6: record: unknown option"},
            Wrong{"chunk = 32", "chunk = \"big\"", 2, "line 8: tasks.sweep: --chunk"},
+           Wrong{"chunk = 32", "chunk = 0", 2, "line 8: tasks.sweep: --chunk"},
+           Wrong{"chunk = 32", "layers = \"5-2\"", 2, "line 8: tasks.sweep: --layers"},
+           Wrong{"chunk = 32", "hardware = \"nosuch\"", 2, "line 8: tasks.sweep: "},
+           Wrong{"chunk = 32", "no-ceiling = false", 2,
+                 "line 8: tasks.sweep.no-ceiling: expected no"},
+           Wrong{"max-tokens = 96", "command = \"x\"", 2, "line 6: record: unknown option"},
            Wrong{"chunk = 32", "calibration = \"a.h5\"", 2, "line 8: tasks.sweep: --calibration"},
            Wrong{"chunk = 32", "seed = 1\nworker = true", 2,
                  "line 9: tasks.sweep: --worker is set"},

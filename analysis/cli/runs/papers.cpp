@@ -21,6 +21,7 @@
 #include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
 #include "core/base/json.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {
@@ -101,6 +102,8 @@ class PapersCommand final : public Command {
     const std::vector<const papers::Item*> chosen = chosen_items();
     if (fs::exists(*out_) && !fs::is_directory(*out_))
       throw UsageError("--out: {} is no folder", out_->string());
+    for (const char* name : {"items.json", "report.html", "report.tex"})
+      refuse_other_kind(*out_ / name, kind_of_name(name));
     fs::create_directories(*out_);
     PapersRunner runner(folder(), chosen,
                         [](const std::string& line) { note("kvscope papers: " + line); });
@@ -155,11 +158,7 @@ class PapersCommand final : public Command {
     std::vector<const papers::Item*> chosen;
     std::set<std::string> wanted;
     if (only_) {
-      for (std::size_t begin = 0; begin <= only_->size();) {
-        const std::size_t end = std::min(only_->find(',', begin), only_->size());
-        wanted.insert(only_->substr(begin, end - begin));
-        begin = end + 1;
-      }
+      for (std::string& id : split_words(*only_, ',')) wanted.insert(std::move(id));
     }
     for (const papers::Item& item : papers::items()) {
       if (!only_ || wanted.erase(item.id) > 0) chosen.push_back(&item);

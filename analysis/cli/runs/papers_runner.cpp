@@ -104,6 +104,7 @@ fs::path PapersRunner::path_of(const papers::Run& run) const {
 }
 
 void PapersRunner::forget_failed_and_changed(bool retry_failed) {
+  const OwnFiles own;
   for (const papers::Run* run : runs_) {
     const std::string& key = keys_.at(run->name);
     const StoredAnswer* const answer = store_.find(key);
@@ -139,6 +140,7 @@ Work PapersRunner::work() {
   work.state = [this](std::size_t i, const Store& store) { return state_of(i, store); };
   work.run = [this](std::size_t i, const Lease*, const ProgressFn& progress,
                     const std::stop_token& stop) { return execute(*runs_[i], progress, stop); };
+  work.is_exclusive = [](std::size_t) { return true; };  // results have one name each
   work.step_name = "commands";
   return work;
 }
@@ -170,6 +172,7 @@ std::vector<Json> PapersRunner::execute(const papers::Run& run, const ProgressFn
     if (stop.stop_requested()) throw Interrupted("stopped at {}", run.name);
     const bool is_done = outcome.code == kOk || outcome.code == kCheckFailed;
     if (is_done && run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);
+    const OwnFiles own;
     if (is_done)
       return {{{"key", keys_.at(run.name)},
                {"run", run.name},

@@ -18,9 +18,10 @@ void ReplayArguments::declare(OptionSet& options) {
               "which calls are replayed; a recording without decoded tokens has the later half of "
               "its prompt replayed as decode or verify",
               phase_);
-  options.add("chunk", "N", "B_CP: queries per prefill call", calls_.chunk);
-  options.add("steps", "N", "decode and verify: calls measured, evenly spaced", calls_.steps);
-  options.add("drafts", "N", "verify: tokens verified at once", calls_.drafts);
+  options.add("chunk", "N", "B_CP: queries per prefill call", calls_.chunk, at_least(1));
+  options.add("steps", "N", "decode and verify: calls measured, evenly spaced", calls_.steps,
+              at_least(1));
+  options.add("drafts", "N", "verify: tokens verified at once", calls_.drafts, at_least(1));
   options.add("rows-per-chunk", "N", "measured queries of a call, evenly spaced, or all [8]",
               rows_per_chunk_);
   options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);

@@ -13,6 +13,7 @@
 #include "analysis/cli/runs/engine.hpp"
 #include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
@@ -98,9 +99,7 @@ void WorkerOptions::run_engine(const Work& work, Store& store, std::vector<std::
   job.words.insert(job.words.end(), words.begin(), words.end());
   insert_options(job.words, {"--worker", "--threads", std::to_string(job.threads)});
   job.folder = fs::absolute(store.folder());
-  std::error_code error;
-  fs::create_directories(job.folder / "answers", error);
-  if (error) throw IoError("cannot make the folder {}: {}", job.folder.string(), error.message());
+  store.begin();
   job.stop = run.stop;
   job.n_left = [&] {
     store.refresh();
@@ -153,10 +152,21 @@ void RunJob::declare_work(OptionSet& options) {
   declare_json(options, json);
 }
 
-void RunJob::check_table(bool may_exist) const {
+void RunJob::check() const {
+  workers_.check();
+  if (!store_dir_ || is_worker() || store_dir_->extension() != ".store") return;
+  const FileKind kind = kind_of_name(store_dir_->stem());
+  if (kind == FileKind::csv || kind == FileKind::own_json || kind == FileKind::result)
+    throw UsageError(
+        "--store: a folder called {} is that of the --out of this name, and goes when it is done: "
+        "expected another name",
+        store_dir_->filename().string());
+}
+
+void RunJob::check_table() const {
   if (!out) return;
   if (resume) remove_old_temporaries(*out, std::chrono::seconds(0));
-  check_table_output(*out, may_exist || resume);
+  check_table_output(*out, may_replace());
 }
 
 void RunJob::check_inputs() const {
@@ -229,6 +239,9 @@ std::optional<int> RunJob::finish(const Work& of, const OptionSet& given, const 
     workers_.run(of, store, words, is_split() ? OnFailure::keep : OnFailure::stop, work);
   } catch (const Interrupted& error) {
     throw stopped(error);
+  } catch (const Error&) {
+    if (!store_dir_ && store.answers().empty()) remove_store(store.folder());
+    throw;
   }
   const std::vector<FailedItem> failed = failed_items(of, store);
   has_failed_ = !failed.empty();
@@ -248,7 +261,7 @@ void RunJob::refuse_failed(const Work& of, const std::vector<FailedItem>& failed
       "{}: {} of {} items failed ({}{}), {} are done in {}; {}", of.command, failed.size(),
       of.keys.size(), fmt::join(keys, ", "), keys.size() < failed.size() ? ", ..." : "",
       of.keys.size() - failed.size(), store_->folder().string(),
-      without_failed_ ? "a result without them cannot be made: leave their layers out by --layers"
+      without_failed_ ? "a result without them cannot be made"
       : of.may_lack
           ? "--retry-failed tries them again, --without-failed makes the result without them"
           : "--retry-failed tries them again");
@@ -261,7 +274,8 @@ bool RunJob::is_complete(std::string_view config_hash) const {
   if (read_regular_file(*out, kMostBytes).find(config_hash) == std::string::npos)
     throw IoError("{} exists and is of another configuration; --overwrite replaces it",
                   out->string());
-  if (!store_dir_) remove_store(*folder());
+  // Where a store is, items may have failed; what it knows costs nothing.
+  if (is_store(*folder())) return false;
   note("kvscope: {} is complete: nothing was left to do", out->string());
   return true;
 }

@@ -64,10 +64,10 @@ class RunJob {
   /// The options of stores, workers and of work, and --json.
   void declare_work(OptionSet& options);
 
-  /// Throws UsageError for what contradicts itself.
-  void check() const { workers_.check(); }
+  /// Throws UsageError for what contradicts itself, and for a named store that would be removed.
+  void check() const;
   /// Throws, as check_table_output, before anything is computed.
-  void check_table(bool may_exist) const;
+  void check_table() const;
   /// Throws ConfigError if the output is a file that was read.
   void check_inputs() const;
   /// True if this process makes no result.
@@ -94,9 +94,11 @@ class RunJob {
   std::optional<int> finish(const Work& of, const OptionSet& given, const std::string& name);
   Store& store() { return *store_; }
 
+  /// True if a finished result may lie at --out, which is replaced.
+  bool may_replace() const { return overwrite || resume; }
   /// With --resume: whether --out is there already, of this configuration (its checksum stands in
-  /// every form of a table); says so, and removes what is left beside it. Throws IoError if --out
-  /// is there and of another one.
+  /// every form of a table) and with nothing left in a store; says so. Throws IoError if --out is
+  /// there and of another one.
   bool is_complete(std::string_view config_hash) const;
   /// After the result is written: the store beside it goes, unless items failed. Returns the exit
   /// code.

@@ -224,7 +224,7 @@ std::vector<Prompt> SimulateCommand::load_texts(SimulationModels& models) const 
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  job_.check_table(job_.overwrite);
+  job_.check_table();
   const SimulationOptions options = simulation_options();
   const int n_threads = job_.work.n_threads();
   engine_.check();
@@ -284,7 +284,7 @@ int SimulateCommand::tell(const SimulationTask& task, SimulationResult& result,
         {[&] { return table_csv(result.table, result.config_hash); },
          [&] { return simulation_json(task, result); },
          [&](ResultWriter& output) { write_simulation(task, result, output, writer_name()); }},
-        *job_.out, job_.overwrite);
+        *job_.out, job_.may_replace());
   }
   const int code = job_.end();
   if (const std::string sentence = missing_intervals(result.table); !sentence.empty())

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/run_job.hpp"
+#include "analysis/cost/hardware.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -60,9 +62,11 @@ void check_options(const StudyFile& study, const std::string& command,
       std::vector<std::string> words = option_words(std::span(&option, 1));
       if (command.starts_with("analyze ")) words.emplace_back("trace.h5");
       set.parse(words);
-    } catch (const UsageError& error) {
-      refuse(error.what());
-    } catch (const ConfigError& error) {
+      for (const std::string& value : option.values) {
+        if (option.name == "layers" || option.name == "heads") index_list_of(value, option.name);
+        if (option.name == "hardware") find_hardware(value);
+      }
+    } catch (const SpokenError& error) {
       refuse(error.what());
     }
   }
@@ -100,28 +104,42 @@ class InputHashes {
     StudyInputs inputs;
     for (const StudyModel& model : study_.models) {
       const auto hash = [&](const std::string& word) {
-        return at(model.line, word, [&] { return model_hash(model_dir(word)); });
+        return at(model.line, "model", word, [&] { return model_hash(model_dir(word)); });
       };
       inputs.models.push_back(hash(model.word));
       inputs.drafts.push_back(model.draft ? hash(*model.draft) : "");
     }
     for (const StudySource& text : study_.texts) {
       const fs::path file = text.file.empty() ? embedded_text() : text.file;
-      inputs.texts.push_back(at(text.line, file.string(), [&] { return hash_file(file); }));
+      inputs.texts.push_back(at(text.line, "text", file.string(), [&] { return hash_file(file); }));
     }
     for (const StudySource& trace : study_.recordings) {
-      inputs.recordings.push_back(at(trace.line, trace.file.string(), [&] {
+      inputs.recordings.push_back(at(trace.line, "recording", trace.file.string(), [&] {
         return TraceFile::open(trace.file, {}).info().content_hash;
       }));
     }
-    for (const StudyTask& task : study_.tasks)
+    add_files(study_.record, inputs);
+    for (const StudyTask& task : study_.tasks) {
       inputs.protocols.push_back(protocol_option(study_, task));
+      add_files(task.options, inputs);
+    }
     return inputs;
   }
 
  private:
+  void add_files(const std::vector<StudyOption>& options, StudyInputs& inputs) {
+    for (const StudyOption& option : options) {
+      for (const std::string& value : option.values) {
+        std::error_code error;
+        if (value.find_first_of("./") != value.npos && fs::is_regular_file(value, error))
+          inputs.files[value] = at(option.line, "file", value, [&] { return hash_file(value); });
+      }
+    }
+  }
+
   template <class Make>
-  std::string at(int line, const std::string& input, Make&& make) {
+  std::string at(int line, std::string_view kind, const std::string& name, Make&& make) {
+    const std::string input = fmt::format("{} {}", kind, name);
     if (const auto found = known_.find(input); found != known_.end()) return found->second;
     try {
       return known_[input] = make();
@@ -151,7 +169,6 @@ void require_task(const LoadedStudy& study, const std::string& task) {
 }
 
 Json counts_json(const std::vector<StudyCounts>& tasks) {
-  const auto or_null = [](double x) { return std::isnan(x) ? Json(nullptr) : Json(x); };
   Json list = Json::array();
   for (const StudyCounts& task : tasks)
     list.push_back({{"task", task.task},
@@ -160,9 +177,9 @@ Json counts_json(const std::vector<StudyCounts>& tasks) {
                     {"failed", task.failed},
                     {"to_do", task.to_do},
                     {"jobs", task.jobs},
-                    {"seconds", or_null(task.seconds)},
-                    {"memory", or_null(task.memory)},
-                    {"bytes", or_null(task.bytes)}});
+                    {"seconds", json_number(task.seconds)},
+                    {"memory", json_number(task.memory)},
+                    {"bytes", json_number(task.bytes)}});
   Json json = list.back();
   json.erase("task");
   list.erase(list.size() - 1);

@@ -84,8 +84,9 @@ class SweepCommand final : public Command {
         "hardware", "NAME",
         "adds predicted microseconds on this card: a profile of kvscope cost, by name or as a file",
         hardware_);
-    options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
-    options.add("seed", "N", "seed of the resampling", seed_);
+    options.add("resamples", "N", "resamples behind the confidence intervals", resamples_,
+                at_least(1));
+    options.add("seed", "N", "seed of the resampling", seed_, at_least(0));
     job_.declare_table(options, "the unaggregated arrays", "sweep");
     options
         .add("config", "FILE",
@@ -117,7 +118,7 @@ class SweepCommand final : public Command {
     const Work work = sweep_work(plan, pool);
     if (const auto code = job_.finish(work, options, name())) return *code;
     const SweepResult result = sweep_result(plan, work, job_.store());
-    if (job_.out) write_sweep_output(result, *job_.out, job_.overwrite);
+    if (job_.out) write_sweep_output(result, *job_.out, job_.may_replace());
     const int code = job_.end();
     const SweepSummary summary = sweep_summary(result);
     job_.json ? print_json(sweep_json(result)) : print(summary.text);
@@ -136,7 +137,7 @@ class SweepCommand final : public Command {
       throw UsageError("--draft: expected one for each trace, found {} for {}", drafts_.size(),
                        traces_.size());
     }
-    job_.check_table(job_.overwrite);
+    job_.check_table();
   }
 
   std::vector<SweepTrace> make_traces() const {

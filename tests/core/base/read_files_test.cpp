@@ -68,8 +68,29 @@ TEST_CASE("the number of a file that is gone says nothing of the file that has i
   const TempDir dir;
   ReadFiles files;
   const fs::path file = dir.write("a", "old");
-  files.note(1, 1, dir.path() / "gone");
+  struct stat gone {};
+  files.note(gone, dir.path() / "gone");
   CHECK(!files.behind(file));
+}
+
+TEST_CASE("a file that is read again has to be the one that was read, in work within work too") {
+  const TempDir dir;
+  const fs::path file = dir.write("a", "old");
+  const ReadFiles outer;
+  read_whole_file(file, 100);
+  {
+    const ReadFiles inner;
+    read_whole_file(file, 100);
+    CHECK_NOTHROW(inner.require_unchanged());
+  }
+  CHECK_NOTHROW(outer.require_unchanged());
+  fs::rename(dir.write("b", "new"), file);
+  {
+    const ReadFiles inner;
+    read_whole_file(file, 100);
+    CHECK_NOTHROW(inner.require_unchanged());
+  }
+  CHECK_SAYS_AS(IoError, outer.require_unchanged(), "a was changed");
 }
 
 }  // namespace kvscope::test::read_files_test
