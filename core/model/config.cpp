@@ -218,9 +218,11 @@ void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   }
   config.plan.logit_softcap = read_cap(json, "final_logit_softcapping", traits.logit_softcap);
   config.plan.score_softcap = read_cap(json, "attn_logit_softcapping", traits.score_softcap);
-  if (json.boolean_or("use_bidirectional_attention", false)) {
-    throw ConfigError("{}: expected false (only causal attention is computed)",
-                      json.name_of("use_bidirectional_attention"));
+  for (const auto& [field, causal] :
+       {std::pair("use_bidirectional_attention", false), std::pair("is_causal", true)}) {
+    if (json.boolean_or(field, causal) != causal)
+      throw ConfigError("{}: expected {} (only causal attention is computed)", json.name_of(field),
+                        causal);
   }
 }
 

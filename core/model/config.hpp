@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ enum class ModelFamily {
 
 /// "llama", "mistral", ...: the `model_type` of config.json.
 std::string_view name_of(ModelFamily family);
+/// True if the model_type of a config.json, or of the text inside it, is a family's.
+bool has_family(const nlohmann::json& config);
 
 /// How rotary position embedding turns a position into angles: numbers, whatever rule gave them
 /// (core/model/config_rope.cpp).

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -218,6 +219,13 @@ const FamilyTraits& read_family(const JsonObject& json) {
   }
   throw ConfigError("{}: expected one of {}, found {}", json.name_of("model_type"),
                     fmt::join(names, ", "), quote(type));
+}
+
+bool has_family(const nlohmann::json& config) {
+  const nlohmann::json text = text_part(config);
+  const auto type = text.is_object() ? text.find("model_type") : text.end();
+  return type != text.end() &&
+         std::ranges::any_of(table(), [&](const FamilyTraits& row) { return *type == row.name; });
 }
 
 std::string_view name_of(ModelFamily family) {

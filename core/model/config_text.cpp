@@ -12,7 +12,8 @@ using nlohmann::json;
 struct PictureModel {
   std::string_view model_type;
   std::string_view text_type;
-  json defaults;  // of transformers' config class, where its files leave them out
+  json defaults;                   // of transformers' config class, where its files leave them out
+  std::string_view not_read = {};  // a setting of the texts' family that this class has not
 };
 
 // Sizes of Gemma 3 that its files leave out where they are those of transformers' config class.
@@ -38,11 +39,12 @@ json qwen3_vl_defaults() {
 // Their layers of text see pictures as rows among the others, so that texts alone need nothing
 // more.
 const std::array<PictureModel, 5>& picture_models() {
-  static const std::array<PictureModel, 5> models = {{{"gemma3", "gemma3_text", gemma3_defaults()},
-                                                      {"mistral3", "mistral", json::object()},
-                                                      {"qwen2_vl", "qwen2", qwen2_vl_defaults()},
-                                                      {"qwen2_5_vl", "qwen2", qwen2_vl_defaults()},
-                                                      {"qwen3_vl", "qwen3", qwen3_vl_defaults()}}};
+  static const std::array<PictureModel, 5> models = {
+      {{"gemma3", "gemma3_text", gemma3_defaults(), "final_logit_softcapping"},
+       {"mistral3", "mistral", json::object()},
+       {"qwen2_vl", "qwen2", qwen2_vl_defaults()},
+       {"qwen2_5_vl", "qwen2", qwen2_vl_defaults()},
+       {"qwen3_vl", "qwen3", qwen3_vl_defaults(), "use_sliding_window"}}};
   return models;
 }
 
@@ -89,6 +91,10 @@ nlohmann::json text_part(nlohmann::json root) {
     if (has_part) add_from_root(root, text);
     for (const auto& [field, value] : model.defaults.items()) {
       if (!text.contains(field)) text[field] = value;
+    }
+    if (const auto field = text.find(model.not_read); field != text.end()) {
+      text["text_config." + std::string(model.not_read)] = *field;  // told as unread
+      text.erase(field);
     }
     use_one_position(text);
     return text;

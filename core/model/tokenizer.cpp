@@ -209,12 +209,10 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
     return Tokenizer(std::make_unique<const Impl>(
         parse_tokenizer_json(mapped.text(), path.string(), companions_of(path.parent_path()))));
   }
-  const std::filesystem::path settings = path.parent_path() / "tokenizer_config.json";
-  std::error_code ignored;
-  const bool has_settings = std::filesystem::exists(settings, ignored);
-  return parse_pieces(mapped.text(), path.string(),
-                      has_settings ? read_regular_file(settings, kMaxSettingsBytes) : std::string(),
-                      settings.string());
+  const std::filesystem::path folder = path.parent_path();
+  return Tokenizer(std::make_unique<const Impl>(
+      sentencepiece_tokenizer(mapped.text(), path.string(), companions_of(folder),
+                              (folder / "tokenizer_config.json").string())));
 }
 
 Tokenizer Tokenizer::parse_tekken(std::string_view json_text, const std::string& where) {
@@ -225,7 +223,7 @@ Tokenizer Tokenizer::parse_pieces(std::string_view bytes, const std::string& whe
                                   std::string_view settings_text,
                                   const std::string& settings_where) {
   return Tokenizer(std::make_unique<const Impl>(
-      sentencepiece_tokenizer(bytes, where, settings_text, settings_where)));
+      sentencepiece_tokenizer(bytes, where, {std::string(settings_text), "", ""}, settings_where)));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json_text, const std::string& where) {

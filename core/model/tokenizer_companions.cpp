@@ -37,15 +37,11 @@ class Companions {
  public:
   explicit Companions(const TokenizerCompanions& files)
       : config_(object_of(files.config, "tokenizer_config.json")) {
-    take_extra("additional_special_tokens", config_);
-    take_extra("extra_special_tokens", config_);
+    read_own();
     if (config_.contains("added_tokens_decoder")) {
       read_decoder();
     } else {
-      const OrderedJson map = object_of(files.special_map, "special_tokens_map.json");
-      take_extra("additional_special_tokens", map);
-      take_extra("extra_special_tokens", map);
-      config_.update(map);
+      read_map(object_of(files.special_map, "special_tokens_map.json"));
       read_added(object_of(files.added, "added_tokens.json"));
     }
     read_named();
@@ -68,12 +64,44 @@ class Companions {
     if (!json.is_object()) throw FormatError("{}: expected an object", where);
     return json;
   }
-  /// A list that is not empty takes the place of the earlier one; a dict names its tokens.
-  void take_extra(const char* key, const OrderedJson& from) {
-    if (!from.contains(key) || from.at(key).empty()) return;
-    const OrderedJson& value = from.at(key);
-    if (value.is_array()) extra_ = value;
-    if (value.is_object()) named_extra_.update(value);
+  static bool is_own_name(std::string_view key) {
+    return key.ends_with("_token") && std::ranges::find(kNamed, key) == kNamed.end();
+  }
+  /// The tokens that tokenizer_config.json has beyond those of every tokenizer: a list, and tokens
+  /// with names of their own.
+  void read_own() {
+    const auto list = [&](const char* key) { return config_.value(key, OrderedJson()); };
+    extra_ = list("extra_special_tokens");
+    if (extra_.empty()) extra_ = list("additional_special_tokens");
+    for (const auto& [key, value] : config_.items()) {
+      if (is_own_name(key) && value.is_string()) own_[key] = value;
+      if (is_own_name(key) && value.is_object() && value.contains("__type")) typed_[key] = value;
+    }
+    take_names();
+    if (own_.empty()) own_.update(config_.value("model_specific_special_tokens", own_));
+  }
+  /// A dict in place of the list names its tokens.
+  void take_names() {
+    if (extra_.is_object()) own_.update(extra_);
+    if (!extra_.is_array()) extra_ = OrderedJson::array();
+  }
+  void read_map(const OrderedJson& map) {
+    for (const auto& [key, value] : map.items()) {
+      if (key == "extra_special_tokens" && value.is_array()) {
+        for (const OrderedJson& token : value) {
+          if (std::ranges::find(extra_, token) == extra_.end()) extra_.push_back(token);
+        }
+      } else if (key == "extra_special_tokens") {
+        extra_ = value;
+        take_names();
+      } else if (key == "additional_special_tokens") {
+        if (extra_.empty() && value.is_array()) extra_ = value;
+      } else if (is_own_name(key)) {
+        typed_[key] = value;
+      } else {
+        config_[key] = value;
+      }
+    }
   }
   void read_decoder() {
     std::vector<std::pair<Index, OrderedJson>> sorted;
@@ -116,12 +144,8 @@ class Companions {
     for (const std::string_view name : kNamed) {
       if (config_.contains(name)) add_named(config_.at(std::string(name)), std::string(name));
     }
-    for (const auto& [key, value] : config_.items()) {
-      const bool is_own = key.ends_with("_token") && value.is_string() &&
-                          std::ranges::find(kNamed, key) == kNamed.end();
-      if (is_own) add_named(value, key);
-    }
-    for (const auto& [key, value] : named_extra_.items()) add_named(value, key);
+    typed_.update(own_);
+    for (const auto& [key, value] : typed_.items()) add_named(value, key);
   }
   void add_named(const OrderedJson& value, const std::string& key) {
     if (has_token(value)) add(value, key, /*special=*/true, /*overrides=*/false);
@@ -133,7 +157,8 @@ class Companions {
 
   OrderedJson config_;
   OrderedJson extra_ = OrderedJson::array();
-  OrderedJson named_extra_ = OrderedJson::object();
+  OrderedJson own_ = OrderedJson::object();    // tokens with names that not every tokenizer has
+  OrderedJson typed_ = OrderedJson::object();  // the same, in front of them
   std::vector<Companion> tokens_;
 };
 

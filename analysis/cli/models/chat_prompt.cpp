@@ -6,7 +6,10 @@
 
 #include "analysis/cli/models/model_source.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/utf8.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 
@@ -19,6 +22,21 @@ std::vector<TokenId> ids_of(const ChatTemplate& chat, const Tokenizer& tokenizer
   const bool has_leading =
       ids.size() >= leading.size() && std::equal(leading.begin(), leading.end(), ids.begin());
   if (!has_leading) ids.insert(ids.begin(), leading.begin(), leading.end());
+  return ids;
+}
+
+/// The ids at which generation_config.json, if it is there, ends a text.
+std::vector<TokenId> generation_eos_ids(const std::filesystem::path& model) {
+  constexpr std::size_t kMostBytes = 1 << 20;
+  const std::filesystem::path file = model / "generation_config.json";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return {};
+  const Json json = parse_ordered_json(read_regular_file(file, kMostBytes), file.string());
+  const Json eos = json.is_object() ? json.value("eos_token_id", Json()) : Json();
+  std::vector<TokenId> ids;
+  for (const Json& id : eos.is_array() ? eos : Json::array({eos})) {
+    if (id.is_number_integer()) ids.push_back(id.get<TokenId>());
+  }
   return ids;
 }
 
@@ -61,6 +79,8 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
 std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,
                                      const Tokenizer& tokenizer) {
   std::vector<TokenId> ids(config.eos_ids.begin(), config.eos_ids.end());
+  const std::vector<TokenId> generated = generation_eos_ids(model);
+  ids.insert(ids.end(), generated.begin(), generated.end());
   const ChatMessage answered[] = {{"user", "a"}, {"assistant", "b"}};
   const std::vector<TokenId> turn =
       tokenizer.encode(load_chat_template(model, tokenizer).render(answered));

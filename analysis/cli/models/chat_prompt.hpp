@@ -27,8 +27,8 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
                               const std::string& text, const std::vector<TokenId>& leading,
                               std::optional<Index> most);
 
-/// What ends an answer: the ids at which the model's config.json ends a text, and the token that
-/// the template writes behind an answer.
+/// What ends an answer: the ids at which the model's config.json and generation_config.json end a
+/// text, and the token that the template writes behind an answer.
 std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,
                                      const Tokenizer& tokenizer);
 

@@ -66,8 +66,7 @@ Json describe_gguf(const GgufCheckpoint& checkpoint) {
 
 Json describe_shapes(const ModelConfig& config) {
   Json windows = Json::array();
-  for (const auto& window : config.window)
-    windows.push_back(window ? Json(*window) : Json(nullptr));
+  for (const auto& window : config.window) windows.push_back(or_null(window));
   Json no_rope = Json::array();
   for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
     if (!config.has_rope[i]) no_rope.push_back(i);

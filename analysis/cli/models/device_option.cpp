@@ -51,14 +51,14 @@ void note_host_choice([[maybe_unused]] const MethodSpec& method,
                       [[maybe_unused]] const std::optional<Budget>& budget) {
 #ifdef KVSCOPE_HAS_CUDA
   const std::unique_ptr<Selector> selector = method.make();
-  if (selector->host_rows() != HostRows::all) return;
+  if (method.caps().is_static) return;
   // of steps or of chunks: a method has plans of both, or of none
   const auto plan = selector->plan(budget.value_or(Budget{}), Phase::decode);
   if (plan && gpu::takes_plan(*plan)) return;
-  note(
-      "kvscope: {} chooses its keys on the host, which gets copies of queries and keys in every "
-      "call",
-      method.text());
+  note("kvscope: {} chooses its keys on the host{}: times here are not a GPU's", method.text(),
+       selector->host_rows() == HostRows::all
+           ? ", which gets copies of queries and keys in every call"
+           : ", which asks the device for scores");
 #endif
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 
@@ -167,8 +168,12 @@ Kept EngineOptions::copies() const {
 
 namespace {
 
-// Buffers that old tools stored beside the weights; they follow from the configuration.
+// Buffers that old tools stored beside the weights, which follow from the configuration; and what
+// sees the pictures, of which a text has none.
 bool has_no_meaning(std::string_view tensor) {
+  for (const std::string_view tower : {"visual.", "vision_tower.", "multi_modal_projector."}) {
+    if (tensor.starts_with(tower) || tensor.starts_with("model." + std::string(tower))) return true;
+  }
   return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".attention.bias") ||
          tensor.ends_with(".masked_bias");
 }
@@ -176,7 +181,7 @@ bool has_no_meaning(std::string_view tensor) {
 }  // namespace
 
 std::string unread_words(const ModelConfig& config, const WeightFiles& files) {
-  std::set<std::string> names(config.unread.begin(), config.unread.end());
+  std::set<std::string> tensors;
   for (const std::string& name : files.unread()) {
     const std::string own(files.contains(name) ? files.name_in_file(name) : name);
     if (has_no_meaning(own)) continue;
@@ -187,11 +192,14 @@ std::string unread_words(const ModelConfig& config, const WeightFiles& files) {
       if (!is_number) folded += own[i];
       if (is_number && !folded.ends_with('*')) folded += '*';
     }
-    names.insert(folded);
+    tensors.insert(folded);
   }
+  std::vector<std::string> names = config.unread;
+  std::ranges::sort(names);
+  names.insert(names.end(), tensors.begin(), tensors.end());
   constexpr std::size_t kMostNamed = 24;
   if (names.size() <= kMostNamed) return fmt::format("{}", fmt::join(names, ", "));
-  const auto last = std::next(names.begin(), kMostNamed);
+  const auto last = names.begin() + kMostNamed;
   return fmt::format("{}, ... ({} in all)", fmt::join(names.begin(), last, ", "), names.size());
 }
 

@@ -99,8 +99,10 @@ class ModelsCommand final : public Command {
       print(table.text());
     }
     if (models.empty()) {
-      note("no models in {} and {}; name a folder, or fetch one: hf download ORG/NAME",
-           hub_cache().string(), ollama_store().string());
+      note(
+          "no models in {} and {} (verifier and draft are built in); name a folder, or fetch one: "
+          "hf download ORG/NAME",
+          hub_cache().string(), ollama_store().string());
     }
     return kOk;
   }

@@ -28,10 +28,7 @@ std::vector<std::string> phases_of(const SelectorCaps& caps) {
 
 std::vector<std::string> budgets_of(const SelectorCaps& caps) {
   std::vector<std::string> kinds;
-  for (Budget::Kind kind : caps.budgets) {
-    const std::string text = Budget{kind, 1.0}.to_string();
-    kinds.push_back(text.substr(0, text.find('=')));
-  }
+  for (const Budget::Kind kind : caps.budgets) kinds.emplace_back(enum_name(kind));
   return kinds;
 }
 

@@ -123,8 +123,11 @@ class ConfigWriter {
       json_["use_parallel_residual"] = meta_.boolean(key("use_parallel_residual")).value_or(true);
       return;
     }
-    json_["attention_bias"] = has_tensor("blk.0.attn_q.bias");
-    json_["mlp_bias"] = has_tensor("blk.0.ffn_down.bias");
+    const FamilyTraits& traits = traits_of(family_);
+    using Bias = FamilyTraits::Bias;
+    if (traits.attention_bias == Bias::if_said || traits.attention_bias == Bias::unless_said)
+      json_["attention_bias"] = has_tensor("blk.0.attn_q.bias");
+    if (traits.reads_mlp_bias) json_["mlp_bias"] = has_tensor("blk.0.ffn_down.bias");
   }
 
   void write_rope() {

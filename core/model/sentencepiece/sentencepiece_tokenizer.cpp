@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -19,7 +20,10 @@ class SentencePieceReader {
   SentencePieceReader(std::string_view bytes, const std::string& where)
       : where_(where), model_(parse_piece_model(bytes, where)) {}
 
-  TokenizerParts read(const nlohmann::json& settings, const std::string& settings_where) {
+  TokenizerParts read(const TokenizerCompanions& beside, const std::string& settings_where) {
+    const nlohmann::json settings = beside.config.empty()
+                                        ? nlohmann::json::object()
+                                        : parse_json(beside.config, settings_where);
     parts_.bpe.symbols = BpeSymbols::characters;
     for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
       add_model_token(where_, std::string(model_.pieces[i].text), static_cast<TokenId>(i),
@@ -39,6 +43,7 @@ class SentencePieceReader {
     }
     read_settings(settings, settings_where);
     add_symbols();
+    add_others(beside, settings);
     add_normalizer();
     spell_tokens();
     return std::move(parts_);
@@ -130,6 +135,24 @@ class SentencePieceReader {
     return false;
   }
 
+  // What the files beside it name and no piece is.
+  void add_others(TokenizerCompanions beside, nlohmann::json settings) {
+    if (settings.erase("added_tokens_decoder") > 0) beside = {settings.dump(), "", ""};
+    const std::size_t n_known = parts_.added_tokens.size();
+    add_companions(beside, vocabulary_, parts_);
+    const auto added = parts_.added_tokens.begin() + static_cast<std::ptrdiff_t>(n_known);
+    std::for_each(added, parts_.added_tokens.end(), [](AddedToken& t) { t.normalized = false; });
+    parts_.added_tokens.erase(
+        std::remove_if(added, parts_.added_tokens.end(),
+                       [&](const AddedToken& token) {
+                         const auto n = static_cast<TokenId>(model_.pieces.size());
+                         return token.id < n &&
+                                model_.pieces[static_cast<std::size_t>(token.id)].kind ==
+                                    Piece::Kind::user_defined;
+                       }),
+        parts_.added_tokens.end());
+  }
+
   void add_normalizer() {
     SentencePieceStep step;
     step.characters = std::make_shared<const CharacterMap>(model_.characters_map, where_);
@@ -197,11 +220,9 @@ class SentencePieceReader {
 }  // namespace
 
 TokenizerParts sentencepiece_tokenizer(std::string_view bytes, const std::string& where,
-                                       std::string_view settings_text,
+                                       const TokenizerCompanions& beside,
                                        const std::string& settings_where) {
-  const nlohmann::json settings =
-      settings_text.empty() ? nlohmann::json::object() : parse_json(settings_text, settings_where);
-  return SentencePieceReader(bytes, where).read(settings, settings_where);
+  return SentencePieceReader(bytes, where).read(beside, settings_where);
 }
 
 }  // namespace kvscope

@@ -9,12 +9,11 @@
 namespace kvscope {
 
 /// The parts of that tokenizer: unigram, or BPE in the order of scores. Control symbols and what
-/// tokenizer_config.json beside it adds (`settings_text`, may be empty) are recognised in texts, as
-/// transformers does; everything else gives SentencePiece's ids. The begin of sequence goes in
-/// front unless the settings say otherwise. Throws FormatError or ConfigError; `where` and
-/// `settings_where` name the files.
+/// the files beside it add are recognised in texts, as transformers does; everything else gives
+/// SentencePiece's ids. The begin of sequence goes in front unless the settings say otherwise.
+/// Throws FormatError or ConfigError; `where` and `settings_where` name the files.
 TokenizerParts sentencepiece_tokenizer(std::string_view bytes, const std::string& where,
-                                       std::string_view settings_text,
+                                       const TokenizerCompanions& beside,
                                        const std::string& settings_where);
 
 }  // namespace kvscope

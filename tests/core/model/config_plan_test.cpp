@@ -135,6 +135,7 @@ TEST_CASE("Gemma 3: two rotary settings, windows, scales") {
   config.erase("rope_parameters");
   check_refused(config, "hidden_activation", "gelu", "gelu_pytorch_tanh");
   check_refused(config, "use_bidirectional_attention", true, "causal");
+  check_refused(config, "is_causal", false, "causal");
 }
 
 TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies") {

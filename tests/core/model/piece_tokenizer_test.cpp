@@ -78,6 +78,28 @@ TEST_CASE("tokenizer_config.json adds tokens and says what begins a text") {
   CHECK_THROWS_AS(Tokenizer::load(dir.path()), FormatError);
 }
 
+TEST_CASE("what the other files beside tokenizer.model name is added behind the pieces") {
+  const std::pair<const char*, const char*> files[] = {
+      {"added_tokens.json", R"({"<x>": 7})"},
+      {"special_tokens_map.json", R"({"bos_token": "<s>", "additional_special_tokens": ["<x>"]})"},
+      {"tokenizer_config.json", R"({"pad_token": "<x>", "split_special_tokens": true})"}};
+  for (const auto& [name, text] : files) {
+    INFO(name);
+    const TempDir dir;
+    std::filesystem::copy(kGolden / "pieces_bpe.model", dir.path() / "tokenizer.model");
+    const Tokenizer plain = Tokenizer::load(dir.path());
+    dir.write(name, text);
+    const Tokenizer added = Tokenizer::load(dir.path());
+    CHECK(added.id_of("<x>") == plain.n_ids());
+    Ids expected = plain.encode("a");
+    expected.push_back(plain.n_ids());
+    CHECK(added.encode("a<x>") == expected);
+    CHECK(added.n_ids() == plain.n_ids() + 1);
+    CHECK(added.not_followed().empty() ==
+          (std::string_view(text).find("split") == std::string::npos));
+  }
+}
+
 TEST_CASE("of a folder's tokenizers tokenizer.json comes first") {
   const TempDir dir;
   CHECK_FALSE(tokenizer_file(dir.path()).has_value());
@@ -114,12 +136,12 @@ std::string piece(const std::string& text, int kind = 1, float score = -1.0f) {
 }
 
 void check_refused(const std::string& bytes, const std::string& message) {
-  CHECK_SAYS_AS(Error, sentencepiece_tokenizer(bytes, "t.model", "", ""), message, "t.model");
+  CHECK_SAYS_AS(Error, sentencepiece_tokenizer(bytes, "t.model", {}, ""), message, "t.model");
 }
 
 TEST_CASE("tokenizer.model files that are broken are refused in a sentence") {
   const std::string good = piece("<unk>", 2) + piece("a") + piece("b");
-  CHECK_NOTHROW(sentencepiece_tokenizer(good, "t.model", "", ""));
+  CHECK_NOTHROW(sentencepiece_tokenizer(good, "t.model", {}, ""));
   check_refused("", "found no pieces");
   check_refused("{\"model\": 1}", "no protocol buffer");
   check_refused("version https://git-lfs.github.com/spec/v1\n", "no protocol buffer");

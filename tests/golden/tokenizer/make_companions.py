@@ -65,6 +65,16 @@ CASES = {
     "named_all": {CONFIG: {"mask_token": "<x>", "cls_token": "<y>", "unk_token": "<z>"}},
     "named_own": {CONFIG: {"image_token": "<x>", "pad_token": "<y>"}},
     "named_object": {CONFIG: {"pad_token": {"__type": "AddedToken", **token("<x>", lstrip=True)}}},
+    "extra_merged": {CONFIG: {"extra_special_tokens": ["<y>"]}, MAP: {"extra_special_tokens": ["<x>", "<y>"]}},
+    "additional_kept": {CONFIG: {"additional_special_tokens": ["<x>"]}, MAP: {"additional_special_tokens": ["<y>"]}},
+    "own_object": {CONFIG: {"image_token": {"__type": "AddedToken", **token("<x>", lstrip=True)}}},
+    "own_object_untyped": {CONFIG: {"image_token": token("<x>")}},
+    "map_own_object": {MAP: {"image_token": token("<x>", rstrip=True)}},
+    "map_own_order": {CONFIG: {"image_token": "<x>"}, MAP: {"video_token": "<y>"}},
+    "map_own_same": {CONFIG: {"image_token": "<x>"}, MAP: {"image_token": "<y>"}},
+    "model_specific": {CONFIG: {"model_specific_special_tokens": {"image_token": "<x>"}}},
+    "model_specific_lost": {CONFIG: {"model_specific_special_tokens": {"image_token": "<x>"}, "video_token": "<y>"}},
+    "map_extra_dict": {CONFIG: {"extra_special_tokens": ["<y>"]}, MAP: {"extra_special_tokens": {"image_token": "<x>"}}},
     "bos_unknown": {CONFIG: {"bos_token": "<x>"}},
 }
 
