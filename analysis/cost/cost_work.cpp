@@ -45,7 +45,6 @@ Json identity_of(const TraceSource* trace) {
 
 Json config_of(const CostReplay& replay, const Json& settings) {
   const ReplayOptions& options = replay.options;
-  const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
   Json config = {{"trace", identity_of(&replay.trace)},
                  {"draft", identity_of(replay.draft)},
                  {"calibration", identity_of(options.calibration)},

@@ -32,9 +32,14 @@ std::map<Index, double> windows_of(const CostModel& model) {
 }
 
 /// What the layers with a sliding window take, all together.
-double window_seconds(const CostModel& model, const CallShape& shape,
-                      const HardwareProfile& hardware, const CostSetting& setting) {
+double window_seconds(const CostModel& model, CallShape shape, const HardwareProfile& hardware,
+                      const CostSetting& setting) {
   double seconds = 0.0;
+  if (const auto& own = model.window_shape) {
+    shape.n_q = static_cast<double>((*own)[0]);
+    shape.n_kv = static_cast<double>((*own)[1]);
+    shape.d_head = static_cast<double>((*own)[2]);
+  }
   for (const auto& [window, n] : windows_of(model))
     seconds += n * predict_layer(dense_work(shape, window), hardware, setting).total();
   return seconds;
@@ -49,22 +54,29 @@ double n_layers_of(const std::vector<AlikeLayers>& layers) {
 }  // namespace
 
 Index CostModel::n_full() const {
-  Index n = n_layers;
-  for (const auto& one : window) n -= one ? 1 : 0;
-  return n;
+  if (window.empty()) return n_layers;
+  return std::count(window.begin(), window.end(), std::nullopt);
 }
 
 CostModel cost_model(const ModelConfig& config, std::string name, double weight_bits) {
-  CostModel model{std::move(name), config.n_layers, config.n_q, config.n_kv,
-                  config.d_head,   config.window,   {},         0.0};
+  CostModel model{.name = std::move(name),
+                  .n_layers = config.n_layers,
+                  .n_q = config.n_q,
+                  .n_kv = config.n_kv,
+                  .d_head = config.d_head,
+                  .window = config.window};
   model.rest = rest_of_model(config, weight_bits);
   model.weight_bytes = static_cast<double>(config.n_parameters()) * weight_bits / 8.0;
   return model;
 }
 
 CostModel cost_model(const TraceInfo& info, double weight_bits) {
-  CostModel model{info.model_name, info.n_layers, info.n_q, info.n_kv,
-                  info.d_head,     info.window,   {},       0.0};
+  CostModel model{.name = info.model_name,
+                  .n_layers = info.n_layers,
+                  .n_q = info.n_q,
+                  .n_kv = info.n_kv,
+                  .d_head = info.d_head,
+                  .window = info.window};
   if (info.model_config.empty()) return model;
   try {
     const ModelConfig config = parse_model_config(info.model_config, "the recording's model");
@@ -77,12 +89,16 @@ CostModel cost_model(const TraceInfo& info, double weight_bits) {
 }
 
 double memory_bytes(const CostModel& model, double n_ctx, const CostSetting& setting) {
-  double keys = static_cast<double>(model.n_full()) * n_ctx;
-  for (const auto& [window, n] : windows_of(model))
-    keys += n * std::min(n_ctx, static_cast<double>(window));
-  const double key_bytes =
-      2.0 * static_cast<double>(model.n_kv * model.d_head) * setting.kv_bytes * setting.batch;
-  return model.weight_bytes + keys * key_bytes;
+  const Index of_full = model.n_kv * model.d_head;
+  const Index of_window =
+      model.window_shape ? (*model.window_shape)[1] * (*model.window_shape)[2] : of_full;
+  double numbers = static_cast<double>((model.n_full() - model.n_full_shared) * of_full) * n_ctx;
+  for (const auto& [window, n] : windows_of(model)) {
+    const double n_stored = n - static_cast<double>(model.n_window_shared);
+    numbers +=
+        n_stored * static_cast<double>(of_window) * std::min(n_ctx, static_cast<double>(window));
+  }
+  return model.weight_bytes + 2.0 * numbers * setting.kv_bytes * setting.batch;
 }
 
 double usual_kv_bytes(const HardwareProfile& hardware) {
@@ -260,7 +276,7 @@ Json cost_row(const CostModel& model, const HardwareProfile& hardware, const Cos
   const CallShape& shape = cost.shape();
   Json row = {{"hardware", hardware.name},
               {"selector", pair.selector.text()},
-              {"budget_kind", kind_of_budget(pair.budget)},
+              {"budget_kind", kind_of(pair.budget)},
               {"budget", pair.budget ? Json(pair.budget->value) : Json(nullptr)},
               {"phase", std::string(name_of(phase))},
               {"batch", setting.batch},
@@ -276,18 +292,12 @@ Json cost_row(const CostModel& model, const HardwareProfile& hardware, const Cos
   row["predicted_dense_us"] = 1e6 * cost.layer.dense;
   row["predicted_speedup"] = cost.layer.dense / stages.total();
   const auto even = break_even_of(work, hardware, setting);
-  row["break_even"] = even ? Json(*even) : Json(nullptr);
+  row["break_even"] = or_null(even);
   row["call_us"] = cost.call ? Json(1e6 * *cost.call) : Json(nullptr);
   row["dense_call_us"] = cost.dense ? Json(1e6 * *cost.dense) : Json(nullptr);
   row["call_speedup"] = cost.call ? Json(*cost.dense / *cost.call) : Json(nullptr);
   row["memory_share"] = memory_bytes(model, shape.n_ctx, setting) / hardware.memory.value;
   return row;
-}
-
-std::string kind_of_budget(const std::optional<Budget>& budget) {
-  if (!budget) return "none";
-  const std::string text = budget->to_string();
-  return text.substr(0, text.find('='));
 }
 
 Json list_sizes(const ReplayPair& pair, Phase phase, const MethodWork& work) {

@@ -3,6 +3,7 @@
 // (trace_cost.hpp) or follow from a shape (shape_lists.hpp); everything here is the same for both.
 #pragma once
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -18,10 +19,14 @@ namespace kvscope {
 struct CostModel {
   std::string name;
   Index n_layers = 0, n_q = 0, n_kv = 0, d_head = 0;
-  std::vector<std::optional<Index>> window;  // per layer; empty: none has one
-  std::optional<RestOfModel> rest;           // nothing: its config.json is not known
-  double weight_bytes = 0.0;                 // that lie in memory, of all experts; 0: not known
-  Index n_full() const;                      // layers without a window
+  std::vector<std::optional<Index>> window;  // per layer that attends; empty: none has one
+  /// Query heads, KV heads and channels of layers with a window, where they are others.
+  std::optional<std::array<Index, 3>> window_shape;
+  Index n_full_shared = 0, n_window_shared = 0;  // layers that read an earlier layer's keys
+  std::string layers;               // a sentence: which layers attend; empty: all, alike
+  std::optional<RestOfModel> rest;  // nothing: its config.json is not known
+  double weight_bytes = 0.0;        // that lie in memory, of all experts; 0: not known
+  Index n_full() const;             // layers without a window that attend
 };
 CostModel cost_model(const ModelConfig& config, std::string name, double weight_bits);
 CostModel cost_model(const TraceInfo& info, double weight_bits);
@@ -104,9 +109,6 @@ std::optional<double> break_even_of(const MethodWork& work, const HardwareProfil
 nlohmann::ordered_json cost_row(const CostModel& model, const HardwareProfile& hardware,
                                 const CostSetting& setting, const ReplayPair& pair, Phase phase,
                                 const MethodWork& work, const CallCost& cost, bool is_scaled);
-
-/// "tokens", "none", ...
-std::string kind_of_budget(const std::optional<Budget>& budget);
 
 /// The sizes of a method's lists at length, mean over the layers that it does not leave dense and
 /// over their calls of full length: what `--like` reads. Null if there are none.

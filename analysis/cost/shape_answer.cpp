@@ -112,9 +112,14 @@ std::string answer_sentence(const CostModel& model, const HardwareProfile& hardw
       break;
     case CostQuestion::speedup:
       text += fmt::format(
-          "in {} makes attention {} as fast as dense attention at {} tokens by the "
+          "in {} makes attention{} {} as fast as dense attention at {} tokens by the "
           "ledger's error, and the whole call {}",
-          where, factor_with_ends(row, "predicted_speedup"), context,
+          where,
+          model.n_full() == model.n_layers
+              ? ""
+              : fmt::format(" in the {} of {} layers that see everything", model.n_full(),
+                            model.n_layers),
+          factor_with_ends(row, "predicted_speedup"), context,
           factor_with_ends(row, "call_speedup"));
       break;
     case CostQuestion::first_token:

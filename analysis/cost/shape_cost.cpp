@@ -48,8 +48,8 @@ void put_break_even(Json& row, const ShapeLists& lists, const HardwareProfile& h
     if (early && (!least || *early < *least)) least = early;
     most = most && late ? std::optional(std::max(*most, *late)) : std::nullopt;
   }
-  row["break_even_low"] = least ? Json(*least) : Json(nullptr);
-  row["break_even_high"] = most ? Json(*most) : Json(nullptr);
+  row["break_even_low"] = or_null(least);
+  row["break_even_high"] = or_null(most);
 }
 
 /// One cell of the map.
@@ -135,6 +135,7 @@ Json shape_cost_report(const CostModel& model, const std::vector<ShapeLists>& me
           {"n_kv", model.n_kv},
           {"d_head", model.d_head},
           {"n_layers", model.n_layers},
+          {"layers", model.layers},
           {"max_context", options.max_context},
           {"weight_bits", options.weight_bits},
           {"question", std::string(enum_name(options.question))},

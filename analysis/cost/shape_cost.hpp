@@ -34,10 +34,10 @@ struct ShapeOptions {
   double max_context = 0.0;  // that config.json allows
 };
 
-/// {"kind": "cost-shape", "question", "answers", "errors", "methods", ..., "rows"}. Rows by card,
-/// method, batch, context: the columns of every cost report (of the lists between alike and apart),
-/// `fits` and `beyond_limit` (1 or 0), and numbers with their ends (_low, _high), which take the
-/// ledger's error and what differs between alike and apart together: predicted_speedup,
+/// {"kind": "cost-shape", "question", "layers", "answers", "errors", "methods", ..., "rows"}. Rows
+/// by card, method, batch, context: the columns of every cost report (of lists between alike and
+/// apart), `fits` and `beyond_limit` (1 or 0), and numbers with their ends (_low, _high), which
+/// take the ledger's error and what differs between alike and apart together: predicted_speedup,
 /// call_speedup, break_even (high null: perhaps never), first_token_s (prefill; else null),
 /// tokens_per_s (decode; else null). `answers`: a sentence per card and method, of the first batch.
 nlohmann::ordered_json shape_cost_report(const CostModel& model,

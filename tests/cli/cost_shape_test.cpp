@@ -86,11 +86,39 @@ TEST_CASE("cost --shape with a recording's lists says what cost on the recording
   }
 }
 
+TEST_CASE("cost --shape takes models that do not run here, by the layers that see everything") {
+  const TempDir dir;
+  // Qwen3-Next: every fourth layer; Gemma 4: other heads, and keys of earlier layers, by words.
+  const std::string hybrid = config_in(dir, "hybrid", R"({"model_type": "qwen3_next",
+      "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,
+      "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 1000, "intermediate_size": 512,
+      "full_attention_interval": 4, "num_experts": 16, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 64})");
+  const std::string shared = config_in(dir, "shared", R"({"model_type": "gemma4_text",
+      "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "num_global_key_value_heads": 1, "head_dim": 64,
+      "global_head_dim": 128, "intermediate_size": 1024, "vocab_size": 1000,
+      "sliding_window": 512, "num_kv_shared_layers": 1,
+      "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
+                      "sliding_attention"]})");
+  const Words same = {"--hardware", "h200", "--selector", "quest:dense-layers=0",
+                      "--budget",   "256",  "--phase",    "decode",
+                      "--context",  "32k",  "--question", "speedup"};
+  CHECK_HAS(ran(with({"cost", "--shape", hybrid}, same)).out,
+            "8 layers: 2 see all keys (16 query and 2 KV heads of 256 channels); 6 do not attend",
+            "attention in the 2 of 8 layers that see everything");
+  CHECK_HAS(ran(with({"cost", "--shape", shared}, same)).out,
+            "4 layers: 1 see all keys (8 query and 1 KV heads of 128 channels); 3 the last 512",
+            "1 read an earlier layer's keys");
+}
+
 TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
   const TempDir dir;
   const std::string config = config_in(dir, "llama", kLlama);
   const std::string lacking = config_in(dir, "lacking", R"({"model_type": "llama"})");
   const std::string family = config_in(dir, "family", R"({"model_type": "falcon"})");
+  const std::string latent = config_in(dir, "latent", R"({"model_type": "deepseek_v3",
+      "kv_lora_rank": 512, "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8})");
   const std::string no_lists = (dir.path() / "none.json").string();
   std::ofstream(no_lists) << R"({"kind": "cost-shape", "rows": []})";
   const auto of_shape = [&](const std::string& shape, const Words& more) {
@@ -102,7 +130,8 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
       {of_shape(config, {"--hardware", "H100-SMX"}), "Did you mean h100-sxm?", 2},
       {{"cost", "--shape", config}, "--hardware is missing", 2},
       {of_shape(lacking, {}), "expected an integer of at least 1, found nothing", 3},
-      {of_shape(family, {}), "found \"falcon\"", 3},
+      {of_shape(family, {}), "num_hidden_layers", 3},
+      {of_shape(latent, {}), "one latent vector (MLA)", 3},
       {of_shape("nosuch.json", {}), "nosuch.json", 3},
       {of_shape("nosuch/model", {}), "fetch it: hf download nosuch/model", 3},
       {of_shape(config, {"--context", "1M:4k"}), "expected a range that ascends", 2},

@@ -12,6 +12,7 @@
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/all_methods.hpp"
 #include "analysis/cli/runs/cost_counts.hpp"
+#include "analysis/cost/any_shape.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
@@ -27,29 +28,36 @@ constexpr std::size_t kMostShapeBytes = 16 << 20;
 constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
 constexpr std::size_t kMostShapeCells = 10'000;
 
-/// A model's config.json and the name that answers call it by.
+/// A model's config.json, and what the answers need of it.
 struct ShapeOfModel {
-  ModelConfig config;
+  ModelConfig config;  // of the layers that attend
+  CostModel model;
   std::string text;
-  std::string name;
 };
 
-ShapeOfModel read_shape(const std::string& word) {
+ShapeOfModel read_shape(const std::string& word, double weight_bits) {
   ShapeOfModel shape;
+  std::string name;
   const fs::path file(word);
   std::string where = word;
   if (file.extension() == ".json") {
     shape.text = read_whole_file(file, kMostShapeBytes);
     const fs::path folder = fs::absolute(file).parent_path();
-    shape.name = file.filename() == "config.json" ? model_name(folder) : file.stem().string();
+    name = file.filename() == "config.json" ? model_name(folder) : file.stem().string();
   } else {
     const fs::path dir = model_dir(word);
     shape.text = config_json_of(dir);
-    shape.name = model_name(dir);
+    name = model_name(dir);
     where = dir.string();
   }
   try {
-    shape.config = parse_model_config(shape.text, where);
+    if (auto any = any_shape(shape.text, where, name, weight_bits)) {
+      shape.config = std::move(any->config);
+      shape.model = std::move(any->model);
+    } else {
+      shape.config = parse_model_config(shape.text, where);
+      shape.model = cost_model(shape.config, name, weight_bits);
+    }
   } catch (const ConfigError& error) {
     throw FormatError(error.what());
   }
@@ -164,7 +172,7 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   std::vector<std::string> lists = replay.selector_lists();
   if (lists.empty()) lists = {phase == Phase::prefill ? "quoka" : "quest"};
   const std::vector<Budget> budgets = budgets_of_run(replay);
-  const ShapeOfModel shape = read_shape(*shape_);
+  const ShapeOfModel shape = read_shape(*shape_, given.weight_bits);
   const ModelConfig& config = shape.config;
   if (config.quantization.kind != QuantizationConfig::Kind::none && !options.given("weight-bits")) {
     note(
@@ -215,12 +223,12 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   for (const auto* sentences : {&methods.left_out, &plan.skipped, &of_all.left_out}) {
     for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);
   }
-  return shape_cost_report(cost_model(config, shape.name, given.weight_bits), of_all.methods,
-                           asked);
+  return shape_cost_report(shape.model, of_all.methods, asked);
 }
 
 std::string describe_shape_costs(const Json& report) {
-  std::string text;
+  std::string text = report.at("layers").get<std::string>();
+  if (!text.empty()) text += "\n";
   for (const Json& answer : report.at("answers")) text += answer.get<std::string>() + "\n";
   const Json& rows = report.at("rows");
   bool has_beyond = false;

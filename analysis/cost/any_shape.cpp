@@ -1,0 +1,314 @@
+#include "analysis/cost/any_shape.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using nlohmann::json;
+using Names = std::initializer_list<const char*>;  // of one number in different architectures
+
+constexpr Index kMostLayers = 1 << 11;
+constexpr Index kMostWidth = 1 << 24;
+
+/// The part that is about text.
+const json& text_config(const json& root) {
+  for (const char* part : {"text_config", "llm_config", "language_config", "thinker_config"}) {
+    if (root.is_object() && root.contains(part) && root[part].is_object())
+      return text_config(root[part]);
+  }
+  return root;
+}
+
+std::string present_of(const JsonObject& fields, Names names) {
+  for (const char* name : names) {
+    if (fields.find(name) != nullptr) return name;
+  }
+  return *names.begin();
+}
+
+Index count(const JsonObject& fields, Names names) {
+  return fields.integer(present_of(fields, names), 1, kMostWidth);
+}
+
+Index count_or(const JsonObject& fields, Names names, Index fallback) {
+  return fields.integer_or(present_of(fields, names), 0, kMostWidth, fallback);
+}
+
+enum class LayerSees { all, window, nothing };
+
+/// What a layer's word says; `word` is kept for the report if the layer does not attend.
+LayerSees sees_of(const std::string& word) {
+  const auto has = [&](const char* part) { return word.find(part) != word.npos; };
+  if (has("sliding") || has("local") || has("chunked") || has("swa")) return LayerSees::window;
+  if (has("linear") || has("mamba") || has("recurrent")) return LayerSees::nothing;
+  const bool attends = has("attention") || has("full") || has("global") || has("hybrid");
+  return attends || word == "*" ? LayerSees::all : LayerSees::nothing;
+}
+
+/// Layers at these places see everything, the others nothing.
+std::vector<LayerSees> only_at(const json& places, Index n_layers) {
+  std::vector<LayerSees> sees(static_cast<std::size_t>(n_layers), LayerSees::nothing);
+  for (const json& place : places) {
+    if (place.is_number_unsigned() && place.get<std::size_t>() < sees.size())
+      sees[place.get<std::size_t>()] = LayerSees::all;
+  }
+  return sees;
+}
+
+class LayersReader {
+ public:
+  LayersReader(const JsonObject& fields, Index n_layers)
+      : fields_(fields), n_(static_cast<std::size_t>(n_layers)) {}
+
+  std::vector<LayerSees> read() {
+    for (const char* field : {"layer_types", "layers_block_type", "block_types", "layer_type"}) {
+      if (fields_.find(field) != nullptr && fields_.find(field)->is_array()) return words(field);
+    }
+    if (const auto pattern = fields_.string_if("hybrid_override_pattern")) return signs(*pattern);
+    if (fields_.find("hybrid_layer_pattern") != nullptr)
+      return flags("hybrid_layer_pattern", LayerSees::all, LayerSees::window);
+    if (fields_.find("attn_type_list") != nullptr)
+      return flags("attn_type_list", LayerSees::nothing, LayerSees::all);
+    for (const char* field : {"attn_layer_indices", "full_attn_idxs", "attention_layers_idx"}) {
+      if (fields_.find(field) != nullptr)
+        return only_at(fields_.list(field), static_cast<Index>(n_));
+    }
+    if (const Index every = count_or(fields_, {"full_attention_interval"}, 0); every > 0)
+      return every_so_many(every, every - 1, LayerSees::nothing);
+    if (const Index every = count_or(fields_, {"attn_layer_period"}, 0); every > 0)
+      return every_so_many(every, count_or(fields_, {"attn_layer_offset"}, 0), LayerSees::nothing);
+    return by_window();
+  }
+
+  /// Kinds of layers that do not attend.
+  const std::set<std::string>& others() const { return others_; }
+
+ private:
+  LayerSees noted(const std::string& word) {
+    const LayerSees sees = sees_of(word);
+    if (sees == LayerSees::nothing) others_.insert(word);
+    return sees;
+  }
+
+  std::vector<LayerSees> words(const char* field) {
+    std::vector<LayerSees> sees;
+    for (const json& word : fields_.list(field)) {
+      if (!word.is_string()) fields_.refuse(field, "a list of words");
+      sees.push_back(noted(word.get<std::string>()));
+    }
+    const bool repeats = std::string_view(field) == "block_types" && !sees.empty();
+    for (std::size_t i = 0; repeats && sees.size() < n_; ++i) sees.push_back(sees[i]);
+    return all_of(field, std::move(sees));
+  }
+
+  /// Nemotron-H: M a state space, * attention, - an MLP alone.
+  std::vector<LayerSees> signs(const std::string& pattern) {
+    std::vector<LayerSees> sees;
+    for (const char sign : pattern) sees.push_back(noted(std::string(1, sign)));
+    return all_of("hybrid_override_pattern", std::move(sees));
+  }
+
+  std::vector<LayerSees> flags(const char* field, LayerSees of_zero, LayerSees of_one) {
+    std::vector<LayerSees> sees;
+    for (const json& flag : fields_.list(field)) {
+      if (flag != 0 && flag != 1) fields_.refuse(field, "a list of zeros and ones");
+      sees.push_back(flag == 0 ? of_zero : of_one);
+    }
+    return all_of(field, std::move(sees));
+  }
+
+  std::vector<LayerSees> every_so_many(Index every, Index offset, LayerSees others) const {
+    std::vector<LayerSees> sees(n_, others);
+    for (auto at = static_cast<std::size_t>(offset); at < n_; at += static_cast<std::size_t>(every))
+      sees[at] = LayerSees::all;
+    return sees;
+  }
+
+  std::vector<LayerSees> by_window() const {
+    if (!has_window(fields_)) return std::vector<LayerSees>(n_, LayerSees::all);
+    const Index every = count_or(fields_, {"sliding_window_pattern", "_sliding_window_pattern"}, 0);
+    return every > 0 ? every_so_many(every, every - 1, LayerSees::window)
+                     : std::vector<LayerSees>(n_, LayerSees::window);
+  }
+
+  std::vector<LayerSees> all_of(const char* field, std::vector<LayerSees> sees) const {
+    if (sees.size() != n_)
+      throw FormatError("{}: expected one entry for each of the {} layers, found {}",
+                        fields_.name_of(field), n_, sees.size());
+    return sees;
+  }
+
+ public:
+  static bool has_window(const JsonObject& fields) {
+    return fields.find("sliding_window") != nullptr &&
+           fields.boolean_or("use_sliding_window", true);
+  }
+
+ private:
+  const JsonObject& fields_;
+  std::size_t n_;
+  std::set<std::string> others_;
+};
+
+/// Query heads, KV heads, and channels: where keys and values differ, their mean, which has equal
+/// bytes and operations.
+struct HeadShape {
+  Index n_q = 0, n_kv = 0, d_head = 0;
+  bool operator==(const HeadShape&) const = default;
+};
+
+HeadShape heads_of(const JsonObject& fields, Index d_model) {
+  HeadShape heads;
+  heads.n_q = count(fields, {"num_attention_heads", "n_head", "num_heads"});
+  heads.n_kv = count_or(fields, {"num_key_value_heads", "num_kv_heads", "n_head_kv"}, heads.n_q);
+  const Index d_key =
+      count_or(fields, {"head_dim", "attention_head_dim", "kv_channels"}, d_model / heads.n_q);
+  heads.d_head = (d_key + count_or(fields, {"v_head_dim"}, d_key)) / 2;
+  return heads;
+}
+
+/// MiMo's layers with a window have fields of their own.
+HeadShape window_heads_of(const JsonObject& fields, const HeadShape& heads) {
+  HeadShape own;
+  own.n_q = count_or(fields, {"swa_num_attention_heads"}, heads.n_q);
+  own.n_kv = count_or(fields, {"swa_num_key_value_heads"}, heads.n_kv);
+  const Index d_key = count_or(fields, {"swa_head_dim"}, heads.d_head);
+  own.d_head = (d_key + count_or(fields, {"swa_v_head_dim"}, d_key)) / 2;
+  return own;
+}
+
+/// Gemma 4's layers without a window have.
+HeadShape full_heads_of(const JsonObject& fields, HeadShape heads) {
+  heads.n_kv = count_or(fields, {"num_global_key_value_heads"}, heads.n_kv);
+  heads.d_head = count_or(fields, {"global_head_dim"}, heads.d_head);
+  return heads;
+}
+
+void check_heads(const JsonObject& fields, const HeadShape& heads) {
+  if (heads.n_kv > 0 && heads.n_q % heads.n_kv == 0 && heads.d_head > 0 && heads.d_head % 2 == 0)
+    return;
+  throw ConfigError(
+      "{}: expected query heads that are a multiple of the KV heads, and an even number of "
+      "channels, found {} and {} heads of {}",
+      fields.where(), heads.n_q, heads.n_kv, heads.d_head);
+}
+
+MoeConfig experts_of(const JsonObject& fields, Index d_ff) {
+  MoeConfig moe;
+  moe.n_experts = count_or(fields, {"num_experts", "num_local_experts", "n_routed_experts"}, 0);
+  if (moe.n_experts <= 1) return {};
+  moe.n_picked = count_or(fields, {"num_experts_per_tok", "moe_topk", "num_experts_per_token"}, 1);
+  moe.d_ff = count_or(fields, {"moe_intermediate_size", "expert_ffn_hidden_size"}, d_ff);
+  // Every token goes to those that are shared.
+  const Index of_width = count_or(fields, {"shared_expert_intermediate_size"}, 0) / moe.d_ff;
+  const Index n_shared = count_or(fields, {"n_shared_experts", "num_shared_experts"}, of_width);
+  moe.n_experts += n_shared;
+  moe.n_picked = std::min(moe.n_picked + n_shared, moe.n_experts);
+  return moe;
+}
+
+std::string heads_words(const HeadShape& heads) {
+  return fmt::format("{} query and {} KV heads of {} channels", heads.n_q, heads.n_kv,
+                     heads.d_head);
+}
+
+}  // namespace
+
+std::optional<AnyShape> any_shape(std::string_view config_text, const std::string& where,
+                                  const std::string& name, double weight_bits) {
+  const json root = parse_json(config_text, where);
+  if (has_family(root)) return std::nullopt;
+  const JsonObject fields(text_config(root), where);
+  if (fields.find("kv_lora_rank") != nullptr) {
+    throw ConfigError(
+        "{}: keys are stored as one latent vector (MLA), whose cost does not follow from heads and "
+        "widths: record the model (pip's kvscope_recorder) and ask kvscope cost TRACE",
+        fields.name_of("kv_lora_rank"));
+  }
+
+  AnyShape shape;
+  ModelConfig& config = shape.config;
+  config.n_layers =
+      fields.integer(present_of(fields, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"}),
+                     1, kMostLayers);
+  config.d_model = count(fields, {"hidden_size", "n_embd", "d_model"});
+  config.d_ff = count_or(fields, {"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"},
+                         4 * config.d_model);
+  config.n_vocab = count_or(fields, {"vocab_size"}, 1);
+  config.max_positions = count_or(
+      fields, {"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 0);
+  config.tied_embeddings = fields.boolean_or("tie_word_embeddings", false);
+  LayersReader reader(fields, config.n_layers);
+  const std::vector<LayerSees> sees = reader.read();
+  const auto n_of = [&](LayerSees what) {
+    return static_cast<Index>(std::ranges::count(sees, what));
+  };
+  const HeadShape heads = heads_of(fields, config.d_model);
+  const HeadShape of_window = window_heads_of(fields, heads);
+  const HeadShape of_full = full_heads_of(fields, heads);
+  for (const HeadShape& one : {of_window, of_full}) check_heads(fields, one);
+  config.n_q = of_full.n_q;
+  config.n_kv = of_full.n_kv;
+  config.d_head = of_full.d_head;
+  config.moe = experts_of(fields, config.d_ff);
+  config.has_experts.assign(sees.size(), config.moe.n_experts > 0);
+  const Index first_dense = count_or(fields, {"first_k_dense_replace"}, 0);
+  for (std::size_t i = 0; i < sees.size(); ++i) {
+    if (static_cast<Index>(i) < first_dense) config.has_experts[i] = false;
+  }
+
+  // Weights are those of all layers, before the ones that do not attend are left out.
+  CostModel& model = shape.model;
+  model = cost_model(config, name, weight_bits);
+  const std::string window_field =
+      fields.find("sliding_window") == nullptr && fields.find("attention_chunk_size") != nullptr
+          ? "attention_chunk_size"
+          : "sliding_window";
+  const std::optional<Index> window =
+      n_of(LayerSees::window) > 0 ? std::optional(fields.integer(window_field, 1, Index{1} << 40))
+                                  : std::nullopt;
+  config.window.clear();
+  const auto first_shared = static_cast<std::size_t>(
+      std::max<Index>(0, config.n_layers - count_or(fields, {"num_kv_shared_layers"}, 0)));
+  for (std::size_t i = 0; i < sees.size(); ++i) {
+    if (sees[i] == LayerSees::nothing) continue;
+    config.window.push_back(sees[i] == LayerSees::window ? window : std::nullopt);
+    const bool reads_others = i >= first_shared;
+    (sees[i] == LayerSees::window ? model.n_window_shared : model.n_full_shared) += reads_others;
+  }
+  model.window = config.window;
+  if (of_window != of_full)
+    model.window_shape = {{of_window.n_q, of_window.n_kv, of_window.d_head}};
+  std::vector<std::string> parts;
+  if (const Index n = n_of(LayerSees::all); n > 0)
+    parts.push_back(fmt::format("{} see all keys ({})", n, heads_words(of_full)));
+  if (const Index n = n_of(LayerSees::window); n > 0)
+    parts.push_back(fmt::format("{} the last {} ({})", n, *window, heads_words(of_window)));
+  if (const Index n = n_of(LayerSees::nothing); n > 0) {
+    parts.push_back(fmt::format(
+        "{} do not attend{}", n,
+        reader.others().empty() ? "" : fmt::format(" ({})", fmt::join(reader.others(), ", "))));
+  }
+  if (const Index n = model.n_full_shared + model.n_window_shared; n > 0)
+    parts.push_back(fmt::format("{} read an earlier layer's keys", n));
+  model.layers = fmt::format("{}, {} layers: {}. Weights are estimated from the widths.", name,
+                             config.n_layers, fmt::join(parts, "; "));
+  config.n_layers = static_cast<Index>(config.window.size());
+  if (config.n_layers == 0)
+    throw ConfigError("{}: no layer attends: there is nothing to choose keys for", where);
+  return shape;
+}
+
+}  // namespace kvscope
