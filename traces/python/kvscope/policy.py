@@ -20,7 +20,7 @@ from .errors import UsageError
 try:
     import torch
 
-    from .policy_door import TextPart, refuse_cache, refuse_call, warn_if_never_asked
+    from .policy_door import TextPart, refuse_cache, refuse_call, warn_if_nothing_chosen
     from .policy_method import Method
     from .sequences import Sequences, marks_of
     from kvscope_recorder import masks
@@ -190,7 +190,7 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
     Batches (padded on the left), chunked prefill, decode steps, beams, assisted decoding, caches that are cut back or exchanged,
     static and dynamic ones, grouped heads; what a method cannot follow is refused. Of a model with pictures the text part
     alone. Yields the Policy: `kept` says what share of the visible keys was attended to, `kept_by_phase` and `kept_by_layer` the
-    same by phase, and by layer and phase. A method that was never asked is a warning.
+    same by phase, and by layer and phase. A method that was never asked, or kept everything, is a warning.
     """
     chosen = Policy(spec, dense_layers, threads, engine, budget, phases)
     if chosen.spec == "full":
@@ -213,7 +213,7 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
                              "transformers whose attention goes through its interface")
         yield chosen
         if passes:
-            warn_if_never_asked(chosen)
+            warn_if_nothing_chosen(chosen)
     finally:
         counter.remove()
         part.set(part.before)

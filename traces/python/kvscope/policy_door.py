@@ -94,9 +94,12 @@ def refuse_call(spec: str, module: Any, query: Any, key: Any, mask: Any, kwargs:
         raise UsageError(f"policy {spec}: {n_tok} queries of {name} see {n_key} keys without a mask: expected causal self-attention")
 
 
-def warn_if_never_asked(policy: Any) -> None:
+def warn_if_nothing_chosen(policy: Any) -> None:
     """A method that chose nothing made the plain model's text under its own name."""
     if policy.n_asked:
+        if policy.kept == 1.0:
+            warnings.warn(f"policy {policy.spec}: every key was kept, so that nothing was chosen (a method that gives up keys after a "
+                          "pass needs a second one; a budget of all keys leaves none out)", UserWarning, stacklevel=4)
         return
     if policy.n_calls == 0:
         why = "no layer called transformers' attention interface"

@@ -248,6 +248,12 @@ class Recorder:
             if jump is not None and jump[2] <= jump[1]:
                 raise masks.packed(jump, index)
             self._jumps.append(jump)
+            if row.pad and kwargs.get("position_ids") is None and self._facts.rope_kind != "none":
+                self._warn(
+                    f"row {index} has {row.pad} tokens of padding in front and the pass no position_ids, so that the model rotates its "
+                    "first token as that of a later position: the trace counts from 0, and k-pre-rope does not fit it; pass "
+                    "position_ids=attention_mask.cumsum(-1) - 1, as generate() does"
+                )
         self._known.append(ids[:, self._n - n_new :].detach().clone())
         self._n_slots += n_new
 

@@ -108,7 +108,7 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
             f"no layer can be recorded: layer_types are {sorted(set(kinds))}, expected {known}"
             + ("; capture='index' records layers with an indexer" if set(kinds) & set(INDEXED_LAYERS) else "")
         )
-    kind, theta, factor = _rope(config)
+    kind, theta, factor = _rope(model)
     name_or_path = str(getattr(model.config, "_name_or_path", "") or "")
     return ModelFacts(
         name=Path(name_or_path).name or type(model).__name__,
@@ -133,8 +133,7 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
 def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[int, int], ...]) -> Rotation | None:
     """By what the model's rotary_emb rotates q and k of every layer now; None where that is not to be seen."""
     config = text_config(model)
-    found = [module for name, module in model.named_modules()
-             if name.rpartition(".")[2] == "rotary_emb" and getattr(module, "config", None) is config]
+    found = _rotary_modules(model)
     if len(found) != 1 or getattr(config, "kv_lora_rank", None):  # MLA rotates the last channels, not the first
         return None
     types = list(getattr(config, "layer_types", None) or ["full_attention"] * len(windows))
@@ -166,8 +165,14 @@ def _config_json(model: Any, name_or_path: str) -> bytes:
     return model.config.to_json_string().encode()
 
 
-def _rope(config: Any) -> tuple[str, float, float]:
+def _rotary_modules(model: Any) -> list[Any]:
+    return [module for name, module in model.named_modules()
+            if name.rpartition(".")[2] == "rotary_emb" and getattr(module, "config", None) is text_config(model)]
+
+
+def _rope(model: Any) -> tuple[str, float, float]:
     """rope_kind, theta and factor; in models with one RoPE per layer type, that of full attention."""
+    config = text_config(model)
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     if rope and all(isinstance(value, dict) for value in rope.values()):
         rope = rope.get("full_attention") or next(iter(rope.values()))
@@ -175,6 +180,9 @@ def _rope(config: Any) -> tuple[str, float, float]:
     if theta is None and not rope:
         return "none", 0.0, 1.0
     kind = rope.get("rope_type") or rope.get("type") or "default"
+    built = {getattr(module, "rope_type", kind) for module in _rotary_modules(model)}
+    if len(built) == 1 and isinstance(own := built.pop(), str) and own != kind:
+        return own, float(theta or 0.0), 1.0  # the configuration was changed after it was built
     return str(kind), float(theta or 0.0), float(rope.get("factor") or 1.0)
 
 

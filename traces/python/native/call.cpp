@@ -137,11 +137,9 @@ void bind_call(nb::module_& module) {
   nb::class_<CallBudget>(module, "CallBudget")
       .def_prop_ro("text", [](const CallBudget& b) { return b.state->get().budget.to_string(); })
       .def_prop_ro("value", [](const CallBudget& b) { return b.state->get().budget.value; })
-      .def_prop_ro("kind",
-                   [](const CallBudget& b) {
-                     const std::string text = b.state->get().budget.to_string();
-                     return text.substr(0, text.find('='));
-                   })
+      .def_prop_ro(
+          "kind",
+          [](const CallBudget& b) { return std::string(enum_name(b.state->get().budget.kind)); })
       .def(
           "keys",
           [](const CallBudget& b, Index owner) {

@@ -241,10 +241,7 @@ nb::dict caps_of(const std::string& spec, const std::optional<std::string>& budg
     if (caps.is_defined(phase)) phases.append(std::string(name_of(phase)));
   }
   nb::list budgets;
-  for (const Budget::Kind kind : caps.budgets) {
-    const std::string text = Budget{kind, 0.5}.to_string();
-    budgets.append(text.substr(0, text.find('=')));
-  }
+  for (const Budget::Kind kind : caps.budgets) budgets.append(std::string(enum_name(kind)));
   out["phases"] = phases;
   out["budgets"] = budgets;
   out["owner"] = std::string(enum_name(caps.owner));
