@@ -64,14 +64,18 @@ FileKind kind_of_text(std::string_view head) {
   std::string_view text = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
   if (text.starts_with("{\"sum\":\"")) return FileKind::journal;
   if (text.starts_with('{') || text.starts_with('[')) {
-    if (has_any(text, {"\"nbformat\"", "\"cell_type\""})) return FileKind::notebook;
-    return has_any(text, {"\"kind\":", "\"config_hash\":", "kvscope"}) ? FileKind::own_json
-                                                                       : FileKind::json;
+    const bool is_own = has_any(text, {"kvscope"});
+    if (has_any(text, {"\"nbformat\"", "\"cell_type\""}))
+      return is_own ? FileKind::notebook : FileKind::json;
+    return has_any(text, {"\"kind\":", "\"config_hash\":"}) || is_own ? FileKind::own_json
+                                                                      : FileKind::json;
   }
   for (const char* start : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
     if (text.starts_with(start)) return FileKind::html;
   }
   if (text.starts_with('<') && has_any(text, {"<svg"})) return FileKind::svg;
+  // Tables and figures are parts of documents, and no document but a report is of this program.
+  if (has_any(text, {"\\documentclass"}) && !has_any(text, {"kvscope"})) return FileKind::text;
   if (text.starts_with('%') || text.starts_with('\\')) return FileKind::tex;
   if (has_any(text, {"\n|", "\n<table"}) || text.starts_with('|')) return FileKind::markdown;
   return is_header_of_csv(text.substr(0, text.find('\n'))) ? FileKind::csv : FileKind::text;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
@@ -11,6 +10,7 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/signals.hpp"
 #include "analysis/cli/runs/selection_options.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/shell_word.hpp"
@@ -27,9 +27,8 @@ namespace {
 bool is_session(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return file == "-" || fs::is_fifo(file, error);
-  std::ifstream in(file);
-  char first = 0;
-  return in >> first && first == '{';
+  const FileKind kind = kind_of_file(file);
+  return kind == FileKind::json || kind == FileKind::own_json;
 }
 
 class ExportCommand final : public Command {
