@@ -232,8 +232,12 @@ bool App::has_news() {
 }
 
 std::string App::title() const {
-  const auto document = session_->document();
-  return document ? document->name() + " - kvscope explorer" : "kvscope explorer";
+  std::string title;
+  if (!session_file_.empty()) title = session_file_.filename().string();
+  if (n_unsaved_bookmarks() > 0) title += title.empty() ? "not saved *" : " *";
+  if (const auto document = session_->document())
+    title = document->name() + (title.empty() ? "" : " - " + title);
+  return title.empty() ? "kvscope explorer" : title + " - kvscope explorer";
 }
 
 std::optional<Area> App::area_of(const std::string& panel) const {

@@ -74,6 +74,10 @@ class App {
   /// The same from what a file held; relative paths are relative to `base`.
   void apply_session(const nlohmann::ordered_json& json, const std::filesystem::path& base);
   void save_session(const std::filesystem::path& file);
+  /// The same, but the session is not called after this file.
+  void write_session(const std::filesystem::path& file) const;
+  /// Has kvscope export make a page of what the window holds now.
+  void export_page();
   /// The first trace opens on the head that is selected, as before any analysis.
   void keep_first_head() { opens_on_interest_ = false; }
   /// Throw ConfigError naming what there is.
@@ -137,7 +141,6 @@ class App {
   void ask_save_session(bool then_quits = false);
   void note_session(const std::filesystem::path& file);
   void draw_quit_dialog();
-  void export_page();
   void ask_export();
   void flash(std::string words);
   void reset_layout();

@@ -240,7 +240,7 @@ void App::copy_picture() {
     flash("no picture to copy: " + from->info().title + " shows none yet");
     return;
   }
-  ExportRequest request = export_of(*from, picture_folder());
+  ExportRequest request = export_of(*from, cache_folder("pictures"));
   request.stem = suggested_stem(*session_, from->info().name,
                                 from->info().extent);  // the one before is replaced
   request.formats = {ExportFormat::png};

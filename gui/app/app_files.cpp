@@ -77,7 +77,8 @@ void App::draw_quit_dialog() {
   ImGui::EndPopup();
 }
 
-/// Saves the session beside the trace, and has kvscope export make a page of it.
+/// Has kvscope export make a page of what the window holds now, which a file beside the trace tells
+/// it: that file is no place to save to.
 void App::export_page() {
   const auto trace = session_->document();
   if (!trace) {
@@ -89,7 +90,7 @@ void App::export_page() {
     const fs::path path = fs::absolute(trace->path(), error);
     const fs::path session = free_file(path.parent_path() / (path.stem().string() + "-page.json"));
     const fs::path page = free_file(fs::path(session).replace_extension(".html"));
-    save_session(session);
+    write_session(session);
     runs_->add(command_words("export", {session.string()}, {{"html", ""}, {"out", page.string()}}),
                page);
     flash("writing " + page.string());

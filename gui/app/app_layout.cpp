@@ -90,10 +90,14 @@ Json App::session_json(const fs::path& base) const {
 }
 
 void App::save_session(const fs::path& file) {
+  write_session(file);
+  note_session(file);
+}
+
+void App::write_session(const fs::path& file) const {
   std::error_code error;
   const Json json = session_json(fs::absolute(file, error).parent_path());
   write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
-  note_session(file);
 }
 
 /// What is in the window, the file holds.
@@ -114,7 +118,9 @@ void App::load_session(const fs::path& file) {
   } catch (const Error& e) {
     throw ConfigError("{}: {}", file.string(), e.what());
   }
-  if (!is_view) note_session(file);  // a view's manifest is no place to save to
+  if (is_view) return;  // its manifest is no place to save to
+  note_session(file);
+  settings_.add_recent(file);
 }
 
 void App::apply_session(const Json& json, const fs::path& base) {

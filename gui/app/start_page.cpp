@@ -40,7 +40,7 @@ bool main_button(const PanelContext& context, const char* label, bool enabled = 
 }
 
 std::vector<fs::path> sample_files() {
-  const fs::path folder = samples_folder();
+  const fs::path folder = cache_folder("samples");
   if (folder.empty()) return {};
   return {folder / "verifier.h5", folder / "draft.h5"};
 }

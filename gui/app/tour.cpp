@@ -49,7 +49,7 @@ std::array<TourStep, kTourSteps> tour_steps(const TourFacts* facts,
        "recall", "budget"},
       {"Do it yourself",
        "Record, analyse, sweep and simulate from here, and copy each run as a command. The keys 1 "
-       "to 6 are layouts, Ctrl+K finds everything by its name, Ctrl+E exports a figure, F1 shows "
+       "to 8 are layouts, Ctrl+K finds everything by its name, Ctrl+E exports a figure, F1 shows "
        "all keys.",
        "open runs", ""},
       {"Why was it dropped?",

@@ -274,7 +274,12 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     const auto key = this->value_->key_of(*row);
     HoverLines lines;
     if (query) lines.emplace_back("query", token_words(*this->document_, *query));
-    if (key) lines.emplace_back("key", token_words(*this->document_, *key));
+    const Index page = this->value_->card().page_size;
+    if (key && page > 1) {
+      lines.emplace_back("page", fmt::format("keys {} to {}", *key, *key + page - 1));
+    } else if (key) {
+      lines.emplace_back("key", token_words(*this->document_, *key));
+    }
     for (auto& line : this->value_->lines(*row)) lines.push_back(std::move(line));
     detail_tooltip(lines);
     if (!hit.clicked || !query) return;

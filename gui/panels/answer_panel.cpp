@@ -94,6 +94,12 @@ class AnswerPanel final : public AskingPanel {
     choose(0);
     slot_.clear();
     if (!result_) return;
+    const auto& config = result_->info().config;
+    const auto word = [&](const char* key) {
+      const auto value = config.find(key);
+      return value != config.end() && value->is_string() ? value->get<std::string>() : "";
+    };
+    method_ = word("selector") + " " + word("budget");
     try {
       prompts_ = explained_prompts(*result_);
     } catch (const Error& error) {
@@ -160,7 +166,7 @@ class AnswerPanel final : public AskingPanel {
   void draw_answers(PanelContext& context, const ExplainedPrompt& prompt) {
     const auto& tokens = shown_tokens();
     draw_line(context, "full attention", tokens, &AnswerToken::dense, prompt.token);
-    draw_line(context, "the method", tokens, &AnswerToken::sparse, prompt.token);
+    draw_line(context, method_.c_str(), tokens, &AnswerToken::sparse, prompt.token);
     if (answer_) draw_line(context, "put back", tokens, &AnswerToken::mended, prompt.token);
     if (!answer_) return;
     coloured_words(context.look.muted, "Each fed its own tokens:");
@@ -173,7 +179,8 @@ class AnswerPanel final : public AskingPanel {
   void draw_line(PanelContext& context, const char* name, const std::vector<AnswerToken>& tokens,
                  std::string AnswerToken::*text, std::size_t explained) {
     const Look& look = context.look;
-    const float indent = look.px(110);
+    const float indent =
+        std::max(look.px(110), ImGui::CalcTextSize(method_.c_str()).x + look.px(12));
     ImGui::TextDisabled("%s", name);
     ImGui::SameLine(indent);
     const float right = ImGui::GetWindowContentRegionMax().x;
@@ -236,9 +243,9 @@ class AnswerPanel final : public AskingPanel {
       };
       const auto found = std::ranges::find_if(back_, same);
       const bool is_back = found != back_.end();
-      std::string words = name_of(one.what);
+      std::string words = fmt::format("{}  {}", recovered_text(one.recovered), name_of(one.what));
       if (!one.text.empty()) words += fmt::format(" “{}”", printable(one.text));
-      words += fmt::format("   {}##{}", recovered_text(one.recovered), i);
+      words += fmt::format("##{}", i);
       if (ImGui::Selectable(words.c_str(), is_back)) {
         is_back ? static_cast<void>(back_.erase(found)) : back_.push_back(one.what);
         if (back_.empty()) answer_.reset();
@@ -257,6 +264,7 @@ class AnswerPanel final : public AskingPanel {
   }
 
   ResultPtr result_;
+  std::string method_;  // with its budget
   std::vector<ExplainedPrompt> prompts_;
   std::string problem_;
   std::size_t prompt_ = 0;

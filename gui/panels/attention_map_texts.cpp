@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 
+#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/attention_map_view.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -11,20 +13,14 @@ namespace kvscope::gui {
 
 namespace {
 
-/// As much of the text as fits, cut between characters.
-std::string fitting_text(ImFont* font, std::string text, float room) {
-  const auto width = [&] {
-    return font
-        ->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, text.data(), text.data() + text.size())
-        .x;
-  };
-  while (!text.empty() && width() > room) {
-    do {
-      text.pop_back();
-    } while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80);
-    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xC0) text.pop_back();
-  }
-  return text;
+float width_of(ImFont* font, std::string_view text) {
+  return font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, text.data(), text.data() + text.size())
+      .x;
+}
+
+std::string fitting_text(ImFont* font, const std::string& text, float room) {
+  return shortened_middle(text,
+                          [&](std::string_view part) { return width_of(font, part) <= room; });
 }
 
 }  // namespace
@@ -41,10 +37,6 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
   const auto draw = [&](ImVec2 at, ImU32 ink, const std::string& text) {
     list.AddText(font, font->FontSize, at, ink, text.data(), text.data() + text.size());
   };
-  const auto width_of = [&](const std::string& text) {
-    const char* begin = text.data();
-    return font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, begin, begin + text.size()).x;
-  };
   const auto ink_of = [&](bool is_selected) {
     return packed(is_selected ? look.accent : look.ink);
   };
@@ -53,7 +45,7 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
     const float y = low_.y + static_cast<float>(view.y_of(static_cast<double>(query) + 0.5));
     if (y < low_.y || y > high_.y) continue;
     const std::string text = fitting_text(font, document->token_text(query), room);
-    draw({std::round(low_.x - gap - width_of(text)), std::round(y - font->FontSize / 2)},
+    draw({std::round(low_.x - gap - width_of(font, text)), std::round(y - font->FontSize / 2)},
          ink_of(query == selection.query), text);
   }
   const TokenRange keys = view.keys();
@@ -63,7 +55,8 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
     if (x < low_.x || x > high_.x) continue;
     const std::string text = fitting_text(font, document->token_text(key), room);
     // Upwards, ending at the axis.
-    const ImVec2 at{std::round(x - font->FontSize / 2), std::round(high_.y + gap + width_of(text))};
+    const ImVec2 at{std::round(x - font->FontSize / 2),
+                    std::round(high_.y + gap + width_of(font, text))};
     const int first = list.VtxBuffer.Size;
     draw(at, ink_of(selection.key == key), text);
     for (int i = first; i < list.VtxBuffer.Size; ++i) {

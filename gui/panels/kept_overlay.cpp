@@ -84,7 +84,7 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
   const auto width = static_cast<int>(layer.value->width);
   const auto height = static_cast<int>(layer.value->height);
   if (!texture_ || texture_.width() != width || texture_.height() != height) {
-    texture_ = Texture(context.textures, width, height, Filter::nearest);
+    texture_ = Texture(context.textures, width, height);
   }
   texture_.update(0, 0, width, height,
                   {reinterpret_cast<const std::uint8_t*>(layer.value->pixels.data()),

@@ -9,10 +9,9 @@ FigureStyle panel_style(const PanelContext& context) {
   return {.ground = context.look.ground, .paper = context.look.surface};
 }
 
-void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
-                       const FigureStyle& style, bool variant) {
+void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size) {
   if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(figure, 2 * version_ + (variant ? 1 : 0), size, style);
+  view_->show(figure, version_, size, panel_style(context));
   if (view_->is_rough()) context.requests.redraw = true;
   is_shown_ = true;
 }

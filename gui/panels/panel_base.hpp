@@ -9,7 +9,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -39,12 +38,7 @@ class PanelFigure {
   void begin() { is_shown_ = false; }
   /// The figure of the next show() has other contents.
   void renew() { ++version_; }
-  /// `variant` tells pictures of the same contents apart.
-  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size, bool variant = false) {
-    show(context, figure, size, panel_style(context), variant);
-  }
-  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
-            const FigureStyle& style, bool variant = false);
+  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size);
   /// In what is left of the window but `below` pixels at its bottom.
   void show_above(PanelContext& context, const plot::Figure& figure, float below);
 
@@ -191,8 +185,7 @@ class FigurePanel : public TracePanel<Switches> {
     std::string key;  // of the cache, behind sources_
     JobRequest request;
     std::function<Value(JobContext&)> compute;
-    std::size_t slot = 0;        // values of one slot stand in for each other while one is computed
-    std::string rough_key = {};  // empty: there is no
+    std::string rough_key = {};                            // empty: there is no
     std::function<Value(JobContext&)> compute_rough = {};  // rough value to be shown before
   };
   /// Empty: there is nothing to show, which was said.
@@ -211,7 +204,7 @@ class FigurePanel : public TracePanel<Switches> {
   void renew_picture() { drawn_.reset(); }
 
   void forget() override {
-    for (auto& slot : slots_) slot.clear();
+    slot_.clear();
     value_.reset();
     drawn_.reset();
   }
@@ -219,15 +212,14 @@ class FigurePanel : public TracePanel<Switches> {
   void draw_trace(PanelContext& context) final {
     const auto asked = question(context);
     if (!asked) return;
-    auto& slot = slots_[asked->slot];
     const std::string key = this->sources_ + asked->key;
     const auto view = asked->compute_rough
-                          ? this->ask(context, slot, key, asked->request, asked->compute,
+                          ? this->ask(context, slot_, key, asked->request, asked->compute,
                                       this->sources_ + asked->rough_key, asked->compute_rough)
-                          : this->ask(context, slot, key, asked->request, asked->compute);
+                          : this->ask(context, slot_, key, asked->request, asked->compute);
     if (view.value != value_) drawn_.reset();
     value_ = view.value;
-    if (!async_place(context, slot, view)) return;
+    if (!async_place(context, slot_, view)) return;
     if (lacks_figure(context)) return;
     if (drawn_ != this->switches_) {
       picture_ = make_picture();
@@ -240,7 +232,7 @@ class FigurePanel : public TracePanel<Switches> {
     draw_below(context);
   }
 
-  std::array<AsyncValue<Value>, 2> slots_;
+  AsyncValue<Value> slot_;
   std::shared_ptr<const Value> value_;
   plot::Figure picture_;  // of the value
 

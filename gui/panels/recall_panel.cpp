@@ -322,7 +322,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
                                : std::nullopt;
   }
 
-  void mark_budget(const PanelContext& context, double place, double budget, plot::Colour colour) {
+  /// `line`: how many lines of text its label stands above the axis, so that two have room.
+  void mark_budget(const PanelContext& context, double place, double budget, plot::Colour colour,
+                   int line = 0) {
     const auto frame = figure_->frame(0);
     const auto at = figure_->place(0, place, some_height());
     if (!frame || !at || at->x < frame->low.x || at->x > frame->high.x) return;
@@ -335,7 +337,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     const ImVec2 text = ImGui::CalcTextSize(words.c_str());
     const float pad = context.look.px(3);
     const bool fits_right = x + text.x + 2 * pad < frame->high.x;
-    const ImVec2 from{fits_right ? x + pad : x - pad - text.x, frame->high.y - text.y - pad};
+    const ImVec2 from{fits_right ? x + pad : x - pad - text.x,
+                      frame->high.y - pad - text.y * static_cast<float>(line + 1)};
     list.AddRectFilled({from.x - 1, from.y}, {from.x + text.x + 1, from.y + text.y},
                        packed(plot::with_alpha(context.look.surface, 0.8)));
     list.AddText(from, packed(colour), words.c_str());
@@ -374,7 +377,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     } else if (place.budget) {
       const auto budget = static_cast<double>(*place.budget);
       if (const auto at = reference_place(budget))
-        mark_budget(context, *at, budget, plot::with_alpha(context.look.muted, 0.5));
+        mark_budget(context, *at, budget, plot::with_alpha(context.look.muted, 0.5),
+                    /*line=*/1);
     }
     if (!hit.clicked) return;
     Session& session = context.session;

@@ -24,7 +24,7 @@ bool TileTextures::prepare(TextureStore& store, const std::vector<const MapTile*
     const auto width = static_cast<int>(tile.n_cols);
     const auto height = static_cast<int>(tile.n_rows);
     if (entry.texture.width() != width || entry.texture.height() != height || !entry.texture) {
-      entry.texture = Texture(store, width, height, Filter::nearest);
+      entry.texture = Texture(store, width, height);
     }
     pixels_.resize(static_cast<std::size_t>(tile.n_rows * tile.n_cols));
     colours.colour_tile(tile, pooling, pixels_);

@@ -55,7 +55,14 @@ void TokenCanvas::scroll_to_place(const TokenLines& lines, std::optional<Index> 
                                   float line_height, float room) {
   // Lines of another width, or a window that another layout begins at the top.
   const bool is_new_place = width_ > 0.0f && (width_ != lines.width || ImGui::IsWindowAppearing());
-  if (!show && is_new_place) show = anchor_;
+  // A lower window keeps in sight what it showed.
+  const float anchor_y =
+      anchor_ && *anchor_ < lines.n_tokens()
+          ? static_cast<float>(lines.line_of(*anchor_)) * line_height - ImGui::GetScrollY()
+          : -1.0f;
+  const bool would_hide = room < room_ && anchor_y >= 0.0f && anchor_y + line_height <= room_;
+  if (!show && (is_new_place || would_hide)) show = anchor_;
+  room_ = room;
   scrolls_ = false;
   const auto scroll_to = [&](float y) {
     ImGui::SetScrollY(std::max(0.0f, y));

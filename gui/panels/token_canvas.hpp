@@ -50,6 +50,7 @@ class TokenCanvas {
   Index last_ = 0;
   Index top_ = 0;                // the first token in sight
   float width_ = 0.0f;           // of its lines
+  float room_ = 0.0f;            // its height
   bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
   std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
   std::optional<ImVec2> rests_;  // where the mouse has stood since then

@@ -194,16 +194,17 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
   const RankedRow* row = feed.row();
   if (row == nullptr) return lines;
   const Index rank = row->rank_of(pos);
+  const std::string weight = fmt::format("weight for query {}", row->row.query);
   if (rank == 0) {
-    lines.emplace_back("weight",
+    lines.emplace_back(weight,
                        pos > row->row.query ? "none: after the query" : "none: outside the window");
     return lines;
   }
-  lines.emplace_back("weight", fmt::format("{}, number {} of {}", weight_words(row->row.prob(pos)),
-                                           rank, row->rank.size()));
+  lines.emplace_back(weight, fmt::format("{}, number {} of {}", weight_words(row->row.prob(pos)),
+                                         rank, row->rank.size()));
   for (const MethodOfText* kept : {&feed.method(), &feed.other()}) {
     if (!kept->has_keys() || !kept->keys().row) continue;
-    lines.emplace_back(kept->keys().method, kept->keys().holds(pos) ? "kept" : "left out");
+    lines.emplace_back(kept->keys().method, kept->keys().holds(pos) ? "kept for it" : "left out");
   }
   return lines;
 }

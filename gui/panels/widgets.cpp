@@ -91,11 +91,14 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
 /// Over the picture, that of before or a part: pale, but for the box that says so. What is clicked
 /// goes through.
 void veil(const PanelContext& context) {
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, vec4(plot::with_alpha(context.look.surface, 0.5)));
   ImGui::BeginChild("veil", {0, 0}, false,
                     ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_NoScrollbar);
+  // Not as the child's ground, which ImGui may draw below what its parent draws later.
+  const ImVec2 low = ImGui::GetWindowPos();
+  const ImVec2 size = ImGui::GetWindowSize();
+  ImGui::GetWindowDrawList()->AddRectFilled(low, {low.x + size.x, low.y + size.y},
+                                            packed(plot::with_alpha(context.look.surface, 0.5)));
   ImGui::EndChild();
-  ImGui::PopStyleColor();
 }
 
 /// Over the picture: a small box in the corner that takes no room, beside where figures have their
@@ -275,7 +278,16 @@ std::string fitting(std::string_view words, float width) {
 }
 
 void one_line(const std::string& words) {
-  const std::string shown = fitting(words, ImGui::GetContentRegionAvail().x);
+  std::string shown = words;
+  const float room = ImGui::GetContentRegionAvail().x;
+  while (shown.size() > 3 && ImGui::CalcTextSize(shown.c_str()).x > room) {
+    const std::size_t blank = shown.find_last_of(' ', shown.size() - 4);
+    if (blank == shown.npos) {
+      shown = fitting(words, room);
+      break;
+    }
+    shown = shown.substr(0, blank) + "\u2026";
+  }
   text_line(shown);
   if (shown != words) help_tooltip(words);
 }

@@ -1,9 +1,4 @@
-// What the explorer runs on: a window, an invisible picture, or nothing at all, all alike.
-//
-//   while (!backend.wants_close()) {
-//     if (!backend.wait(1.0)) continue;     // nothing happened: nothing is drawn
-//     backend.frame([&] { ... deliver finished jobs, draw with ImGui ... });
-//   }
+// What the explorer draws on: a window, an invisible picture, or nothing at all, all alike.
 //
 // A backend owns the ImGui context, its letters and its textures. All calls but wake() come from
 // the thread that made it.
@@ -12,10 +7,7 @@
 #include <imgui.h>
 
 #include <atomic>
-#include <filesystem>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "analysis/plot/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -29,9 +21,6 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  /// Waits until there is something to draw: input, wake(), request_redraw(), or the frames that
-  /// ImGui needs to settle after these. False if `seconds` passed first.
-  virtual bool wait(double seconds) = 0;
   /// Rebuilds the letters if needed, and begins an ImGui frame in this backend's context.
   void begin_frame();
   /// Draws and shows the frame, and frees textures that were dropped.
@@ -43,18 +32,11 @@ class Backend {
 
   /// One more frame without waiting; from within a frame: the next one.
   void request_redraw() { redraw_ = true; }
-  /// As request_redraw, from any thread; ends wait().
+  /// As request_redraw, from any thread.
   virtual void wake();
 
-  virtual bool wants_close() const = 0;
-  virtual void set_wants_close(bool value) = 0;
-  virtual void set_title(const std::string&) {}
-  /// Files dropped on the window since the last call.
-  virtual std::vector<std::filesystem::path> take_dropped_files() { return {}; }
   /// Pixels of the drawing area.
   virtual ImVec2 size() const = 0;
-  /// The UI scale that the display asks for; 1 without one.
-  virtual double display_scale() const { return 1.0; }
 
   /// What a frame begins with, where nothing is drawn: costs nothing, unlike a window's background.
   void set_ground(plot::Colour colour) { ground_ = colour; }

@@ -11,7 +11,7 @@ class GlTextureStore final : public TextureStore {
   int max_side() const override { return max_side_; }
 
  protected:
-  ImTextureID create(int width, int height, Filter filter) override;
+  ImTextureID create(int width, int height) override;
   void write(ImTextureID id, int x, int y, int width, int height,
              const std::uint8_t* rgba) override;
   void destroy(ImTextureID id) override;

@@ -14,10 +14,6 @@ HeadlessBackend::HeadlessBackend(ImVec2 size, double scale) : Backend(scale), si
   io.MousePos = {-FLT_MAX, -FLT_MAX};
 }
 
-bool HeadlessBackend::wait(double) {
-  return take_redraw();
-}
-
 void HeadlessBackend::begin_platform_frame() {
   ImGuiIO& io = ImGui::GetIO();
   io.DisplaySize = {std::max(1.0F, size_.x), std::max(1.0F, size_.y)};

@@ -13,10 +13,6 @@ namespace kvscope::gui {
 /// frame on: a click is move_mouse, frame, press, frame, release, frame (see click()).
 class HeadlessBackend : public Backend {
  public:
-  /// True while there is something to draw; never waits.
-  bool wait(double seconds) override;
-  bool wants_close() const override { return wants_close_; }
-  void set_wants_close(bool value) override { wants_close_ = value; }
   ImVec2 size() const override { return size_; }
   /// Takes effect with the next frame; at least one pixel a side.
   virtual void resize(ImVec2 size) { size_ = size; }
@@ -42,7 +38,6 @@ class HeadlessBackend : public Backend {
 
  private:
   ImVec2 size_;
-  bool wants_close_ = false;
 };
 
 /// Nothing is drawn; what would be is counted. Runs everywhere.

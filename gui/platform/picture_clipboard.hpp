@@ -7,10 +7,6 @@
 
 namespace kvscope::gui {
 
-/// Where pictures for the clipboard are kept: $XDG_CACHE_HOME or ~/.cache, kvscope/pictures; below
-/// KVSCOPE_CONFIG if that is set.
-std::filesystem::path picture_folder();
-
 /// Hands a PNG file to wl-copy (Wayland) or xclip (X11). Returns "" if one of them took it, else a
 /// sentence: what is missing, or what went wrong. Waits for the program, at most some seconds; for
 /// worker threads.

@@ -1,6 +1,12 @@
 // The real window: GLFW and OpenGL 3.3. It draws when something happened and sleeps otherwise.
+//
+//   while (!window.wants_close()) {
+//     if (!window.wait(1.0)) continue;     // nothing happened: nothing is drawn
+//     window.frame([&] { ... deliver finished jobs, draw with ImGui ... });
+//   }
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,14 +31,18 @@ class Window final : public Backend {
   explicit Window(const WindowOptions& options);
   ~Window() override;
 
-  bool wait(double seconds) override;
+  /// Waits until there is something to draw: input, wake(), request_redraw(), or the frames that
+  /// ImGui needs to settle after these. False if `seconds` passed first.
+  bool wait(double seconds);
   void wake() override;
-  bool wants_close() const override;
-  void set_wants_close(bool value) override;
-  void set_title(const std::string& title) override;
-  std::vector<std::filesystem::path> take_dropped_files() override;
+  bool wants_close() const;
+  void set_wants_close(bool value);
+  void set_title(const std::string& title);
+  /// Files dropped on the window since the last call.
+  std::vector<std::filesystem::path> take_dropped_files();
   ImVec2 size() const override;
-  double display_scale() const override;
+  /// The UI scale that the display asks for.
+  double display_scale() const;
   TextureStore& texture_store() override;
   /// The last frame's pixels, for screenshots; between frames.
   plot::Image image();

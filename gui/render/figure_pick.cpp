@@ -28,28 +28,6 @@ int cell_of(const plot::Scale& scale, double value) {
   return static_cast<int>(std::clamp(scale.to_unit(value) * kSide, 0.0, kSide - 1.0));
 }
 
-bool pick_bar(const plot::Bars& bars, const plot::PanelLayout& layout, plot::Point cursor,
-              FigureHit& hit) {
-  const double baseline = layout.y.scale.to_unit(0.0);
-  const double zero = std::isfinite(baseline) ? layout.frame.bottom() - baseline * layout.frame.h
-                                              : layout.frame.bottom();
-  for (std::size_t i = 0; i < bars.heights.size(); ++i) {
-    const plot::Point a = layout.place(bars.edges[i], bars.heights[i]);
-    const double right = layout.place(bars.edges[i + 1], bars.heights[i]).x;
-    const auto [x0, x1] = std::minmax(a.x, right);
-    const auto [y0, y1] = std::minmax(a.y, zero);
-    constexpr double kRoom = 2.0;  // points: a low bar can still be met
-    if (!(cursor.x >= x0 && cursor.x < x1 && cursor.y >= y0 - kRoom && cursor.y <= y1 + kRoom)) {
-      continue;
-    }
-    hit.point = i;
-    hit.point_x = 0.5 * (bars.edges[i] + bars.edges[i + 1]);
-    hit.point_y = bars.heights[i];
-    return true;
-  }
-  return false;
-}
-
 bool pick_cell(const plot::HeatMap& map, FigureHit& hit) {
   const double u = (hit.x - map.x.low) / (map.x.high - map.x.low);
   const double v = (hit.y - map.y.low) / (map.y.high - map.y.low);
@@ -75,8 +53,7 @@ void FigurePicker::set_figure(const plot::Figure& figure,
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     const plot::Panel& panel = figure.panels[p];
     grids_.push_back(
-        {.x = plot::Scale(panel.x.scale, whole[p].x, /*reversed=*/false, panel.x.linear_width),
-         .y = plot::Scale(panel.y.scale, whole[p].y, /*reversed=*/false, panel.y.linear_width)});
+        {.x = plot::Scale(panel.x.scale, whole[p].x), .y = plot::Scale(panel.y.scale, whole[p].y)});
   }
 }
 
@@ -164,11 +141,8 @@ std::optional<FigureHit> FigurePicker::pick(const plot::Figure& figure, const pl
     const bool is_point = pick_point(panel, place, grids_[p], cursor, reach, hit);
     const std::optional<double> value_of_point = hit.value;
     for (std::size_t m = panel.marks.size(); m-- > 0;) {
-      const auto* bars = std::get_if<plot::Bars>(&panel.marks[m]);
       const auto* map = std::get_if<plot::HeatMap>(&panel.marks[m]);
-      const bool met = (bars != nullptr && !is_point && pick_bar(*bars, place, cursor, hit)) ||
-                       (map != nullptr && pick_cell(*map, hit));
-      if (!met) continue;
+      if (map == nullptr || !pick_cell(*map, hit)) continue;
       if (!is_point) hit.mark = m;
       break;
     }

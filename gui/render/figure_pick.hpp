@@ -18,7 +18,7 @@ struct FigureHit {
   double y = 0.0;
   /// The nearest point within 6 pixels, or the bar, or the cell of a heat map (the topmost).
   std::optional<std::size_t> mark;   // in the panel's marks
-  std::optional<std::size_t> point;  // in the mark's arrays: Line, Scatter, Bars
+  std::optional<std::size_t> point;  // in the mark's arrays: Line, Scatter
   std::optional<std::size_t> of;     // what the point stands for: plot::Scatter::of
   double point_x = 0.0;              // its data; the middle of a bar
   double point_y = 0.0;
@@ -26,7 +26,6 @@ struct FigureHit {
   std::optional<Index> col;     // HeatMap
   std::optional<double> value;  // of the cell (NaN: masked), of a Scatter's colour
   bool clicked = false;         // released here without a drag, in this frame
-  bool double_clicked = false;  // which also resets the zoom
 };
 
 /// Finds points through a grid over the whole axes, made once per panel whatever the zoom.

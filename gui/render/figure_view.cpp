@@ -151,7 +151,7 @@ struct FigureView::Impl {
     const auto width = static_cast<int>(size.x);
     const auto height = static_cast<int>(size.y);
     if (!picture || picture.width() != width || picture.height() != height)
-      picture = Texture(textures, width, height, Filter::nearest);
+      picture = Texture(textures, width, height);
     beneath.clear();
     const auto canvas = make_screen_canvas(width, height, {shift.x, shift.y},
                                            screen.pixels_per_point, density, beneath);
@@ -161,8 +161,7 @@ struct FigureView::Impl {
                    {reinterpret_cast<const std::uint8_t*>(rgba.data()), rgba.size()});
     find_pieces(rgba);
     beneath_textures.clear();
-    for (const ScreenPicture& each : beneath)
-      beneath_textures.emplace_back(textures, each.image, Filter::nearest);
+    for (const ScreenPicture& each : beneath) beneath_textures.emplace_back(textures, each.image);
   }
 
   /// The parts of the picture that are not empty: every layer of a large window costs milliseconds
@@ -298,7 +297,6 @@ struct FigureView::Impl {
     hit = picker.pick(figure, *layout, cursor, kReach / screen.pixels_per_point);
     if (!hit) return;
     hit->clicked = ImGui::IsItemDeactivated() && !dragged_far;
-    hit->double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
   }
 
   /// A ring around the point, or a frame around the cell, that is hit.
@@ -310,7 +308,7 @@ struct FigureView::Impl {
     const ImU32 halo = packed(plot::with_alpha(screen.theme.ground, 0.85));
     list.PushClipRect(to_screen({place.frame.x, place.frame.y}),
                       to_screen({place.frame.right(), place.frame.bottom()}), /*intersect=*/true);
-    if (hit->point && !std::holds_alternative<plot::Bars>(mark)) {
+    if (hit->point) {
       const ImVec2 centre = to_screen(place.place(hit->point_x, hit->point_y));
       const auto radius =
           static_cast<float>(1.6 * screen.theme.marker_radius * screen.pixels_per_point);

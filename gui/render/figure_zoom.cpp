@@ -23,7 +23,6 @@ void FigureZoom::set_figure(const plot::Figure& figure,
       View view{.kind = axis.scale,
                 .whole = which == AxisOf::x ? whole[p].x : whole[p].y,
                 .reversed = axis.reversed,
-                .linear_width = axis.linear_width,
                 .group = static_cast<int>(p),
                 .label = axis.label};
       for (const plot::Mark& mark : panel.marks) {

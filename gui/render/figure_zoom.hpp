@@ -38,12 +38,11 @@ class FigureZoom {
     plot::Range whole;
     std::optional<plot::Range> zoomed;
     bool reversed = false;
-    double linear_width = 1.0;
     bool stays_inside = false;  // a heat map's axis
     int group = -1;             // views of one group and axis move together
     std::string label;
 
-    plot::Scale scale(plot::Range range) const { return {kind, range, reversed, linear_width}; }
+    plot::Scale scale(plot::Range range) const { return {kind, range, reversed}; }
     plot::Range visible() const { return zoomed.value_or(whole); }
   };
   using Views = std::vector<View>;

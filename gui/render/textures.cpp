@@ -21,19 +21,19 @@ void TextureStore::collect() {
   grave_->dead.clear();
 }
 
-Texture::Texture(TextureStore& store, int width, int height, Filter filter)
+Texture::Texture(TextureStore& store, int width, int height)
     : store_(&store), grave_(store.grave_), width_(width), height_(height) {
   if (width < 1 || height < 1 || width > store.max_side() || height > store.max_side()) {
     throw ConfigError("a picture of {} x {} pixels cannot be shown: at most {} a side", width,
                       height, store.max_side());
   }
-  id_ = store.create(width, height, filter);
+  id_ = store.create(width, height);
   ++store.count_;
   store.bytes_ += bytes_of(width, height);
 }
 
-Texture::Texture(TextureStore& store, const plot::Image& image, Filter filter)
-    : Texture(store, image.width, image.height, filter) {
+Texture::Texture(TextureStore& store, const plot::Image& image)
+    : Texture(store, image.width, image.height) {
   update(0, 0, image.width, image.height, image.rgba);
 }
 
@@ -71,7 +71,7 @@ void Texture::update(int x, int y, int width, int height, std::span<const std::u
   store_->write(id_, x, y, width, height, rgba.data());
 }
 
-ImTextureID NullTextureStore::create(int, int, Filter) {
+ImTextureID NullTextureStore::create(int, int) {
   return reinterpret_cast<ImTextureID>(++next_);
 }
 

@@ -16,10 +16,8 @@
 
 namespace kvscope::gui {
 
-/// How a texture looks when it is enlarged; made small it is always averaged between neighbours.
-enum class Filter { nearest, linear };
-
-/// Makes and keeps textures; owned by a Backend. Used from the frame's thread alone.
+/// Makes and keeps textures; owned by a Backend. Used from the frame's thread alone. An enlarged
+/// one shows its pixels; made small it is averaged between neighbours.
 class TextureStore {
  public:
   virtual ~TextureStore() = default;
@@ -33,7 +31,7 @@ class TextureStore {
 
  protected:
   TextureStore() : grave_(std::make_shared<Grave>()) {}
-  virtual ImTextureID create(int width, int height, Filter filter) = 0;
+  virtual ImTextureID create(int width, int height) = 0;
   virtual void write(ImTextureID id, int x, int y, int width, int height,
                      const std::uint8_t* rgba) = 0;
   virtual void destroy(ImTextureID id) = 0;
@@ -58,9 +56,9 @@ class Texture {
  public:
   Texture() = default;
   /// Of undefined content. Throws ConfigError beyond the store's longest side or below one pixel.
-  Texture(TextureStore& store, int width, int height, Filter filter);
+  Texture(TextureStore& store, int width, int height);
   /// Throws as above.
-  Texture(TextureStore& store, const plot::Image& image, Filter filter);
+  Texture(TextureStore& store, const plot::Image& image);
   ~Texture();
   Texture(Texture&& other) noexcept;
   Texture& operator=(Texture&& other) noexcept;
@@ -88,7 +86,7 @@ class NullTextureStore final : public TextureStore {
   int max_side() const override { return 16384; }
 
  protected:
-  ImTextureID create(int width, int height, Filter filter) override;
+  ImTextureID create(int width, int height) override;
   void write(ImTextureID, int, int, int, int, const std::uint8_t*) override {}
   void destroy(ImTextureID) override {}
 

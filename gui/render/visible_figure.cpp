@@ -74,7 +74,7 @@ class Sight {
 
  private:
   static Range widened(const plot::Axis& axis, Range range) {
-    const plot::Scale scale(axis.scale, range, /*reversed=*/false, axis.linear_width);
+    const plot::Scale scale(axis.scale, range);
     return {scale.from_unit(-0.03), scale.from_unit(1.03)};
   }
   Range x_;
@@ -95,7 +95,7 @@ plot::Scatter visible_points(const plot::Scatter& cloud, const Sight& sight, Thi
 
 /// A point below the frame: a panel of which nothing is visible is still a panel.
 plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& visible) {
-  const plot::Scale y(panel.y.scale, visible.y, /*reversed=*/false, panel.y.linear_width);
+  const plot::Scale y(panel.y.scale, visible.y);
   return {.x = {visible.x.low}, .y = {y.from_unit(-1.0)}};
 }
 

@@ -129,8 +129,12 @@ TEST_CASE("no bookmark is lost on quit, to another session or to another window"
   CHECK(rig.app().wants_quit());  // nothing to lose
   rig.open_pair();
   rig.session().add_bookmark("noted");
+  CHECK_THAT(rig.app().title(), ContainsSubstring("not saved *"));
+  rig.app().export_page();  // a page is no place from which the bookmark comes back
+  CHECK_THAT(rig.app().title(), ContainsSubstring("not saved *"));
   Rig other;
   rig.app().save_session("s.json");
+  CHECK_THAT(rig.app().title(), ContainsSubstring(" - s.json - "));
   other.open(here.folder.path() / "s.json");
   for (Rig* one : {&rig, &other}) {
     one->app().ask_quit();

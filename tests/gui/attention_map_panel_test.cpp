@@ -229,7 +229,7 @@ class CountingStore final : public TextureStore {
   int writes = 0;
 
  protected:
-  ImTextureID create(int, int, Filter) override { return reinterpret_cast<ImTextureID>(++next_); }
+  ImTextureID create(int, int) override { return reinterpret_cast<ImTextureID>(++next_); }
   void write(ImTextureID, int, int, int, int, const std::uint8_t*) override { ++writes; }
   void destroy(ImTextureID) override {}
 

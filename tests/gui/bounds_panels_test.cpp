@@ -120,7 +120,7 @@ TEST_CASE("quest panel: a click on a point goes to its query and the first key o
   const auto figure = rig.app().panel("quest-bounds").figure();
   REQUIRE(figure);
   CHECK_THAT(figure->caption.at(0), ContainsSubstring("verifier.h5, layer 0, query head 0"));
-  CHECK_THAT(figure->caption.at(1), ContainsSubstring("0 bounds below"));
+  CHECK_THAT(figure->caption.at(1), ContainsSubstring(", 0 below the true maximum"));
   const Table csv = table_from_csv(*rig.app().panel("quest-bounds").csv(), "pages.csv");
   std::vector<CloudPoint> points;
   for (std::size_t row = 0; row < static_cast<std::size_t>(csv.n_rows()); ++row) {

@@ -24,8 +24,11 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
   plot::HeatMap map{
       .n_rows = 1, .n_cols = 2, .values = {0.0F, 1.0F}, .x = {0.0, 2.0}, .y = {0.0, 1.0}};
   plot::Panel cells{.marks = {map}, .colour = plot::ColourAxis{}};
-  plot::Panel curve{.marks = {plot::Line{"a", {}, {0, 1, 2}, {5, 5, 5}, {}, {}, /*markers=*/false},
-                              plot::Bars{"b", {plot::Role::series, 1}, {0, 1, 2}, {1, 2}}}};
+  plot::Panel curve{
+      .marks = {
+          plot::Line{"a", {}, {0, 1, 2}, {5, 5, 5}, {}, {}, /*markers=*/false},
+          plot::Line{
+              "b", {plot::Role::series, 1}, {0, 1, 2}, {1, 1, 1}, {}, {}, /*markers=*/false}}};
   plot::Figure figure{.panels = {curve, cells}, .columns = 2};
 
   Offscreen screen({1000, 500});
@@ -66,7 +69,7 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
 
 TEST_CASE("textures show their pixels and are freed when dropped", "[platform][offscreen]") {
   Offscreen screen({20, 20});
-  Texture texture(screen.texture_store(), plot::Image{1, 1, {9, 8, 7, 255}}, Filter::nearest);
+  Texture texture(screen.texture_store(), plot::Image{1, 1, {9, 8, 7, 255}});
   const auto draw = [&] {
     if (texture) ImGui::GetBackgroundDrawList()->AddImage(texture.id(), {0, 0}, {20, 20});
   };
@@ -76,7 +79,7 @@ TEST_CASE("textures show their pixels and are freed when dropped", "[platform][o
   screen.frame(draw);
   CHECK(pixel_at(screen.image(), 10, 10) == Pixel{1, 2, 3});
   CHECK_THROWS_AS(texture.update(1, 0, 1, 1, std::vector<std::uint8_t>(4)), ShapeError);
-  CHECK_THROWS_AS(Texture(screen.texture_store(), 1 << 24, 1, Filter::linear), ConfigError);
+  CHECK_THROWS_AS(Texture(screen.texture_store(), 1 << 24, 1), ConfigError);
   texture = {};
   screen.frame(draw);
   CHECK(screen.texture_store().count() == 0);

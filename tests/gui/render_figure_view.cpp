@@ -93,7 +93,7 @@ TEST_CASE("the hit is the data point nearest to the cursor", "[render][figure_vi
   CHECK_FALSE(stage.view.hit());
 }
 
-TEST_CASE("points, lines and bars are hit; the one on top wins", "[render][figure_view]") {
+TEST_CASE("points and lines are hit; the one on top wins", "[render][figure_view]") {
   plot::Line below{"a", {}, {1, 2, 3}, {1, 4, 2}};
   plot::Line above{"b", {}, {1, 2, 3}, {3, 4, 1}};
   Stage lines(figure_of({below, above}));
@@ -103,13 +103,6 @@ TEST_CASE("points, lines and bars are hit; the one on top wins", "[render][figur
   lines.move_to(lines.place(3.0, 2.0));
   CHECK(lines.view.hit()->mark == 0U);
   CHECK(lines.view.hit()->point == 2U);
-
-  Stage bars(figure_of({plot::Bars{"n", {}, {0, 1, 2, 3}, {5, 1, 7}}}));
-  bars.move_to(bars.place(2.5, 3.0));
-  CHECK(bars.view.hit()->point == 2U);
-  CHECK(bars.view.hit()->point_y == 7.0);
-  bars.move_to(bars.place(1.5, 3.0));  // above the low bar
-  CHECK_FALSE(bars.view.hit()->mark);
 }
 
 TEST_CASE("the cell of a heat map is the one under the cursor", "[render][figure_view]") {

@@ -102,8 +102,8 @@ TEST_CASE("samples that were not recorded to their end are removed, and said to 
   finish_runs(rig);
   CHECK(rig.app().runs().runs()[0].status.state == JobState::cancelled);
   CHECK(rig.session().documents().empty());
-  CHECK_FALSE(fs::exists(samples_folder() / "verifier.h5"));
-  CHECK_FALSE(fs::exists(samples_folder() / "draft.h5"));
+  CHECK_FALSE(fs::exists(cache_folder("samples") / "verifier.h5"));
+  CHECK_FALSE(fs::exists(cache_folder("samples") / "draft.h5"));
   CHECK(mark_of(rig, "Record the samples"));
 }
 
@@ -156,9 +156,9 @@ TEST_CASE("a model that this machine has is recorded by a click on its name") {
 
 TEST_CASE("samples that cannot be opened stay where they are, and the reason is shown") {
   const OwnConfig config;
-  fs::create_directories(samples_folder());
-  const fs::path verifier = samples_folder() / "verifier.h5";
-  const fs::path draft = samples_folder() / "draft.h5";
+  fs::create_directories(cache_folder("samples"));
+  const fs::path verifier = cache_folder("samples") / "verifier.h5";
+  const fs::path draft = cache_folder("samples") / "draft.h5";
   std::ofstream(verifier) << "not to be read now";
   fs::copy_file(embedded_trace(/*draft=*/true), draft);
   Rig rig;

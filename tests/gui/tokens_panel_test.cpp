@@ -102,13 +102,14 @@ TEST_CASE("hovering tells the exact weight, which the copied table holds as well
     CHECK(hovered(rig, "position") == std::to_string(pos));
     CHECK_THAT(hovered(rig, "text"),
                ContainsSubstring(fmt::format("(id {})", document->source().tokens()[i])));
-    CHECK(std::stod(hovered(rig, "weight")) == Approx(row.prob(pos)).epsilon(1e-6));
-    CHECK(table.numbers("weight")[i] == std::stod(hovered(rig, "weight")));
-    CHECK(hovered(rig, "quoka") == (table.numbers(kept)[i] > 0.5 ? "kept" : "left out"));
+    const double weight = std::stod(hovered(rig, "weight for query 150"));
+    CHECK(weight == Approx(row.prob(pos)).epsilon(1e-6));
+    CHECK(table.numbers("weight")[i] == weight);
+    CHECK(hovered(rig, "quoka") == (table.numbers(kept)[i] > 0.5 ? "kept for it" : "left out"));
   }
   rig.backend().move_mouse(place_of(rig, 170));
   rig.frame(2);
-  CHECK(hovered(rig, "weight") == "none: after the query");
+  CHECK(hovered(rig, "weight for query 150") == "none: after the query");
 }
 
 TEST_CASE("the other method is underlined and tabled only while it is compared") {
@@ -176,7 +177,7 @@ TEST_CASE("losses shade the text, and are what is copied then") {
   rig.backend().move_mouse(place_of(rig, rig.session().selection().query - 20));
   rig.settle();
   CHECK_THAT(hovered(rig, "lost"), ContainsSubstring("% of its attention"));
-  CHECK(hovered(rig, "weight") != "-");
+  CHECK(hovered(rig, fmt::format("weight for query {}", rig.session().selection().query)) != "-");
   const auto csv = panel.csv();
   REQUIRE(csv);
   CHECK(csv->starts_with("position,id,text,lost\n"));

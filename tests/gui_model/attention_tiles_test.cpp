@@ -262,7 +262,7 @@ TEST_CASE("of a recording that grew only the new rows of the map are computed", 
     view.grow(kLong);
     CHECK(view.is_fitted());
     tiles.show({whole, "second/", 0, 0, "recording/"});
-    while (tiles.overview() == nullptr) desk.jobs.poll();
+    while (tiles.progress().rows_exact == 0) desk.jobs.poll();
     CHECK(tiles.progress().rows_exact >= n / 2);  // known before anything was computed
     settled(tiles, view, desk.jobs);
     CHECK(tiles.progress().phase == MapProgress::Phase::complete);
@@ -270,8 +270,8 @@ TEST_CASE("of a recording that grew only the new rows of the map are computed", 
     AttentionTiles anew(desk.bench());
     anew.show({whole, "third/", 0, 0});
     settled(anew, view, desk.jobs);
-    const MapOverview& a = *tiles.overview();
-    const MapOverview& b = *anew.overview();
+    const MapOverview& a = *tiles.picture(view).overview;
+    const MapOverview& b = *anew.picture(view).overview;
     Index wrong = 0;
     for (int level = b.base_level(); level <= b.grid().top_level(); ++level) {
       for (Index row = 0; row < b.grid().tiles(level); ++row) {

@@ -48,28 +48,6 @@ TEST_CASE("what a trace lacks is warned of") {
   CHECK_THAT(none->warnings()[0], ContainsSubstring("no q, k and v"));
 }
 
-TEST_CASE("files that are no trace give one sentence with their name") {
-  const TempFolder folder;
-  Cache cache(1 << 20);
-  CHECK_THROWS_AS(Document::open(folder / "none.h5", cache), IoError);
-  spill(folder / "text.h5", "hello");
-  CHECK_THROWS_AS(Document::open(folder / "text.h5", cache), FormatError);
-  spill(folder / "empty.h5", "");
-  CHECK_THROWS_AS(Document::open(folder / "empty.h5", cache), FormatError);
-  const auto whole = write_trace(folder / "a.h5", make_trace({}));
-  const std::string bytes = slurp(whole);
-  for (const double share : {0.01, 0.3, 0.9}) {
-    const auto n = static_cast<std::size_t>(share * static_cast<double>(bytes.size()));
-    spill(folder / "cut.h5", bytes.substr(0, n));
-    try {
-      const auto document = Document::open(folder / "cut.h5", cache);
-      CHECK_THROWS_AS(document->source().read_v(2, 1, {0, 24}), Error);
-    } catch (const Error& e) {
-      CHECK_THAT(std::string(e.what()), ContainsSubstring("cut.h5"));
-    }
-  }
-}
-
 TEST_CASE("slices through the cache equal what the file holds, for every array and range") {
   const TempFolder folder;
   Plan plan;

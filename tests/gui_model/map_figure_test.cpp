@@ -38,7 +38,8 @@ struct Shown {
   std::optional<plot::Figure> figure(MapScaleKind kind) {
     options.scale = kind;
     WeightCounts counts;
-    for (const MapTile* tile : picture.tiles) counts.add(*tile, options.pooling, 0);
+    for (const MapTile* tile : picture.tiles)
+      counts.add(*tile, options.pooling, 0, {0, 1 << 20}, {0, 1 << 20});
     const MapColours colours(kind, automatic_range(kind, counts), plot::ColourMap::sequential, {},
                              counts);
     return map_figure(picture, tiles.head()->grid(), view, options, colours,

@@ -209,7 +209,7 @@ plot::Range padded_axis(const CloudBox& box, std::size_t c) {
   plot::Extent extent(plot::ScaleKind::linear);
   extent.add(static_cast<double>(box.low[c]));
   extent.add(static_cast<double>(box.high[c]));
-  return plot::padded(extent.range(), plot::ScaleKind::linear, 1.0, /*keep_zero=*/false);
+  return plot::padded(extent.range(), plot::ScaleKind::linear, /*keep_zero=*/false);
 }
 
 }  // namespace

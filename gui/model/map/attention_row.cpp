@@ -1,6 +1,5 @@
 #include "gui/model/map/attention_row.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "analysis/base/analysis.hpp"
@@ -32,12 +31,8 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
     scores[static_cast<std::size_t>(i)] = info.score_rule().of(dot);
   }
   const auto sink_logit = info.sink_logit(layer, q_head);
-  row.lse = softmax_in_place(scores, sink_logit);
-  if (sink_logit) row.sink_weight = std::exp(*sink_logit - row.lse);
-  double entropy = 0.0;
-  for (const double p : scores) entropy -= p > 0.0 ? p * std::log(p) : 0.0;
-  row.breadth = std::exp(entropy);
-  row.max_key = row.visible.begin + (std::ranges::max_element(scores) - scores.begin());
+  const double lse = softmax_in_place(scores, sink_logit);
+  if (sink_logit) row.sink_weight = std::exp(*sink_logit - lse);
   row.probs.assign(scores.begin(), scores.end());
   return row;
 }

@@ -13,10 +13,7 @@ struct AttentionRow {
   Index query = 0;
   TokenRange visible;
   std::vector<float> probs;  // [visible.size()], of positions visible.begin + i
-  double lse = 0.0;          // natural log of the sum of exp of scaled scores, a sink included
   double sink_weight = 0.0;  // what the learned sink takes of the row
-  double breadth = 0.0;      // exp(entropy): how many keys a flat row as spread out would have
-  Index max_key = 0;         // position of the largest weight, the first among equals
   std::size_t bytes() const { return sizeof *this + probs.size() * sizeof(float); }
   /// 0 for keys that the query does not see.
   double prob(Index pos) const {

@@ -379,8 +379,4 @@ std::shared_ptr<const AttentionHead> AttentionTiles::head() const {
   return state_->head;
 }
 
-const MapOverview* AttentionTiles::overview() const {
-  return state_->overview.get();
-}
-
 }  // namespace kvscope::gui

@@ -68,7 +68,6 @@ class AttentionTiles {
   /// Null until it is loaded.
   std::shared_ptr<const AttentionHead> head() const;
   /// Null until the head is loaded.
-  const MapOverview* overview() const;
 
  private:
   struct State;

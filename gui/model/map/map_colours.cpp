@@ -40,11 +40,6 @@ std::uint32_t rgba(plot::Colour colour) {
   return std::bit_cast<std::uint32_t>(bytes);
 }
 
-void WeightCounts::add(const MapTile& tile, MapPooling pooling, Index n_sink) {
-  constexpr Index kAll = std::numeric_limits<Index>::max();
-  add(tile, pooling, n_sink, {0, kAll}, {0, kAll});
-}
-
 void WeightCounts::add(const MapTile& tile, MapPooling pooling, Index n_sink, TokenRange queries,
                        TokenRange keys) {
   if (counts_.empty()) counts_.assign(kPlaces, 0);
@@ -96,15 +91,6 @@ std::optional<double> WeightCounts::quantile(double q) const {
     if (static_cast<double>(seen) >= wanted) break;
   }
   return std::min(weight_of(last), largest_);
-}
-
-double WeightCounts::rank(double weight) const {
-  const std::int64_t positive = n_ - n_zero_;
-  if (positive == 0 || !(weight > 0.0)) return 0.0;
-  const std::size_t own = std::min(kPlaces - 1, place_of(static_cast<float>(weight)));
-  std::int64_t below = 0;
-  for (std::size_t place = 0; place < own; ++place) below += counts_[place];
-  return (static_cast<double>(below) + 0.5 * counts_[own]) / static_cast<double>(positive);
 }
 
 plot::Range automatic_range(MapScaleKind kind, const WeightCounts& counts) {

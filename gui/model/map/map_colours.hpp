@@ -26,16 +26,13 @@ enum class MapScaleKind {
 /// `n_sink` keys are left out.
 class WeightCounts {
  public:
-  void add(const MapTile& tile, MapPooling pooling, Index n_sink);
-  /// Only the cells of the tile that reach into queries x keys.
+  /// The cells of the tile that reach into queries x keys.
   void add(const MapTile& tile, MapPooling pooling, Index n_sink, TokenRange queries,
            TokenRange keys);
   std::int64_t n() const { return n_; }
   /// The weight that a share q in [0, 1] of the positive ones does not exceed, to 0.4 %; empty if
   /// there is none.
   std::optional<double> quantile(double q) const;
-  /// The share of the positive weights in a lower place, and half of those in its own.
-  double rank(double weight) const;
   /// Largest weight, exact.
   double largest() const { return largest_; }
 

@@ -28,13 +28,6 @@ const KeptRow* KeptRows::nearest(Index pos) const {
   return best == rows.end() ? nullptr : &*best;
 }
 
-double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
-  std::vector<KeyPos> both;
-  std::ranges::set_intersection(a, b, std::back_inserter(both));
-  const std::size_t n_any = a.size() + b.size() - both.size();
-  return n_any == 0 ? 1.0 : static_cast<double>(both.size()) / static_cast<double>(n_any);
-}
-
 std::string KeptRequest::key() const {
   return fmt::format("kept/{}/{}/{}/{}/{}/{}/{}/{}", layer, q_head, name_of(phase), chunk, spec,
                      budget ? budget->to_string() : "", dense_layers,
@@ -105,10 +98,6 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
                                     options, job.pool, job.progress, job.stop);
   std::ranges::sort(kept.rows, {}, &KeptRow::pos);
   kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;
-  for (const KeptRow& row : kept.rows) {
-    kept.mean_mass += row.mass / static_cast<double>(kept.rows.size());
-    kept.mean_kept += static_cast<double>(row.keys.size()) / static_cast<double>(kept.rows.size());
-  }
   return kept;
 }
 

@@ -27,15 +27,10 @@ struct KeptRow {
 struct KeptRows {
   std::vector<KeptRow> rows;  // ascending
   bool is_dense = false;      // the method left the layer dense
-  double mean_mass = 0.0;
-  double mean_kept = 0.0;
   std::size_t bytes() const;
   /// The measured row nearest to the position; null if there is none.
   const KeptRow* nearest(Index pos) const;
 };
-
-/// Keys of both lists / keys of either, 1 without any. Both ascend.
-double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b);
 
 struct KeptRequest {
   Index layer = 0;

@@ -145,7 +145,9 @@ void check_is_of_trace(const OpenedSweep& sweep, const RecallQuestion& question)
 void add_opened(RecallPicture& picture, const RecallQuestion& question,
                 const std::vector<OpenedSweep>& opened) {
   plot::Panel& panel = picture.figure.panels.front();
+  int source = 0;
   for (const OpenedSweep& sweep : opened) {
+    ++source;
     FigureOptions options = recall_figure_options(question);
     options.phase = std::string(name_of(question.phase));
     options.band = BandKind::none;
@@ -169,7 +171,9 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
         throw ConfigError("it runs along \"{}\", the curves here along \"{}\"", along,
                           panel.x.label);
     } catch (const ConfigError& e) {  // another trace, other layers, heads, phases or axes
-      picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
+      std::string why = e.what();
+      if (why.starts_with(sweep.table->name() + ": ")) why.erase(0, sweep.table->name().size() + 2);
+      picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, why));
       continue;
     }
     for (plot::Mark& mark : figure.panels.front().marks) {
@@ -177,6 +181,7 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
       if (line == nullptr) continue;
       line->label += fmt::format(" ({}{})", figures::method_label(sweep.name),
                                  picture.of.starts_with(layers + ",") ? "" : ": " + layers);
+      line->tone.source = source;  // another dash
       line->markers = line->x.size() == 1;
       panel.marks.push_back(std::move(mark));
       picture.mark_methods.emplace_back();

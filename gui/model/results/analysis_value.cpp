@@ -124,8 +124,13 @@ std::vector<std::pair<std::string, std::string>> AnalysisValue::lines(std::size_
     const MemoryResultView view(result_, what_);
     const auto n = static_cast<std::size_t>(shape_[1]);
     const ResultArray& rows = view.require(card_.rows);
-    lines.emplace_back(rows.axes[0], value_text(view.axis(card_.rows, 0)[row / n]));
-    lines.emplace_back(rows.axes[1], value_text(view.axis(card_.rows, 1)[row % n]));
+    const auto name_of = [&](std::size_t axis) {
+      std::string name = rows.axes[axis];
+      std::ranges::replace(name, '_', ' ');
+      return name;
+    };
+    lines.emplace_back(name_of(0), value_text(view.axis(card_.rows, 0)[row / n]));
+    lines.emplace_back(name_of(1), value_text(view.axis(card_.rows, 1)[row % n]));
   }
   for (const Column& one : columns_) {
     if (one.stride != 1 || (one.is_flag && one.values[row] == 0.0)) continue;

@@ -49,11 +49,11 @@ Json Session::to_json(const fs::path& base) const {
   for (const auto& path : result_paths_) json["results"].push_back(relative_to(path, base));
   const Selection& s = state_.selection;
   json["selection"] = {{"trace", s.trace},
-                       {"second", second_ ? Json(*second_) : Json(nullptr)},
+                       {"second", or_null(second_)},
                        {"layer", s.layer},
                        {"q_head", s.q_head},
                        {"query", s.query},
-                       {"key", s.key ? Json(*s.key) : Json(nullptr)},
+                       {"key", or_null(s.key)},
                        {"selector", s.selector.text()},
                        {"other", s.other.text()}};
   json["parameters"] = fields_to_json(state_.parameters);

@@ -20,9 +20,17 @@ namespace fs = std::filesystem;
 namespace {
 constexpr std::size_t kMostRecent = 12;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
+/// KVSCOPE_CONFIG, else our part of a folder of the desktop's; empty: there is no home.
+fs::path own_folder(const char* variable, const char* in_home) {
+  const auto value_of = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (const fs::path own = value_of("KVSCOPE_CONFIG"); !own.empty()) return own;
+  if (const fs::path of_desktop = value_of(variable); !of_desktop.empty())
+    return of_desktop / "kvscope";
+  const fs::path home = value_of("HOME");
+  return home.empty() ? home : home / in_home / "kvscope";
 }
 }  // namespace
 
@@ -34,23 +42,13 @@ void Settings::add_recent(const fs::path& file) {
 }
 
 fs::path settings_file() {
-  if (const auto folder = variable("KVSCOPE_CONFIG"); !folder.empty())
-    return fs::path(folder) / "explorer.json";
-  if (const auto folder = variable("XDG_CONFIG_HOME"); !folder.empty())
-    return fs::path(folder) / "kvscope" / "explorer.json";
-  if (const auto home = variable("HOME"); !home.empty())
-    return fs::path(home) / ".config" / "kvscope" / "explorer.json";
-  return {};
+  const fs::path folder = own_folder("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder / "explorer.json";
 }
 
-fs::path samples_folder() {
-  if (const auto folder = variable("KVSCOPE_CONFIG"); !folder.empty())
-    return fs::path(folder) / "samples";
-  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty())
-    return fs::path(folder) / "kvscope";
-  if (const auto home = variable("HOME"); !home.empty())
-    return fs::path(home) / ".cache" / "kvscope";
-  return {};
+fs::path cache_folder(std::string_view of) {
+  const fs::path folder = own_folder("XDG_CACHE_HOME", ".cache");
+  return folder.empty() ? folder : folder / of;
 }
 
 constexpr std::size_t kMaxSettingsBytes = std::size_t{16} << 20;

@@ -45,9 +45,10 @@ struct Settings {
 /// folder instead. Empty if there is no home.
 std::filesystem::path settings_file();
 
-/// Where the samples are recorded that the start page offers: $XDG_CACHE_HOME/kvscope, else
-/// ~/.cache/kvscope; below KVSCOPE_CONFIG if that is set. Empty if there is no home.
-std::filesystem::path samples_folder();
+/// Where files are kept that can be made again, as the start page's "samples" and the clipboard's
+/// "pictures": $XDG_CACHE_HOME/kvscope/..., else ~/.cache/...; below KVSCOPE_CONFIG if that is set.
+/// Empty if there is no home.
+std::filesystem::path cache_folder(std::string_view of);
 
 /// Defaults for a missing file; throws FormatError or ConfigError for a damaged one.
 Settings load_settings(const std::filesystem::path& file);

@@ -66,11 +66,6 @@ const Script* find_script(char32_t c) {
 
 }  // namespace
 
-std::string_view script_of(char32_t c) {
-  const Script* script = find_script(c);
-  return script == nullptr ? std::string_view() : script->name;
-}
-
 std::string remark_on_scripts(std::string_view alphabet,
                               const std::function<bool(char32_t)>& lacks) {
   std::set<std::string_view> missing;

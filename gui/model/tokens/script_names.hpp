@@ -7,10 +7,6 @@
 
 namespace kvscope::gui {
 
-/// The script of a letter whose letters change their shape or place beside others, or for which
-/// systems have fonts of their own ("Thai"); empty: another one.
-std::string_view script_of(char32_t c);
-
 /// What of these characters (UTF-8, each once) cannot be read as it should be, and what helps;
 /// empty: nothing. `lacks`: no font has it.
 std::string remark_on_scripts(std::string_view alphabet,

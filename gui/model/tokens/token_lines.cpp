@@ -5,6 +5,7 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/plot/font_metrics.hpp"
+#include "core/base/utf8.hpp"
 #include "gui/model/tokens/script_text.hpp"
 #include "gui/model/tokens/token_text.hpp"
 
@@ -33,25 +34,6 @@ std::string with_visible_spaces(std::string_view text) {
     i = end;
   }
   return out;
-}
-
-void append_utf8(std::string& text, char32_t c) {
-  const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
-  if (c < 0x80) {
-    put(c);
-  } else if (c < 0x800) {
-    put(0xc0 | (c >> 6));
-    put(0x80 | (c & 0x3f));
-  } else if (c < 0x10000) {
-    put(0xe0 | (c >> 12));
-    put(0x80 | ((c >> 6) & 0x3f));
-    put(0x80 | (c & 0x3f));
-  } else {
-    put(0xf0 | (c >> 18));
-    put(0x80 | ((c >> 12) & 0x3f));
-    put(0x80 | ((c >> 6) & 0x3f));
-    put(0x80 | (c & 0x3f));
-  }
 }
 
 /// A token of right-to-left letters as it is drawn: spaces before it stand at its right.

@@ -213,7 +213,6 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
       const float weight = weights[static_cast<std::size_t>(key)];
       mean.probs.push_back(static_cast<float>(static_cast<double>(weight) / n_heads));
     }
-    mean.max_key = begin + (std::ranges::max_element(mean.probs) - mean.probs.begin());
   }
   const TokenRange visible = mean.visible;
   return {.heads = request.heads,

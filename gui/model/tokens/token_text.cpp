@@ -5,40 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/base/utf8.hpp"
+
 namespace kvscope::gui {
 
 namespace {
-
-/// Length of the valid UTF-8 character that begins at `at`; 0 if there is none.
-std::size_t character_length(std::string_view bytes, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
-  const std::uint8_t first = byte(at);
-  const std::size_t n = first < 0x80                    ? 1
-                        : first >= 0xc2 && first < 0xe0 ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  if (n == 0 || at + n > bytes.size()) return 0;
-  for (std::size_t i = 1; i < n; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF.
-  if (n == 3 && ((first == 0xe0 && byte(at + 1) < 0xa0) || (first == 0xed && byte(at + 1) > 0x9f)))
-    return 0;
-  if (n == 4 && ((first == 0xf0 && byte(at + 1) < 0x90) || (first == 0xf4 && byte(at + 1) > 0x8f)))
-    return 0;
-  return n;
-}
-
-/// The code point of the valid character of n bytes at `at`.
-char32_t code_point(std::string_view bytes, std::size_t at, std::size_t n) {
-  auto c = static_cast<char32_t>(static_cast<std::uint8_t>(bytes[at]));
-  if (n > 1) c &= 0x7fU >> n;
-  for (std::size_t i = 1; i < n; ++i) {
-    c = (c << 6) | (static_cast<std::uint8_t>(bytes[at + i]) & 0x3fU);
-  }
-  return c;
-}
 
 /// Characters beyond ASCII that draw nothing, break the line or turn its direction.
 bool is_invisible(char32_t c) {
@@ -50,15 +21,11 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-}  // namespace
-
-namespace {
-
 /// Characters from `first_far` on are written as numbers.
 std::string written(std::string_view bytes, char32_t first_far) {
   std::string text;
   for (std::size_t i = 0; i < bytes.size();) {
-    const std::size_t n = character_length(bytes, i);
+    const std::size_t n = well_formed_size(bytes, i);
     const auto byte = static_cast<std::uint8_t>(bytes[i]);
     if (n == 1 && byte == '\n') {
       text += "\u21b5";
@@ -66,7 +33,8 @@ std::string written(std::string_view bytes, char32_t first_far) {
       text += "\u2192";
     } else if (n == 0 || (n == 1 && (byte < 0x20 || byte == 0x7f))) {
       text += fmt::format("<{:02X}>", byte);
-    } else if (const char32_t c = code_point(bytes, i, n); is_invisible(c) || c >= first_far) {
+    } else if (const char32_t c = utf8_char_at(bytes, i).code_point;
+               is_invisible(c) || c >= first_far) {
       text += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c));
     } else {
       text += bytes.substr(i, n);
