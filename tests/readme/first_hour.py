@@ -11,7 +11,7 @@ window") and gets --screenshot added. A run fails if
 - a command ends with another code than 0 (the commands after it are then not run);
 - a file that the text names in backticks, or that a ```tex block includes, is missing or empty afterwards.
   (Files of a model's folder, as config.json, are looked for in that of the embedded verifier.)
-- a table of the text is not what a command printed: other names, or a number that differs by more than 0.005.
+- a table of the text is not what a command printed: other names or marks, or a number that differs by more than 0.005.
 
 Where the explorer was not built, its commands are left out, and the output says so. Standard library only.
 """
@@ -32,6 +32,7 @@ WINDOW_REMARK = "# opens a window"
 SECONDS = 280  # per command
 FILE_NAME = re.compile(r"[\w./-]+\.(?:h5|pdf|svg|png|tex|csv|json|md|ipynb|safetensors)")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*(\s+#.*)?")
+MARK = re.compile(r"</?u>|\*\*")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 TOLERANCE = 0.005
 
@@ -60,14 +61,15 @@ def promised_files(blocks, prose):
 
 
 def table_rows(text):
-    """{first cell: the other cells' numbers} of Markdown rows whose other cells are numbers; words of emphasis aside."""
+    """{first cell: (number, mark) of the other cells} of Markdown rows whose other cells are numbers."""
     rows = {}
     for line in text.splitlines():
         if not line.startswith("|") or set(line) <= set("|-: "):
             continue
-        cells = [re.sub(r"</?u>|\*\*", "", cell).strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) > 1 and all(NUMBER.fullmatch(cell) for cell in cells[1:]):
-            rows[cells[0]] = [float(cell) for cell in cells[1:]]
+        name, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        plain = [MARK.sub("", cell) for cell in cells]
+        if cells and all(NUMBER.fullmatch(cell) for cell in plain):
+            rows[name] = [(float(number), "".join(MARK.findall(cell))) for number, cell in zip(plain, cells)]
     return rows
 
 
@@ -140,7 +142,7 @@ class Hour:
         for name, numbers in table_rows(prose).items():
             found = printed.get(name)
             if found is None or len(found) != len(numbers) or any(
-                    abs(a - b) > TOLERANCE for a, b in zip(numbers, found)):
+                    abs(a - b) > TOLERANCE or mark != its for (a, mark), (b, its) in zip(numbers, found)):
                 self.failures.append(f"FIRST_HOUR.md's table says {name}: {numbers}; printed was {found}")
 
 
