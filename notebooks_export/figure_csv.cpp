@@ -44,12 +44,6 @@ class CsvWriter {
       }
     }
   }
-  void operator()(const Bars& m) {
-    begin("bar", m.label);
-    for (std::size_t i = 0; i < m.heights.size(); ++i) {
-      line(0.5 * (m.edges[i] + m.edges[i + 1]), m.heights[i], m.edges[i], m.edges[i + 1], {});
-    }
-  }
   void operator()(const Line& m) {
     begin("line", m.label);
     for (std::size_t i = 0; i < m.x.size(); ++i) {

@@ -177,9 +177,9 @@ HtmlPage make_html_page(PageContent content, const HtmlPageOptions& options, Thr
     const PageStep& step = content.steps[i];
     body += step_html(step, i);
     json["steps"].push_back({{"head", step.head},
-                             {"method", step.method ? Json(*step.method) : Json(nullptr)},
+                             {"method", or_null(step.method)},
                              {"query", step.query},
-                             {"key", step.key ? Json(*step.key) : Json(nullptr)}});
+                             {"key", or_null(step.key)}});
   }
   for (const PageFigure& figure : page_figures(content.results)) {
     body += fmt::format("<section><h2>{}</h2>{}{}</section>\n", xml_escape(figure.title),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 namespace kvscope {
 
@@ -61,25 +62,17 @@ constexpr KnownMetric kKnown[] = {
     {"axes_for_90_percent", "Axes for 90% of the variance", kNeither, kTenths},
     // answers and text
     {"accuracy", "Accuracy", kHigher, kPoints},
-    {"accuracy_low", "Accuracy, lower end of the interval", kNeither, kPoints},
-    {"accuracy_high", "Accuracy, upper end of the interval", kNeither, kPoints},
     {"p_dense", "p of the test against full attention", kNeither, kShare},
     {"steps", "Decoded steps", kNeither, kWhole},
     {"steps_right", "Steps before the first error", kHigher, kTenths},
     {"exact_match", "Exact match", kHigher, kPoints},
     {"score", "Score", kHigher, kPoints},
     {"perplexity", "Perplexity", kLower, kShare},
-    {"perplexity_low", "Perplexity, lower end of the interval", kNeither, kShare},
-    {"perplexity_high", "Perplexity, upper end of the interval", kNeither, kShare},
     {"ppl", "Perplexity", kLower, kShare, "perplexity"},
     {"log_perplexity", "Log-perplexity (nats)", kLower, kShare, "perplexity"},
     {"relative_increase", "Increase over full attention", kLower, kRise, "perplexity"},
-    {"relative_increase_low", "Increase over full attention, lower end", kNeither, kRise},
-    {"relative_increase_high", "Increase over full attention, upper end", kNeither, kRise},
     {"nll", "Negative log-likelihood", kLower, kShare},
     {"loss", "Loss", kLower, kShare},
-    {"loss_low", "Loss, lower end of the interval", kNeither, kShare},
-    {"loss_high", "Loss, upper end of the interval", kNeither, kShare},
     // what is kept
     {"mass", "Attention kept", kHigher, kShare},
     {"mass_mean", "Attention kept", kHigher, kShare},
@@ -90,15 +83,9 @@ constexpr KnownMetric kKnown[] = {
     {"nucleus_mass", "Attention of the true nucleus", kNeither, kShare},
     {"mass_p05", "5th percentile of the attention kept", kHigher, kShare},
     {"mass_min", "Least attention kept", kHigher, kShare},
-    {"mass_low", "Attention kept, lower end of the interval", kNeither, kShare},
-    {"mass_high", "Attention kept, upper end of the interval", kNeither, kShare},
     {"rows_with_zero_mass", "Rows without attention", kLower, kWhole},
     {"recall", "Recall", kHigher, kShare},
     {"recall10", "Top-10 recall", kHigher, kShare},
-    {"recall10_low", "Top-10 recall, lower end of the interval", kNeither, kShare},
-    {"recall10_high", "Top-10 recall, upper end of the interval", kNeither, kShare},
-    {"output_error_rel_low", "Relative output error, lower end", kNeither, kShare},
-    {"output_error_rel_high", "Relative output error, upper end", kNeither, kShare},
     {"recallk", "Top-k recall", kHigher, kShare},
     {"eval_recall_top10", "Top-10 recall", kHigher, kShare},
     {"kernel_recall_top10", "Top-10 recall by the kernel's rule", kHigher, kShare},
@@ -138,22 +125,10 @@ constexpr KnownMetric kKnown[] = {
     {"memory_share", "Share of the card's memory", kLower, kShare},
     {"fits", "Fits the card's memory", kHigher, kWhole},
     {"beyond_limit", "Beyond the model's longest context", kNeither, kWhole},
-    {"predicted_speedup_low", "Speedup of attention, lower end", kNeither, kHundredths},
-    {"predicted_speedup_high", "Speedup of attention, upper end", kNeither, kHundredths},
-    {"call_speedup_low", "Speedup of the whole call, lower end", kNeither, kHundredths},
-    {"call_speedup_high", "Speedup of the whole call, upper end", kNeither, kHundredths},
-    {"break_even_low", "Pays from (tokens), lower end", kNeither, kWhole},
-    {"break_even_high", "Pays from (tokens), upper end", kNeither, kWhole},
     {"first_token_s", "First token after (s), predicted", kLower, kHundredths},
-    {"first_token_s_low", "First token after (s), lower end", kNeither, kHundredths},
-    {"first_token_s_high", "First token after (s), upper end", kNeither, kHundredths},
     {"dense_first_token_s", "First token with dense attention (s)", kNeither, kHundredths},
     {"first_token_speedup", "Speedup of the whole prompt, predicted", kHigher, kHundredths},
-    {"first_token_speedup_low", "Speedup of the whole prompt, lower end", kNeither, kHundredths},
-    {"first_token_speedup_high", "Speedup of the whole prompt, upper end", kNeither, kHundredths},
     {"tokens_per_s", "Tokens a second, predicted", kHigher, kTenths},
-    {"tokens_per_s_low", "Tokens a second, lower end", kNeither, kTenths},
-    {"tokens_per_s_high", "Tokens a second, upper end", kNeither, kTenths},
     {"dense_tokens_per_s", "Tokens a second with dense attention", kNeither, kTenths},
     {"error", "Predicted over published, less one", kNeither, kShare},
     {"together_kept", "Keys kept with all restrictions", kNeither, kTenths},
@@ -218,10 +193,6 @@ constexpr KnownMetric kKnown[] = {
     // speculation and time
     {"acceptance", "Acceptance length", kHigher, kHundredths},
     {"acceptance_length", "Acceptance length", kHigher, kHundredths},
-    {"acceptance_length_low", "Acceptance length, lower end of the interval", kNeither,
-     kHundredths},
-    {"acceptance_length_high", "Acceptance length, upper end of the interval", kNeither,
-     kHundredths},
     {"acceptance_rate", "Acceptance rate", kHigher, kShare},
     {"accepted", "Accepted tokens", kHigher, kHundredths},
     {"tokens_per_pass", "Tokens per pass", kHigher, kHundredths},
@@ -229,24 +200,14 @@ constexpr KnownMetric kKnown[] = {
     {"same_as_dense", "Runs equal to greedy decoding", kHigher, kShare},
     {"first_difference", "First differing token", kNeither, kWhole},
     {"speedup", "Speedup", kHigher, kHundredths},
-    {"speedup_low", "Speedup, lowest turn", kNeither, kHundredths},
-    {"speedup_high", "Speedup, highest turn", kNeither, kHundredths},
     {"ttft_ratio", "TTFT speedup over dense", kHigher, kHundredths},
     {"attention_ratio", "Attention speedup over dense", kHigher, kHundredths},
     {"latency", "Latency", kLower, kShare},
     {"ttft", "TTFT", kLower, kShare},
     {"seconds", "Seconds", kLower, kShare},
-    {"seconds_low", "Seconds, fastest turn", kNeither, kShare},
-    {"seconds_high", "Seconds, slowest turn", kNeither, kShare},
     {"ttft_seconds", "TTFT (s)", kLower, kShare},
     {"step_seconds", "Decode step (s)", kLower, kShare},
-    {"step_seconds_low", "Decode step (s), 5th percentile", kNeither, kShare},
-    {"step_seconds_high", "Decode step (s), 95th percentile", kNeither, kShare},
     {"attention_seconds", "Attention (s)", kLower, kShare},
-    {"attention_ratio_low", "Attention speedup, lowest turn", kNeither, kHundredths},
-    {"attention_ratio_high", "Attention speedup, highest turn", kNeither, kHundredths},
-    {"ttft_ratio_low", "TTFT speedup, lowest turn", kNeither, kHundredths},
-    {"ttft_ratio_high", "TTFT speedup, highest turn", kNeither, kHundredths},
     {"selection_seconds", "Selection (s)", kLower, kShare},
     {"draft_seconds", "Drafting (s)", kLower, kShare},
     {"rest_seconds", "Rest (s)", kLower, kShare},
@@ -312,6 +273,10 @@ constexpr KnownMetric kKnown[] = {
     {"best_partial_pearson", "Partial Pearson, best head", kNeither, kShare},
 };
 
+/// The ends of a number's interval, or of its turns.
+constexpr std::pair<std::string_view, std::string_view> kEnds[] = {{"_low", ", lower end"},
+                                                                   {"_high", ", upper end"}};
+
 /// "nucleus_0.95": the share is part of the name.
 constexpr std::string_view kNucleus = "nucleus_0.";
 
@@ -333,6 +298,12 @@ std::optional<MetricInfo> find_metric(std::string_view column) {
     if (metric.column != column) continue;
     return MetricInfo{std::string(metric.title), metric.better, metric.format,
                       std::string(metric.quantity.empty() ? column : metric.quantity)};
+  }
+  for (const auto& [ending, words] : kEnds) {
+    if (!column.ends_with(ending)) continue;
+    if (auto of = find_metric(column.substr(0, column.size() - ending.size())))
+      return MetricInfo{of->title + std::string(words), Better::neither, of->format,
+                        std::string(column)};
   }
   if (column.starts_with(kNucleus)) {
     return MetricInfo{fmt::format("Keys for p = 0.{}", column.substr(kNucleus.size())),

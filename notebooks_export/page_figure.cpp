@@ -24,9 +24,9 @@ std::string drawing(const plot::Figure& figure, plot::Ground ground) {
   RenderOptions options;
   options.width = kWidth;
   options.theme = ground;
-  std::string svg = render_figure(figure, options, {FigureFormat::svg}, "figure").front().bytes;
-  svg.resize((svg.size() + 2) / 3 * 3, '\n');  // text_from_bytes would fill it up with zero bytes
-  return text_from_bytes(std::as_bytes(std::span(svg)));
+  const std::string svg =
+      render_figure(figure, options, {FigureFormat::svg}, "figure").front().bytes;
+  return text_from_bytes(std::as_bytes(std::span(svg)), LastGroup::padded);
 }
 
 /// A page says nothing of whose machine made it.

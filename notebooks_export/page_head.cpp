@@ -250,11 +250,10 @@ HeadNumbers head_numbers(const PageHead& head, std::size_t id, const TraceSource
       cells.put16(page_code(weights[static_cast<std::size_t>(row * grid.side() + col)]));
   }
   out.scripts = script(fmt::format("map-{}", id), cells);
-  out.json = {
-      {"trace", head.trace},     {"layer", head.layer},
-      {"head", head.q_head},     {"window", grid.window ? Json(*grid.window) : Json(nullptr)},
-      {"block", grid.block},     {"heaviest", head.n_heaviest},
-      {"methods", Json::array()}};
+  out.json = {{"trace", head.trace},     {"layer", head.layer},
+              {"head", head.q_head},     {"window", or_null(grid.window)},
+              {"block", grid.block},     {"heaviest", head.n_heaviest},
+              {"methods", Json::array()}};
   if (head.n_heaviest == 0) return out;
   HeaviestKeys heaviest(head, trace, pool, stop);
   for (std::size_t m = 0; m < head.methods.size(); ++m) {

@@ -99,16 +99,6 @@ class PgfWriter {
     }
   }
 
-  void operator()(const Bars& m) {
-    out_ += fmt::format("\\addplot[ybar interval,forget plot,draw=none,fill={}] coordinates {{",
-                        tex_colour(theme_.style_of(m.tone).colour));
-    for (std::size_t i = 0; i < m.edges.size(); ++i) {
-      const double height = i < m.heights.size() ? m.heights[i] : 0.0;
-      out_ += fmt::format("({:.6g},{:.6g})", m.edges[i], std::isfinite(height) ? height : 0.0);
-    }
-    out_ += "};\n";
-  }
-
   void operator()(const Line& m) {
     const SeriesStyle style = theme_.style_of(m.tone);
     std::vector<double> x;
@@ -283,15 +273,9 @@ class PgfWriter {
                            const Rect& frame) {
     const Range range = layout.scale.range();
     std::string out = fmt::format("{0}min={1:.6g},{0}max={2:.6g},", axis, range.low, range.high);
-    const bool is_log = spec.scale == ScaleKind::log10 || spec.scale == ScaleKind::log2;
+    const bool is_log = spec.scale != ScaleKind::linear;
     if (is_log) out += fmt::format("{}mode=log,", axis);
-    if (is_log && spec.scale == ScaleKind::log2) out += fmt::format("log basis {}=2,", axis);
-    if (spec.scale == ScaleKind::symlog) {
-      out += fmt::format(
-          "{0} coord trafo/.code={{\\pgfmathparse{{abs(##1)/{1:.6g}<=1?##1/{1:.6g}:(##1>0?1:-1)*(1+"
-          "log10(abs(##1)/{1:.6g}))}}}},",
-          axis, spec.linear_width);
-    }
+    if (spec.scale == ScaleKind::log2) out += fmt::format("log basis {}=2,", axis);
     if (spec.reversed) out += fmt::format("{} dir=reverse,", axis);
     out += ticks(axis, layout, axis == 'x', frame);
     return out;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include "analysis/base/base64.hpp"
 #include "core/base/escape.hpp"
 
 namespace kvscope {
@@ -26,23 +28,6 @@ std::string num(double x) {
 std::string paint(std::string_view what, Colour c) {
   std::string out = fmt::format(" {}=\"{}\"", what, plot::hex(c));
   if (c.alpha < 1.0) out += fmt::format(" {}-opacity=\"{}\"", what, num(c.alpha));
-  return out;
-}
-
-std::string base64(std::string_view bytes) {
-  static constexpr char kLetters[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const auto at = [&](std::size_t j) -> unsigned {
-      return j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0U;
-    };
-    const unsigned word = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
-    for (unsigned k = 0; k < 4; ++k) {
-      const bool filler = i + k > bytes.size();
-      out += filler ? '=' : kLetters[word >> (18 - 6 * k) & 63];
-    }
-  }
   return out;
 }
 
@@ -104,10 +89,11 @@ class SvgCanvas final : public PageCanvas {
   }
 
   void image(const Rect& r, const plot::Image& image) override {
+    const std::string png = encode_png(plot::enlarge(image, plot::crisp_factor(image)));
     body_ += fmt::format(
         "<image{} preserveAspectRatio=\"none\" image-rendering=\"optimizeSpeed\" "
         "style=\"image-rendering:pixelated\" xlink:href=\"data:image/png;base64,{}\"/>\n",
-        box(r), base64(encode_png(plot::enlarge(image, plot::crisp_factor(image)))));
+        box(r), text_from_bytes(std::as_bytes(std::span(png)), LastGroup::padded));
   }
 
   void text(Point at, std::string_view text, const plot::TextStyle& style) override {

@@ -81,7 +81,7 @@ std::string subject_sentence(const Table& table, const RowSlots& rows,
   };
   n_of("prompts", "prompts");
   n_of("scored_tokens", "scored tokens");
-  n_of("rows", "query rows");
+  n_of("rows", table.find("layer") ? "query rows of each layer" : "query rows");
   if (text.empty()) return text;
   return (parts.empty() ? text : "Of " + text) + ".";
 }

@@ -10,7 +10,7 @@ constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 }  // namespace
 
-std::string text_from_bytes(std::span<const std::byte> bytes) {
+std::string text_from_bytes(std::span<const std::byte> bytes, LastGroup last) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
@@ -20,6 +20,8 @@ std::string text_from_bytes(std::span<const std::byte> bytes) {
           word << 8U | (i + j < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i + j]) : 0U);
     for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[word >> shift & 63U];
   }
+  const std::size_t n_more = (3 - bytes.size() % 3) % 3;
+  if (last == LastGroup::padded) text.replace(text.size() - n_more, n_more, n_more, '=');
   return text;
 }
 

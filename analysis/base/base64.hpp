@@ -1,5 +1,4 @@
-// Bytes as text in journals: exact, NaN included. The last group is filled up with zero bytes,
-// since whoever reads knows how many there are.
+// Bytes as text (base64): exact, NaN included.
 #pragma once
 
 #include <optional>
@@ -10,7 +9,11 @@
 
 namespace kvscope {
 
-std::string text_from_bytes(std::span<const std::byte> bytes);
+/// How three bytes of which some are lacking are written: as if they were zeros, for readers who
+/// know how many bytes there are, or with = in their place, for all others.
+enum class LastGroup { zeros, padded };
+
+std::string text_from_bytes(std::span<const std::byte> bytes, LastGroup last = LastGroup::zeros);
 
 /// Empty unless the text is that of n bytes.
 std::optional<std::vector<std::byte>> bytes_from_text(std::string_view text, std::size_t n);

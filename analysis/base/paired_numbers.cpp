@@ -9,11 +9,6 @@ namespace kvscope {
 
 namespace {
 
-bool are_of_right_and_wrong(std::span<const double> differences) {
-  return std::ranges::all_of(differences,
-                             [](double d) { return d == -1.0 || d == 0.0 || d == 1.0; });
-}
-
 /// How far a true difference `d` is from what was seen, in standard errors under it (Tango 1998,
 /// equation 2): b pairs for the first, c for the second, of n.
 double tango_score(double b, double c, double n, double d) {
@@ -37,6 +32,11 @@ Interval tango_interval(double b, double c, double n, double z) {
 }
 
 }  // namespace
+
+bool are_of_right_and_wrong(std::span<const double> differences) {
+  return std::ranges::all_of(differences,
+                             [](double d) { return d == -1.0 || d == 0.0 || d == 1.0; });
+}
 
 double paired_spread(std::span<const double> differences) {
   const auto n = static_cast<double>(differences.size());

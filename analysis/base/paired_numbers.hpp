@@ -8,6 +8,9 @@
 
 namespace kvscope {
 
+/// True if each is -1, 0 or 1.
+bool are_of_right_and_wrong(std::span<const double> differences);
+
 /// Standard deviation of one unit's difference; at least 2 units. Where all are equal and
 /// differences of right and wrong (-1, 0, 1), as if one unit and a half more had not been.
 double paired_spread(std::span<const double> differences);

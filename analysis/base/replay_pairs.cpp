@@ -42,8 +42,7 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
         plan.pairs.push_back({spec, budget});
       } else {
         const auto kind_text = [](Budget::Kind kind) {
-          const std::string text = Budget{kind, 1.0}.to_string();
-          return text.substr(0, text.find('=') + 1) + "...";
+          return fmt::format("{}=...", enum_name(kind));
         };
         const std::string sentence =
             fmt::format("{} takes no budget {}, expected {}", spec, kind_text(budget.kind),

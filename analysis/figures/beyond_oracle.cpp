@@ -41,51 +41,6 @@ std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool i
       is_error ? "below" : "above");
 }
 
-/// What lies furthest beyond the oracle, and all methods that do.
-struct Beyond {
-  double by = kVisible;
-  std::string who;
-  BudgetKey key;
-  const SweepCell* cell = nullptr;  // null: nothing does
-  std::set<std::string> methods;
-};
-
-/// `bound`: the oracle's value where a cell lies; NaN: it has none there.
-Beyond furthest_beyond(const SweepCells& cells, const SweepMetric& metric,
-                       const std::function<double(const BudgetKey&, const SweepCell&)>& bound) {
-  Beyond most;
-  for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || is_oracle(selector)) continue;
-    for (const auto& [key, cell] : by_budget) {
-      const double by = (mean(cell.values) - bound(key, cell)) * (is_error(metric) ? -1.0 : 1.0);
-      if (by > kVisible) most.methods.insert(selector);
-      if (by > most.by) most = {by, selector, key, &cell, std::move(most.methods)};
-    }
-  }
-  return most;
-}
-
-/// Why methods lie beyond the oracle, for the caption: it is bound by the nominal budget, they may
-/// keep more keys. Empty where none does.
-std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
-  const auto oracle = cells.of.find("oracle-topk");
-  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
-  const Beyond most =
-      furthest_beyond(cells, metric, [&](const BudgetKey& key, const SweepCell& /*cell*/) {
-        const auto at = oracle->second.find(key);
-        return at == oracle->second.end() ? kNan : mean(at->second.values);
-      });
-  if (most.cell == nullptr) return "";
-  const double kept = most.cell->kept.value();
-  const double bound_kept = oracle->second.at(most.key).kept.value();
-  const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  return fmt::format("At budget {:g} {}{}.", most.key.second,
-                     is_beyond_text(most.who, most.methods.size(), is_error(metric)),
-                     keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
-                     : is_error(metric) ? ", which does not minimise errors"
-                                        : ", with other keys");
-}
-
 /// A curve's value at x, straight between its points; NaN beyond them.
 struct OnCurve {
   double value = kNan;
@@ -104,37 +59,6 @@ OnCurve on_curve(const std::map<double, double>& curve, double x) {
   const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
   return {left->second + part * (right->second - left->second),
           right->first - left->first > 0.4 && part > 0.02 && part < 0.98};
-}
-
-/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys
-/// in every row cannot hold more than the oracle's: what lies beyond divides its keys over rows and
-/// heads, or the curve is straight where the oracle is not. As many bytes can: the oracle reads
-/// every key to choose.
-std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& metric,
-                                   Along along) {
-  const auto oracle = cells.of.find("oracle-topk");
-  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
-  std::map<double, double> curve;  // log2 of keys or bytes -> value
-  for (const auto& [key, cell] : oracle->second) {
-    if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
-  }
-  const auto at = [&](const SweepCell& cell) {
-    return cell.x.value() > 0.0 ? on_curve(curve, std::log2(cell.x.value())) : OnCurve{};
-  };
-  const Beyond most = furthest_beyond(
-      cells, metric,
-      [&](const BudgetKey& /*key*/, const SweepCell& cell) { return at(cell).value; });
-  if (most.cell == nullptr) return "";
-  const std::string beyond = is_beyond_text(most.who, most.methods.size(), is_error(metric));
-  const double x = most.cell->x.value();
-  if (along == Along::bytes)
-    return fmt::format("At {:.3g} KiB {}, which reads every key to choose.", x / 1024.0, beyond);
-  if (along == Along::flops)
-    return fmt::format("At {:.3g} MFLOPs {}, which scores every key to choose.", x / 1e6, beyond);
-  return fmt::format("At {:.0f} keys {}{}.", x, beyond,
-                     is_error(metric)            ? ", which does not minimise errors"
-                     : at(*most.cell).is_between ? "'s line between two of its budgets"
-                                                 : ": it gives some rows more keys");
 }
 
 /// The same of a closed loop's results at the oracle's budget.
@@ -160,9 +84,60 @@ std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<L
 
 }  // namespace
 
+// As many keys in every row cannot hold more than the oracle's: what lies beyond keeps more at one
+// nominal budget, divides its keys over rows and heads, or the oracle's curve is straight where the
+// oracle is not. As many bytes can: the oracle reads every key to choose.
 std::string why_beyond_oracle(const SweepCells& cells, const SweepMetric& metric, Along along) {
-  return along == Along::budget ? why_beyond_at_budget(cells, metric)
-                                : why_beyond_as_measured(cells, metric, along);
+  const auto oracle = cells.of.find("oracle-topk");
+  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
+  const auto place_of = [&](const BudgetKey& key, const SweepCell& cell) {
+    const double x = along == Along::budget ? key.second : cell.x.value();
+    return x > 0.0 ? std::log2(x) : kNan;
+  };
+  std::map<double, double> curve;  // the oracle's, as it is drawn
+  for (const auto& [key, cell] : oracle->second) {
+    if (const double place = place_of(key, cell); !std::isnan(place))
+      curve[place] = mean(cell.values);
+  }
+  double most = kVisible;
+  std::string who;
+  std::set<std::string> methods;
+  BudgetKey at;
+  const SweepCell* furthest = nullptr;
+  for (const auto& [selector, by_budget] : cells.of) {
+    if (selector == "full" || is_oracle(selector)) continue;
+    for (const auto& [key, cell] : by_budget) {
+      if (along == Along::budget && !oracle->second.contains(key)) continue;
+      const double by = (mean(cell.values) - on_curve(curve, place_of(key, cell)).value) *
+                        (is_error(metric) ? -1.0 : 1.0);
+      if (by > kVisible) methods.insert(selector);
+      if (!(by > most)) continue;
+      most = by;
+      who = selector;
+      at = key;
+      furthest = &cell;
+    }
+  }
+  if (furthest == nullptr) return "";
+  const std::string beyond = is_beyond_text(who, methods.size(), is_error(metric));
+  const double x = furthest->x.value();
+  if (along == Along::bytes)
+    return fmt::format("At {:.3g} KiB {}, which reads every key to choose.", x / 1024.0, beyond);
+  if (along == Along::flops)
+    return fmt::format("At {:.3g} MFLOPs {}, which scores every key to choose.", x / 1e6, beyond);
+  if (along == Along::keys)
+    return fmt::format("At {:.0f} keys {}{}.", x, beyond,
+                       is_error(metric) ? ", which does not minimise errors"
+                       : on_curve(curve, place_of(at, *furthest)).is_between
+                           ? "'s line between two of its budgets"
+                           : ": it gives some rows more keys");
+  const double bound_kept = oracle->second.at(at).kept.value();
+  const double kept = furthest->kept.value();
+  const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
+  return fmt::format("At budget {:g} {}{}.", at.second, beyond,
+                     keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
+                     : is_error(metric) ? ", which does not minimise errors"
+                                        : ", with other keys");
 }
 
 void say_beyond_oracles(const std::vector<LiveResult>& all, bool is_better_low,

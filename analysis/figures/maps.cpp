@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
@@ -24,10 +23,10 @@ void ArrayData::fail() const {
                     to_string(spec.shape));
 }
 
-Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
-                   plot::Range y_range, Index n_cells) {
+plot::HeatMap density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
+                         plot::Range y_range, Index n_cells) {
   std::vector<double> count(static_cast<std::size_t>(n_cells * n_cells), 0.0);
-  Density density;
+  plot::HeatMap map;
   const auto cell_of = [&](double v, plot::Range range) {
     return static_cast<Index>(
         std::floor((v - range.low) / (range.high - range.low) * static_cast<double>(n_cells)));
@@ -36,21 +35,17 @@ Density density_of(std::span<const double> x, std::span<const double> y, plot::R
     if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
     const bool inside =
         x[i] >= x_range.low && x[i] <= x_range.high && y[i] >= y_range.low && y[i] <= y_range.high;
-    if (!inside) {
-      ++density.n_outside;
-      continue;
-    }
-    ++density.n_shown;
+    if (!inside) continue;
     const Index col = std::min(cell_of(x[i], x_range), n_cells - 1);
     const Index row = std::min(cell_of(y[i], y_range), n_cells - 1);
     count[static_cast<std::size_t>(row * n_cells + col)] += 1.0;
   }
-  density.map.n_rows = density.map.n_cols = n_cells;
-  density.map.x = x_range;
-  density.map.y = y_range;
-  density.map.show_masked = false;
-  for (double c : count) density.map.values.push_back(c > 0.0 ? static_cast<float>(c) : kNanF);
-  return density;
+  map.n_rows = map.n_cols = n_cells;
+  map.x = x_range;
+  map.y = y_range;
+  map.show_masked = false;
+  for (double c : count) map.values.push_back(c > 0.0 ? static_cast<float>(c) : kNanF);
+  return map;
 }
 
 plot::Range range_of_counts(std::span<const plot::HeatMap> maps) {
@@ -61,12 +56,11 @@ plot::Range range_of_counts(std::span<const plot::HeatMap> maps) {
   return {1.0, most};
 }
 
-PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling) {
+PooledMap pool_map(const plot::HeatMap& map, Index most) {
   const Index by_row = (map.n_rows + most - 1) / most;
   const Index by_col = (map.n_cols + most - 1) / most;
   if (by_row <= 1 && by_col <= 1) return {map, {}};
-  PooledMap out{map, fmt::format("Each cell is the {} of {} x {} values.",
-                                 pooling == Pooling::mean ? "mean" : "largest", by_row, by_col)};
+  PooledMap out{map, fmt::format("Each cell is the mean of {} x {} values.", by_row, by_col)};
   out.map.n_rows = (map.n_rows + by_row - 1) / by_row;
   out.map.n_cols = (map.n_cols + by_col - 1) / by_col;
   // the last block may be short: the map's ends move so that cells keep their size
@@ -78,19 +72,16 @@ PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling) {
   for (Index r = 0; r < out.map.n_rows; ++r) {
     for (Index c = 0; c < out.map.n_cols; ++c) {
       double sum = 0.0;
-      double largest = -std::numeric_limits<double>::infinity();
       Index n = 0;
       for (Index i = r * by_row; i < std::min((r + 1) * by_row, map.n_rows); ++i) {
         for (Index j = c * by_col; j < std::min((c + 1) * by_col, map.n_cols); ++j) {
           const float v = map.values[static_cast<std::size_t>(i * map.n_cols + j)];
           if (std::isnan(v)) continue;
           sum += static_cast<double>(v);
-          largest = std::max(largest, static_cast<double>(v));
           ++n;
         }
       }
-      const double value = pooling == Pooling::mean ? sum / static_cast<double>(n) : largest;
-      out.map.values.push_back(n > 0 ? static_cast<float>(value) : kNanF);
+      out.map.values.push_back(n > 0 ? static_cast<float>(sum / static_cast<double>(n)) : kNanF);
     }
   }
   return out;

@@ -42,13 +42,8 @@ struct ArrayData {
 };
 
 /// How many of the points lie in each of n x n cells of the ranges, NaN where none does.
-struct Density {
-  plot::HeatMap map;
-  std::size_t n_shown = 0;    // points inside the ranges
-  std::size_t n_outside = 0;  // finite points beyond them
-};
-Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
-                   plot::Range y_range, Index n_cells);
+plot::HeatMap density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
+                         plot::Range y_range, Index n_cells);
 
 /// So many points are drawn one by one, of more their density.
 inline constexpr std::size_t kMostPoints = 20'000;
@@ -56,16 +51,13 @@ inline constexpr std::size_t kMostPoints = 20'000;
 /// Of the colours of such maps: from one to the largest count, which is at least two.
 plot::Range range_of_counts(std::span<const plot::HeatMap> maps);
 
-/// What stands for the cells that one cell of a smaller map replaces.
-enum class Pooling { mean, max };
-
-/// The map with at most `most` rows and columns: whole blocks of cells pooled, NaN left out. The
+/// The map with at most `most` rows and columns: means of whole blocks of cells, NaN left out. The
 /// sentence says how, for a caption; empty if the map is small enough as it is.
 struct PooledMap {
   plot::HeatMap map;
   std::string sentence;
 };
-PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling);
+PooledMap pool_map(const plot::HeatMap& map, Index most);
 
 /// A colour axis for counts or shares: logarithmic over positive values.
 plot::ColourAxis log_colours(std::string label);

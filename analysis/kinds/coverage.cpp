@@ -101,19 +101,16 @@ void check_cells(const MapGrid& grid, const CoveragePlan& plan, Index max_cells)
 }
 
 Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
-  Json config = {
-      {"pairs", Json::array()},
-      {"phase", std::string(name_of(options.replay.calls.phase))},
-      {"chunk", options.replay.calls.chunk},
-      {"steps", options.replay.calls.steps},
-      {"drafts", options.replay.calls.drafts},
-      {"rows_per_chunk",
-       options.replay.rows_per_chunk ? Json(*options.replay.rows_per_chunk) : Json(nullptr)},
-      {"dense_layers",
-       options.replay.dense_layers ? Json(*options.replay.dense_layers) : Json(nullptr)},
-      {"layers", plan.axes.layers},
-      {"heads", plan.axes.q_heads},
-      {"p", plan.axes.shares}};
+  Json config = {{"pairs", Json::array()},
+                 {"phase", std::string(name_of(options.replay.calls.phase))},
+                 {"chunk", options.replay.calls.chunk},
+                 {"steps", options.replay.calls.steps},
+                 {"drafts", options.replay.calls.drafts},
+                 {"rows_per_chunk", or_null(options.replay.rows_per_chunk)},
+                 {"dense_layers", or_null(options.replay.dense_layers)},
+                 {"layers", plan.axes.layers},
+                 {"heads", plan.axes.q_heads},
+                 {"p", plan.axes.shares}};
   for (const ReplayPair& pair : plan.axes.pairs) config["pairs"].push_back(pair_label(pair));
   config.update(fields_to_json(options));
   add_artifacts(options.selectors, config);
@@ -132,10 +129,6 @@ std::vector<double> mean_topk_mass(const LayerNucleus& nucleus, std::span<const 
 
 std::string share_key(double p) {
   return fmt::format("nucleus_{}", p);
-}
-
-Json or_null(std::optional<Index> x) {
-  return x ? Json(*x) : Json(nullptr);
 }
 
 Json layer_summary(Index layer, std::optional<Index> window, const LayerNucleus& nucleus,

@@ -178,10 +178,11 @@ template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
 template <class T>
-void set_value(const std::string& name, std::string_view text, T& target) {
+void set_value(const std::string& name, std::string_view text, T& target,
+               const std::string& help = {}) {
   if constexpr (IsOptional<T>::value) {
     typename T::value_type value{};
-    set_value(name, text, value);
+    set_value(name, text, value, help);
     target = std::move(value);
   } else if constexpr (IsVector<T>::value) {
     typename T::value_type value{};
@@ -191,7 +192,7 @@ void set_value(const std::string& name, std::string_view text, T& target) {
     if (text.empty()) throw ConfigError(name + ": expected a file name, found nothing");
     target = std::filesystem::path(text);
   } else {
-    parse_field(Field{name, ""}, text, target);
+    parse_field(Field{name, help}, text, target);
   }
 }
 
@@ -240,8 +241,8 @@ OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::
                 std::same_as<T, std::vector<std::filesystem::path>>) {
     spec.kind = ValueKind::file;
   }
-  spec.set = [label = "--" + name, &target](std::string_view text) {
-    detail::set_value(label, text, target);
+  spec.set = [label = "--" + name, help, &target](std::string_view text) {
+    detail::set_value(label, text, target, help);
   };
   spec.name = std::move(name);
   spec.placeholder = std::move(placeholder);

@@ -36,6 +36,11 @@ bool is_of_readings(const Value& value) {
 
 }  // namespace
 
+const Value* Item::find(std::string_view key) const {
+  const auto at = std::ranges::find(values, key, &Value::key);
+  return at == values.end() ? nullptr : &*at;
+}
+
 Item with_readings(Item item) {
   const std::vector<Value> values = std::exchange(item.values, {});
   const std::vector<Check> checks = std::exchange(item.checks, {});

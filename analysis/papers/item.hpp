@@ -139,6 +139,9 @@ struct Item {
   Kind kind = Kind::claim;
   /// Not empty: why no result of this program could show the claim's size.
   std::string only_form;
+
+  /// Null for a key that no value has.
+  const Value* find(std::string_view key) const;
 };
 
 /// Everything, in the order of the report. Valid for the life of the program.

@@ -2,11 +2,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "analysis/papers/item.hpp"
+#include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::papers {
@@ -20,12 +20,12 @@ std::string text_in(const toml::table& table, std::string_view name) {
   return table[name].value_or(std::string());
 }
 
-/// The place of the table's word among all; the first where it has none.
-template <class Enum, std::size_t n>
-Enum word_in(const toml::table& table, std::string_view name,
-             const std::array<std::string_view, n>& words, Enum otherwise = Enum{}) {
+/// The value of that name; `otherwise` where the table has none.
+template <class Enum>
+Enum word_in(const toml::table& table, std::string_view name, Enum otherwise = Enum{}) {
   const std::string word = text_in(table, name);
   if (word.empty()) return otherwise;
+  const auto& words = EnumNames<Enum>::value;
   const auto at = std::ranges::find(words, word);
   if (at == words.end()) throw FormatError("items.toml: {} cannot be {}", name, word);
   return static_cast<Enum>(at - words.begin());
@@ -40,28 +40,23 @@ void for_each_table(const toml::table& table, std::string_view list, Each&& each
 }
 
 Value value_from(const toml::table& table) {
-  using Words = std::array<std::string_view, 4>;
   return {.key = text_in(table, "key"),
           .label = text_in(table, "label"),
           .run = text_in(table, "run"),
           .column = text_in(table, "column"),
           .where = text_in(table, "where"),
-          .unit = word_in<Unit>(table, "unit", Words{"number", "percent", "factor", "tokens"}),
-          .spread = word_in<Spread>(table, "spread", Words{"none", "recorded", "wilson", "rows"}),
-          .derive = word_in<Derive>(table, "derive",
-                                    std::array<std::string_view, 3>{"none", "ratio", "per_lost"}),
+          .unit = word_in<Unit>(table, "unit"),
+          .spread = word_in<Spread>(table, "spread"),
+          .derive = word_in<Derive>(table, "derive"),
           .than = text_in(table, "than"),
-          .reduce = word_in<Reduce>(table, "reduce",
-                                    std::array<std::string_view, 3>{"mean", "min", "max"}),
+          .reduce = word_in<Reduce>(table, "reduce"),
           .factor = table["factor"].value_or(1.0)};
 }
 
 Check check_from(const toml::table& table) {
-  constexpr std::array<std::string_view, 3> kRoles = {"needs", "form", "size"};
-  constexpr std::array<std::string_view, 4> kOps = {"above", "below", "at_least", "at_most"};
-  return {.role = word_in(table, "role", kRoles, Role::form),
+  return {.role = word_in(table, "role", Role::form),
           .left = text_in(table, "left"),
-          .op = word_in<Op>(table, "op", kOps),
+          .op = word_in<Op>(table, "op"),
           .right = text_in(table, "right"),
           .slack = table["slack"].value_or(0.0),
           .says = text_in(table, "says"),
@@ -71,10 +66,8 @@ Check check_from(const toml::table& table) {
 }
 
 Item item_from(const toml::table& table) {
-  constexpr std::array<std::string_view, 3> kPapers = {"quoka", "quest", "specattn"};
-  constexpr std::array<std::string_view, 3> kKinds = {"claim", "error", "ambiguity"};
   Item item{.id = text_in(table, "id"),
-            .paper = word_in<Paper>(table, "paper", kPapers),
+            .paper = word_in<Paper>(table, "paper"),
             .place = text_in(table, "place"),
             .title = text_in(table, "title"),
             .claim = text_in(table, "claim"),
@@ -84,7 +77,7 @@ Item item_from(const toml::table& table) {
             .control_label = text_in(table, "control_label"),
             .note = text_in(table, "note"),
             .never = text_in(table, "never"),
-            .kind = word_in<Kind>(table, "kind", kKinds),
+            .kind = word_in<Kind>(table, "kind"),
             .only_form = text_in(table, "only_form")};
   for_each_table(table, "values",
                  [&](const toml::table& one) { item.values.push_back(value_from(one)); });

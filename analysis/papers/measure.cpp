@@ -164,13 +164,12 @@ std::vector<Measured> measure(const Item& item, const FindRun& find_run) {
   for (std::size_t i = 0; i < item.values.size(); ++i) {
     const Value& value = item.values[i];
     if (value.derive == Derive::none) continue;
-    const auto than = std::ranges::find_if(
-        item.values, [&](const Value& other) { return other.key == value.than; });
-    if (than == item.values.end()) {
+    const Value* const than = item.find(value.than);
+    if (than == nullptr) {
       throw ConfigError("{}: value {} is compared with {}, which there is not", item.id, value.key,
                         value.than);
     }
-    derive(value, read[static_cast<std::size_t>(than - item.values.begin())], all[i]);
+    derive(value, read[static_cast<std::size_t>(than - item.values.data())], all[i]);
   }
   return all;
 }

@@ -51,7 +51,8 @@ details summary { cursor: pointer; color: var(--soft); font-size: .9rem; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .5rem; } }
 )css";
 
-constexpr const char* kPreamble = R"tex(% compile in this folder: pdflatex report.tex, twice
+constexpr const char* kPreamble =
+    R"tex(% written by kvscope papers; compile in this folder: pdflatex report.tex, twice
 \documentclass[10pt]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}

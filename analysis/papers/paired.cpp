@@ -18,13 +18,6 @@ namespace kvscope::papers {
 
 namespace {
 
-const Value* value_of(const Item& item, const std::string& key) {
-  for (const Value& value : item.values) {
-    if (value.key == key) return &value;
-  }
-  return nullptr;
-}
-
 bool is_of_perplexity(const std::string& column) {
   return column == "perplexity" || column == "relative_increase";
 }
@@ -40,10 +33,10 @@ struct Sides {
   const Value* right = nullptr;
 };
 Sides sides_of(const Item& item, const Check& check) {
-  Sides sides{value_of(item, check.left), value_of(item, check.right)};
+  Sides sides{item.find(check.left), item.find(check.right)};
   if (sides.left != nullptr && sides.right == nullptr && sides.left->derive == Derive::ratio &&
       is_of_perplexity(sides.left->column))
-    sides.right = value_of(item, sides.left->than);
+    sides.right = item.find(sides.left->than);
   return sides;
 }
 
@@ -90,11 +83,6 @@ double kept_by(const Table& table, const Value& value) {
   Mean kept;
   for (const std::size_t row : rows_where(table, value.where)) kept.add(table.numbers("kept")[row]);
   return kept.value();
-}
-
-bool is_of_shares(const Differences& differences) {
-  return std::ranges::all_of(differences.of,
-                             [](double d) { return d == -1.0 || d == 0.0 || d == 1.0; });
 }
 
 double normal_quantile(double p) {
@@ -178,17 +166,9 @@ std::optional<Differences> differences_of(const Item& item, const Check& check,
 
 double threshold_of(const Item& item, const Check& check) {
   const double sign = check.op == Op::at_least ? -1.0 : check.op == Op::at_most ? 1.0 : 0.0;
-  if (value_of(item, check.right) != nullptr) return sign * check.slack;
+  if (item.find(check.right) != nullptr) return sign * check.slack;
   const double number = number_from<double>(check.right).value_or(0.0) + sign * check.slack;
   return pairing_of(item, check) == Pairing::block ? std::log(number) : number;
-}
-
-double mean_of(const Differences& differences) {
-  return mean(differences.of);
-}
-
-double spread_of(const Differences& differences) {
-  return paired_spread(differences.of);
 }
 
 Interval interval_of(const Differences& differences, double confidence) {
@@ -198,12 +178,12 @@ Interval interval_of(const Differences& differences, double confidence) {
 }
 
 double p_of(const Differences& differences) {
-  if (is_of_shares(differences))
+  if (are_of_right_and_wrong(differences.of))
     return mcnemar_exact(count(differences, 1.0), count(differences, -1.0));
   const auto n = static_cast<double>(differences.of.size());
-  const double error = spread_of(differences) / std::sqrt(n);
-  if (error == 0.0) return mean_of(differences) == 0.0 ? 1.0 : 0.0;
-  const double t = std::abs(mean_of(differences)) / error;
+  const double error = paired_spread(differences.of) / std::sqrt(n);
+  if (error == 0.0) return mean(differences.of) == 0.0 ? 1.0 : 0.0;
+  const double t = std::abs(mean(differences.of)) / error;
   return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(n - 1.0), t));
 }
 

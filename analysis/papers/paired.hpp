@@ -45,12 +45,9 @@ std::optional<Differences> differences_of(const Item& item, const Check& check,
 /// ratio.
 double threshold_of(const Item& item, const Check& check);
 
-/// Mean difference and its interval at `confidence`: Tango's score interval (1998) where every
+/// Of the mean difference, at `confidence`: Tango's score interval (1998) where every
 /// difference is -1, 0 or 1, else Student's over units.
 Interval interval_of(const Differences& differences, double confidence);
-double mean_of(const Differences& differences);
-/// Of one unit's difference. Where all agree, as if one unit and a half more had not.
-double spread_of(const Differences& differences);
 /// Two-sided: McNemar's exact test for differences of -1, 0 and 1, else Student's.
 double p_of(const Differences& differences);
 

@@ -42,11 +42,6 @@ double assumed_spread(Pairing pairing) {
   return pairing == Pairing::prompt ? std::sqrt(0.5) : is_known ? 0.1 : kNan;
 }
 
-const Value& left_of(const Item& item, const Check& check) {
-  return *std::ranges::find_if(item.values,
-                               [&](const Value& value) { return value.key == check.left; });
-}
-
 }  // namespace
 
 double units_of_command(const std::string& command) {
@@ -77,7 +72,7 @@ std::vector<PlannedCheck> plan_of(const std::vector<const Item*>& items, bool qu
       one.counts = check.counts > 0.0 ? check.counts : usual_size(one.pairing);
       one.spread = assumed_spread(one.pairing);
       one.units = one.power = one.needed = kNan;
-      const Run* const run = run_named(left_of(*item, check).run);
+      const Run* const run = run_named(item->find(check.left)->run);
       if (!std::isnan(one.spread) && run != nullptr) {
         one.units = units_of_command(quick && !run->quick.empty() ? run->quick : run->full);
         one.needed = units_needed(one.counts, one.spread);

@@ -30,32 +30,25 @@ Json value_json(const Value& value, const Measured& measured) {
           {"missing", measured.missing}};
 }
 
-std::string role_word(Role role) {
-  return role == Role::needs ? "needs" : role == Role::form ? "form" : "size";
-}
-
-std::string answer_word(Answer answer) {
-  return answer == Answer::yes ? "yes" : answer == Answer::open ? "open" : "no";
-}
-
 Json check_json(const Item& item, const CheckOutcome& one) {
-  return {{"hypothesis", hypothesis_of(item, *one.check)},
-          {"role", role_word(one.check->role)},
-          {"answer", one.missing.empty() ? Json(answer_word(one.answer)) : Json(nullptr)},
-          {"pairing", pairing_word(one.pairing)},
-          {"units", one.units},
-          {"threshold",
-           one.pairing == Pairing::none ? Json(nullptr) : Json(threshold_of(item, *one.check))},
-          {"difference", json_number(one.difference)},
-          {"low", json_number(one.low)},
-          {"high", json_number(one.high)},
-          {"p", json_number(one.p)},
-          {"power", json_number(one.power)},
-          {"more_units", json_number(one.more)},
-          {"kept_left", json_number(one.kept_left)},
-          {"kept_right", json_number(one.kept_right)},
-          {"reading", one.check->reading},
-          {"sentence", one.missing.empty() ? one.sentence : one.missing}};
+  return {
+      {"hypothesis", hypothesis_of(item, *one.check)},
+      {"role", std::string(enum_name(one.check->role))},
+      {"answer", one.missing.empty() ? Json(std::string(enum_name(one.answer))) : Json(nullptr)},
+      {"pairing", pairing_word(one.pairing)},
+      {"units", one.units},
+      {"threshold",
+       one.pairing == Pairing::none ? Json(nullptr) : Json(threshold_of(item, *one.check))},
+      {"difference", json_number(one.difference)},
+      {"low", json_number(one.low)},
+      {"high", json_number(one.high)},
+      {"p", json_number(one.p)},
+      {"power", json_number(one.power)},
+      {"more_units", json_number(one.more)},
+      {"kept_left", json_number(one.kept_left)},
+      {"kept_right", json_number(one.kept_right)},
+      {"reading", one.check->reading},
+      {"sentence", one.missing.empty() ? one.sentence : one.missing}};
 }
 
 }  // namespace

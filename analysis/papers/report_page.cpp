@@ -46,10 +46,7 @@ void add_checks(Page& page, const ItemOutcome& outcome) {
     rows.push_back(
         {{{hypothesis_of(*outcome.item, *one.check)}},
          {{is_paired ? "paired: " + difference_words(one) : "the values below", Style::soft}},
-         {{!one.missing.empty()         ? "not measured"
-           : one.answer == Answer::yes  ? "yes"
-           : one.answer == Answer::open ? "open"
-                                        : "no"}}});
+         {{one.missing.empty() ? std::string(enum_name(one.answer)) : "not measured"}}});
   }
   if (!rows.empty()) page.table({{"Asked", 0.42}, {"Compared by", 0.35}, {"Answer", 0.15}}, rows);
 }

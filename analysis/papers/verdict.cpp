@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/base/measure_layers.hpp"
+#include "analysis/base/paired_numbers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -26,10 +27,10 @@ struct Side {
 };
 
 Side side_of(const Item& item, const std::vector<Measured>& measured, const std::string& word) {
-  for (std::size_t i = 0; i < item.values.size(); ++i) {
-    if (item.values[i].key == word)
-      return {&item.values[i], measured.empty() ? Measured{} : measured[i]};
-  }
+  if (const Value* const value = item.find(word))
+    return {value, measured.empty()
+                       ? Measured{}
+                       : measured[static_cast<std::size_t>(value - item.values.data())]};
   const auto number = number_from<double>(word);
   if (!number) throw ConfigError("{}: a check names {}, which is no value", item.id, word);
   Side side;
@@ -81,13 +82,13 @@ void decide_paired(const Differences& differences, double threshold, std::size_t
   const Check& check = *outcome.check;
   const double sign = is_upward(check.op) ? 1.0 : -1.0;
   const double size = check.counts > 0.0 ? check.counts : usual_size(differences.pairing);
-  const double spread = spread_of(differences);
+  const double spread = paired_spread(differences.of);
   const Interval shown = interval_of(differences, 0.95);
   const Interval wide = interval_of(
       differences, 1.0 - 0.05 / static_cast<double>(std::max<std::size_t>(1, n_refuting)));
   outcome.pairing = differences.pairing;
   outcome.units = static_cast<Index>(differences.of.size());
-  outcome.difference = mean_of(differences);
+  outcome.difference = mean(differences.of);
   outcome.low = shown.low;
   outcome.high = shown.high;
   outcome.counts = size;

@@ -24,12 +24,6 @@ struct Collect {
     for (float v : m.values) colour.add(static_cast<double>(v));
     has_map = true;
   }
-  void operator()(const Bars& m) {
-    x.add(m.edges);
-    y.add(m.heights);
-    y.add(0.0);
-    has_bars = true;
-  }
   void operator()(const Line& m) {
     x.add(m.x);
     y.add(m.y);
@@ -52,12 +46,11 @@ struct Collect {
   Extent y;
   Extent colour;
   bool has_map = false;
-  bool has_bars = false;
 };
 
 Range chosen(const Axis& axis, const Extent& data, bool exact, bool keep_zero) {
   if (axis.range) return *axis.range;
-  return exact ? data.range() : padded(data.range(), axis.scale, axis.linear_width, keep_zero);
+  return exact ? data.range() : padded(data.range(), axis.scale, keep_zero);
 }
 
 Range joined(Range a, Range b) {
@@ -71,7 +64,7 @@ std::vector<PanelRanges> ranges_of(const Figure& figure) {
   for (const Panel& panel : figure.panels) {
     const Collect data(panel);
     PanelRanges r{
-        chosen(panel.x, data.x, data.has_map, /*keep_zero=*/data.has_bars),
+        chosen(panel.x, data.x, data.has_map, /*keep_zero=*/false),
         chosen(panel.y, data.y, data.has_map, /*keep_zero=*/true),
         panel.colour && panel.colour->axis.range ? *panel.colour->axis.range : data.colour.range()};
     const bool asked = panel.x.range && panel.y.range;  // a view that was zoomed, say

@@ -86,22 +86,6 @@ class MarkPainter {
       draw_rich(canvas_, number.at, number.text, number.style);
   }
 
-  void operator()(const Bars& m) {
-    const Colour colour = theme_.style_of(m.tone).colour;
-    for (std::size_t i = 0; i < m.heights.size(); ++i) {
-      const Point top = layout_.place(m.edges[i], m.heights[i]);
-      const double right = layout_.place(m.edges[i + 1], m.heights[i]).x;
-      if (!is_placed(top) || !std::isfinite(right)) continue;
-      const double zero = layout_.y.scale.to_unit(0.0);
-      const double base = std::isfinite(zero) ? layout_.frame.bottom() - zero * layout_.frame.h
-                                              : layout_.frame.bottom();
-      const double gap = std::min(0.4, 0.1 * std::abs(right - top.x));
-      canvas_.fill_rect({std::min(top.x, right) + gap, std::min(top.y, base),
-                         std::abs(right - top.x) - 2 * gap, std::abs(base - top.y)},
-                        colour);
-    }
-  }
-
   void operator()(const Line& m) {
     const SeriesStyle style = theme_.style_of(m.tone);
     const auto pieces = pieces_of(layout_, m.x, m.y, m.steps);

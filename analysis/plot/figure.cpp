@@ -36,10 +36,6 @@ struct Inspect {
            m.values.size() == static_cast<std::size_t>(m.n_rows * m.n_cols);
     n_points = any_finite<float>(m.values) ? m.values.size() : 0;
   }
-  void operator()(const Bars& m) {
-    fits = m.edges.size() == m.heights.size() + 1;
-    n_points = any_finite<double>(m.heights) ? m.heights.size() : 0;
-  }
   void operator()(const Line& m) {
     fits = m.x.size() == m.y.size() && m.low.size() == m.high.size() &&
            (m.low.empty() || m.low.size() == m.x.size()) &&

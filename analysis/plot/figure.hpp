@@ -26,8 +26,9 @@ enum class Role {
 
 struct Tone {
   Role role = Role::series;
-  int slot = 0;  // of a series the same thing has the same slot in every figure
-  int n = 1;     // of ordered ones: how many there are
+  int slot = 0;    // of a series the same thing has the same slot in every figure
+  int n = 1;       // of ordered ones: how many there are
+  int source = 0;  // the same thing from elsewhere: its colour with another dash and marker
   bool operator==(const Tone&) const = default;
 };
 
@@ -104,14 +105,6 @@ struct HeatMap {
   bool show_masked = true;    // false: cells without a value show the ground (densities)
 };
 
-/// Bars between edges: a histogram if they touch.
-struct Bars {
-  std::string label;
-  Tone tone;
-  std::vector<double> edges;    // [n + 1]
-  std::vector<double> heights;  // [n]
-};
-
 /// A straight line across the panel.
 struct Rule {
   enum class Kind { vertical, horizontal, diagonal };  // diagonal: y = x
@@ -152,13 +145,12 @@ struct Note {
   double room_y = 0.0;
 };
 
-using Mark = std::variant<Area, HeatMap, Bars, Line, Scatter, Rule, Boxes, Note>;
+using Mark = std::variant<Area, HeatMap, Line, Scatter, Rule, Boxes, Note>;
 
 enum class ScaleKind {
   linear,
-  log10,   // ticks at powers of ten
-  log2,    // ticks at powers of two
-  symlog,  // linear within +-linear_width, logarithmic (base 10) beyond
+  log10,  // ticks at powers of ten
+  log2,   // ticks at powers of two
 };
 
 /// How numbers on an axis are written.
@@ -183,7 +175,6 @@ struct Axis {
   TickFormat format = TickFormat::number;
   bool reversed = false;       // x from right to left, y from top to bottom
   bool whole_numbers = false;  // ticks at integers only
-  double linear_width = 1.0;   // symlog only
 };
 
 /// Which numbers the colours of a panel's heat maps and valued points stand for.

@@ -144,7 +144,7 @@ class LayoutMaker {
          ++p) {
       const Axis& axis = figure_.panels[p].y;
       if (!axis.has_names || !shows_y_labels(p)) continue;
-      const Scale scale(axis.scale, ranges_[p].y, axis.reversed, axis.linear_width);
+      const Scale scale(axis.scale, ranges_[p].y, axis.reversed);
       std::vector<double> at;
       for (const Tick& tick : axis.ticks) at.push_back(scale.to_unit(tick.at));
       std::ranges::sort(at);
@@ -188,8 +188,8 @@ class LayoutMaker {
   void set_axes(std::size_t p, PanelLayout& out) const {
     const Panel& panel = figure_.panels[p];
     const PanelRanges& range = ranges_[p];
-    out.x.scale = Scale(panel.x.scale, range.x, panel.x.reversed, panel.x.linear_width);
-    out.y.scale = Scale(panel.y.scale, range.y, panel.y.reversed, panel.y.linear_width);
+    out.x.scale = Scale(panel.x.scale, range.x, panel.x.reversed);
+    out.y.scale = Scale(panel.y.scale, range.y, panel.y.reversed);
     out.x.labelled = shows_x_labels(p);
     out.y.labelled = shows_y_labels(p);
 
@@ -233,7 +233,7 @@ class LayoutMaker {
 
   void set_colour(const Panel& panel, Range range, PanelLayout& out) const {
     const Axis& axis = panel.colour->axis;
-    out.colour = Scale(axis.scale, range, axis.reversed, axis.linear_width);
+    out.colour = Scale(axis.scale, range, axis.reversed);
     out.bar.reset();
     if (!panel.colour->show_bar) return;
     ColourBarLayout bar{.scale = out.colour};

@@ -23,7 +23,6 @@ struct EntryOf {
             {},
             Symbol::masked};
   }
-  LegendEntry operator()(const Bars& m) const { return {m.label, m.tone, Symbol::patch}; }
   LegendEntry operator()(const Line& m) const {
     return {m.label, m.tone, m.markers ? Symbol::marked_line : Symbol::line, !m.low.empty(),
             is_dense(m)};
@@ -67,13 +66,6 @@ struct DataPlaces {
       const double row = static_cast<double>(cell / m.n_cols) + 0.5;
       const double col = static_cast<double>(cell % m.n_cols) + 0.5;
       places.push_back(layout.place(m.x.low + col * w, m.y.low + row * h));
-    }
-  }
-  void operator()(const Bars& m) {
-    for (std::size_t i = 0; i < m.heights.size(); ++i) {
-      const double x = 0.5 * (m.edges[i] + m.edges[i + 1]);
-      along({layout.place(x, m.heights[i]).x, layout.frame.bottom()},
-            layout.place(x, m.heights[i]));
     }
   }
   void operator()(const Line& m) {

@@ -133,59 +133,21 @@ std::vector<Tick> log_ticks(const Axis& axis, Range range, int n_wanted, double 
   return ticks;
 }
 
-std::vector<Tick> symlog_ticks(const Axis& axis, Range range) {
-  std::vector<Tick> ticks;
-  const auto add = [&](double value) {
-    if (value < range.low || value > range.high) return;
-    ticks.push_back({value, plain_number(value, decimals_of_step(axis.linear_width))});
-  };
-  const double largest = std::max(std::abs(range.low), std::abs(range.high));
-  std::vector<double> sizes;
-  for (double v = axis.linear_width; v <= largest * (1 + 1e-9); v *= 10.0) sizes.push_back(v);
-  for (auto it = sizes.rbegin(); it != sizes.rend(); ++it) add(-*it);
-  add(0.0);
-  for (double v : sizes) add(v);
-  return ticks;
-}
-
 }  // namespace
 
-Scale::Scale(ScaleKind kind, Range range, bool reversed, double linear_width)
-    : kind_(kind), range_(range), reversed_(reversed), linear_width_(linear_width) {
+Scale::Scale(ScaleKind kind, Range range, bool reversed)
+    : kind_(kind), range_(range), reversed_(reversed) {
   low_ = bend(range.low);
   high_ = bend(range.high);
 }
 
 double Scale::bend(double value) const {
-  switch (kind_) {
-    case ScaleKind::linear:
-      return value;
-    case ScaleKind::log10:
-    case ScaleKind::log2:
-      return value > 0.0 ? std::log10(value) : kNan;
-    case ScaleKind::symlog: {
-      const double size = std::abs(value) / linear_width_;
-      const double bent = size <= 1.0 ? size : 1.0 + std::log10(size);
-      return std::copysign(bent, value);
-    }
-  }
-  return value;
+  if (kind_ == ScaleKind::linear) return value;
+  return value > 0.0 ? std::log10(value) : kNan;
 }
 
 double Scale::unbend(double bent) const {
-  switch (kind_) {
-    case ScaleKind::linear:
-      return bent;
-    case ScaleKind::log10:
-    case ScaleKind::log2:
-      return std::pow(10.0, bent);
-    case ScaleKind::symlog: {
-      const double size = std::abs(bent);
-      const double value = size <= 1.0 ? size : std::pow(10.0, size - 1.0);
-      return std::copysign(value * linear_width_, bent);
-    }
-  }
-  return bent;
+  return kind_ == ScaleKind::linear ? bent : std::pow(10.0, bent);
 }
 
 double Scale::to_unit(double value) const {
@@ -212,9 +174,9 @@ Range Extent::range() const {
   return {low_ - room, low_ + room};
 }
 
-Range padded(Range range, ScaleKind kind, double linear_width, bool keep_zero) {
+Range padded(Range range, ScaleKind kind, bool keep_zero) {
   constexpr double kRoom = 0.04;
-  const Scale scale(kind, range, /*reversed=*/false, linear_width);
+  const Scale scale(kind, range);
   Range wide{scale.from_unit(-kRoom), scale.from_unit(1.0 + kRoom)};
   if (kind != ScaleKind::linear || !keep_zero) return wide;
   if (range.low >= 0.0 && wide.low < 0.0) wide.low = 0.0;
@@ -237,8 +199,6 @@ std::vector<Tick> choose_ticks(const Axis& axis, Range range, int n_wanted) {
       return log_ticks(axis, range, n_wanted, 10.0);
     case ScaleKind::log2:
       return log_ticks(axis, range, n_wanted, 2.0);
-    case ScaleKind::symlog:
-      return symlog_ticks(axis, range);
   }
   return {};
 }

@@ -14,7 +14,7 @@ namespace kvscope::plot {
 class Scale {
  public:
   Scale() = default;
-  Scale(ScaleKind kind, Range range, bool reversed = false, double linear_width = 1.0);
+  Scale(ScaleKind kind, Range range, bool reversed = false);
   /// NaN for what has no place: NaN, and numbers <= 0 on a logarithmic axis.
   double to_unit(double value) const;
   double from_unit(double unit) const;
@@ -27,7 +27,6 @@ class Scale {
   ScaleKind kind_ = ScaleKind::linear;
   Range range_;
   bool reversed_ = false;
-  double linear_width_ = 1.0;
   double low_ = 0.0;  // bent ends
   double high_ = 1.0;
 };
@@ -35,8 +34,7 @@ class Scale {
 /// Smallest and largest finite value (positive ones only on a logarithmic axis) of what was added.
 class Extent {
  public:
-  explicit Extent(ScaleKind kind)
-      : positive_only_(kind == ScaleKind::log10 || kind == ScaleKind::log2) {}
+  explicit Extent(ScaleKind kind) : positive_only_(kind != ScaleKind::linear) {}
   void add(double value);
   void add(std::span<const double> values) {
     for (double v : values) add(v);
@@ -54,7 +52,7 @@ class Extent {
 
 /// The range with room for markers: 4 % on each side, in the scale's own measure. With `keep_zero`
 /// a linear range that reaches zero but not beyond it keeps zero as its end.
-Range padded(Range range, ScaleKind kind, double linear_width, bool keep_zero);
+Range padded(Range range, ScaleKind kind, bool keep_zero);
 
 /// Ticks in the range, about `n_wanted` of them at most, labelled. Linear: steps of 1, 2, 2.5 or 5
 /// times a power of ten. log10: powers of ten, with 2 and 5 between them where there are few, or

@@ -59,8 +59,9 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
   }
   const int n = static_cast<int>(series.size());
   const int slot = tone.slot < 0 ? 0 : tone.slot;
-  return {series[static_cast<std::size_t>(slot % n)], static_cast<MarkerShape>(slot % kMarkers),
-          static_cast<Dash>((slot + 2 * (slot / n)) % kDashes)};
+  return {series[static_cast<std::size_t>(slot % n)],
+          static_cast<MarkerShape>((slot + tone.source) % kMarkers),
+          static_cast<Dash>((slot + 2 * (slot / n) + tone.source) % kDashes)};
 }
 
 Colour Theme::point_colour(ColourMap map, double unit) const {

@@ -190,9 +190,7 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
 std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
                                     std::size_t pair) {
   const ReplayPair& asked = setup.pairs[pair].asked;
-  const std::string budget = asked.budget ? asked.budget->to_string() : "none";
-  return {setup.models.verifier_name, task, asked.selector.text(),
-          budget.substr(0, budget.find('='))};
+  return {setup.models.verifier_name, task, asked.selector.text(), kind_of(asked.budget)};
 }
 
 double budget_value(const LivePair& pair) {

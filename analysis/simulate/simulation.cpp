@@ -41,7 +41,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"text_checksum", text_checksum({reinterpret_cast<const char*>(setup.models.text.data()),
                                        setup.models.text.size_bytes()})},
       {"pairs", pairs},
-      {"dense_layers", options.dense_layers ? Json(*options.dense_layers) : Json(nullptr)},
+      {"dense_layers", or_null(options.dense_layers)},
       {"chunk", options.chunk},
       {"gamma", options.gamma},
       {"calibration_tokens", options.n_calibration},

@@ -109,7 +109,6 @@ Json config_of(const SweepOptions& options) {
   const ReplayOptions& replay = options.replay;
   const auto selectors = mapped<std::string>(options.selectors, &MethodSpec::text);
   const auto budgets = mapped<std::string>(options.budgets, &Budget::to_string);
-  const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
   Json config = {{"selectors", selectors},
                  {"budgets", budgets},
                  {"phase", std::string(name_of(replay.calls.phase))},

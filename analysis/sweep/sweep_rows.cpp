@@ -13,12 +13,6 @@ namespace kvscope {
 
 namespace {
 
-std::string kind_of(const std::optional<Budget>& budget) {
-  if (!budget) return "none";
-  const std::string text = budget->to_string();
-  return text.substr(0, text.find('='));
-}
-
 /// Which column of the table a metric's mean goes to, and whether a layer's row adds heads up.
 struct Column {
   ReplayMetric metric;

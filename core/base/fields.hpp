@@ -263,8 +263,10 @@ void parse_field(const Field& field, std::string_view text, T& value) {
     value = *count;
   } else if constexpr (std::is_arithmetic_v<T>) {
     T parsed{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-    if (error != std::errc{} || end != text.data() + text.size()) fail();
+    std::string_view number = text;
+    if (field.help.starts_with("inches") && number.ends_with("in")) number.remove_suffix(2);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), parsed);
+    if (error != std::errc{} || end != number.data() + number.size()) fail();
     value = parsed;
   } else {
     value = std::string(text);

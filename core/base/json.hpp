@@ -2,9 +2,15 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace kvscope {
 
 using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& x) {
+  return x ? Json(*x) : Json(nullptr);
+}
 
 }  // namespace kvscope

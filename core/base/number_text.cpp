@@ -44,7 +44,8 @@ std::string number_text(double value, int digits) {
 }
 
 std::string percent_text(double share) {
-  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100.0 * share);
+  if (std::isnan(share)) return "-";
+  return fmt::format("{:.1f} %", std::abs(share) < 0.0005 ? 0.0 : 100.0 * share);
 }
 
 }  // namespace kvscope

@@ -16,7 +16,9 @@ bool is_continuation(std::uint8_t byte) {
   return (byte & 0xc0) == 0x80;
 }
 
-// Length of the well-formed character at `pos`, 0 if there is none (Unicode 15, table 3-7).
+}  // namespace
+
+// Unicode 15, table 3-7.
 std::size_t well_formed_size(std::string_view text, std::size_t pos) {
   const std::uint8_t first = byte_at(text, pos);
   if (first < 0x80) return 1;
@@ -35,8 +37,6 @@ std::size_t well_formed_size(std::string_view text, std::size_t pos) {
   if (first == 0xf4 && second >= 0x90) return 0;  // over 10FFFF
   return size;
 }
-
-}  // namespace
 
 std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
   std::size_t pos = 0;

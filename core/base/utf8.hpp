@@ -11,6 +11,9 @@ namespace kvscope {
 /// surrogates and code points over 10FFFF are not well-formed); empty if all of `text` is UTF-8.
 std::optional<std::size_t> first_invalid_utf8(std::string_view text);
 
+/// Bytes of the well-formed character at `pos`; 0 if there is none.
+std::size_t well_formed_size(std::string_view text, std::size_t pos);
+
 /// One character and how many bytes it takes.
 struct Utf8Char {
   char32_t code_point = 0;

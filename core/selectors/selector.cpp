@@ -55,8 +55,7 @@ Budget Budget::parse(std::string_view text) {
 }
 
 std::string Budget::to_string() const {
-  constexpr std::string_view kNames[] = {"tokens", "pages", "ratio", "p"};
-  return fmt::format("{}={}", kNames[static_cast<std::size_t>(kind)], value);
+  return fmt::format("{}={}", enum_name(kind), value);
 }
 
 Index Budget::tokens(Index n_candidates, Index page_size) const {

@@ -96,6 +96,16 @@ struct Budget {
   Index tokens(Index n_candidates, Index page_size) const;
 };
 
+template <>
+struct EnumNames<Budget::Kind> {
+  static constexpr std::array<std::string_view, 4> value = {"tokens", "pages", "ratio", "p"};
+};
+
+/// The kind's name, "none" without a budget: the column budget_kind of tables.
+inline std::string kind_of(const std::optional<Budget>& budget) {
+  return std::string(budget ? enum_name(budget->kind) : "none");
+}
+
 /// What most methods take.
 inline const std::vector<Budget::Kind> kTokenBudgets = {Budget::Kind::tokens, Budget::Kind::ratio};
 

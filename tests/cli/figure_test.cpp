@@ -124,7 +124,7 @@ TEST_CASE("one file, chosen formats, widths") {
   CHECK(fs::exists(folder.file("x.json")));
   CHECK(!fs::exists(folder.file("x.svg")));
   ran({"figure", "latency", folder.times, "--out", folder.file("y"), "--format", "svg", "--venue",
-       "acl", "--theme", "dark", "--width", "4"});
+       "acl", "--theme", "dark", "--width", "4in"});
   CHECK_HAS(read_file(folder.file("y/latency.svg")), "width=\"288pt\"");
   CHECK(!fs::exists(folder.file("y/latency.png")));
 }

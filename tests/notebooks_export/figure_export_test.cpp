@@ -100,24 +100,23 @@ TEST_CASE("PDF fonts are embedded subsets, none of them Type 3; text can be sear
 TEST_CASE("a large map becomes one image, pooled, in less than a mebibyte", "[figure]") {
   plot::Figure figure = large_map(3000);
   auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
-  const auto pooled = figures::pool_map(map, 512, figures::Pooling::mean);
+  const auto pooled = figures::pool_map(map, 512);
   CHECK(pooled.sentence == "Each cell is the mean of 6 x 6 values.");
   CHECK(pooled.map.n_rows == 500);
   map = pooled.map;
   CHECK(render_figure(figure, {}, {FigureFormat::pdf}, "m")[0].bytes.size() < (1U << 20));
 }
 
-TEST_CASE("pooling keeps means, maxima and masks", "[figure]") {
+TEST_CASE("pooling keeps means and masks", "[figure]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const plot::HeatMap map{2, 4, {1, 3, nan, nan, 5, 7, nan, 2}, {0, 4}, {0, 2}};
-  const auto mean = figures::pool_map(map, 2, figures::Pooling::mean).map;  // blocks of 1 x 2
+  const auto mean = figures::pool_map(map, 2).map;  // blocks of 1 x 2
   REQUIRE(mean.values.size() == 4);
   CHECK(mean.values[0] == 2.0F);
   CHECK(std::isnan(mean.values[1]));
   CHECK(mean.values[2] == 6.0F);
   CHECK(mean.values[3] == 2.0F);
-  CHECK(figures::pool_map(map, 1, figures::Pooling::max).map.values[0] == 7.0F);
-  CHECK(figures::pool_map(map, 4, figures::Pooling::max).sentence.empty());
+  CHECK(figures::pool_map(map, 4).sentence.empty());
 }
 
 TEST_CASE("the CSV holds the plotted numbers", "[figure]") {

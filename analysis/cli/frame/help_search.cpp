@@ -45,23 +45,24 @@ const std::map<std::string, std::string>& synonyms() {
        "sparsity sparse mass nucleus top-p needed keys enough recall how many heat map heatmap"},
       {"analyze attention-map", "attention weights matrix heat map heatmap pattern pooled maps"},
       {"analyze heads",
-       "head types atlas induction retrieval streaming local sink sinks kinds functions"},
+       "head types atlas induction retrieval streaming local sink sinks kinds functions compare "
+       "traces"},
       {"analyze overlap", "agreement jaccard same keys differ intersection similar disagree"},
       {"explain",
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},
       {"sweep",
        "pruning run compare benchmark methods baselines budgets knob recall mass accuracy best "
-       "better versus vs replay equal grid"},
+       "better versus vs replay equal same cost fair comparison grid"},
       {"selectors",
        "selftest methods algorithms available baselines eviction policies options "
-       "parameters supported list"},
+       "parameters supported list page size window"},
       {"fit", "train calibrate calibration offline learn tune statistics projection prepare"},
       {"ladder",
        "ties kernel approximations levels rungs restrictions concessions serving engine vllm "
        "sglang implementation"},
       {"cost",
-       "memory gb size hardware latency predict estimate flops bytes bandwidth speedup gpu "
+       "memory gb size hardware latency predict estimate flops bytes bandwidth speedup gpu gpus "
        "roofline how much kv cache a100 h100 traffic"},
       {"bench select",
        "speed latency benchmark microbenchmark overhead kernel selection fast hardware"},
@@ -83,7 +84,7 @@ const std::map<std::string, std::string>& synonyms() {
       {"figure", "pareto plot graph chart draw pdf svg png pgfplots tikz picture curve matplotlib"},
       {"figures", "plots which available kinds gallery plot types"},
       {"notebook", "ipynb jupyter numpy python pandas colab"},
-      {"export", "story film html share web browser page interactive publish"},
+      {"export", "html share web browser page image interactive publish"},
       {"reproduce", "same bytes manifest again identical regenerate figure provenance"},
       {"version", "build commit compiler bug simd avx"},
       {"completion", "tab shell bash zsh fish autocomplete"},
@@ -91,6 +92,10 @@ const std::map<std::string, std::string>& synonyms() {
   };
   return kAll;
 }
+
+/// What is asked of the window, which is a program of its own, as words_of() has them.
+const std::set<std::string> kOfWindow = {"gui",        "window", "explor", "explorer",
+                                         "interactiv", "imgui",  "click",  "screenshot"};
 
 bool is_filler(const std::string& word) {
   static const std::set<std::string> kFillers = {
@@ -190,6 +195,10 @@ std::string help_about(const std::string& words) {
   };
   const auto all = all_commands();
   std::string commands;
+  for (const std::string& word : asked) {
+    if (kOfWindow.contains(word) && commands.empty())
+      commands = two_columns("kvscope-explorer", "the window: looks at traces and results", kWidth);
+  }
   for (const std::string& name : commands_about(words, kMost)) {
     const auto at = std::ranges::find_if(all, [&](const auto& c) { return c->name() == name; });
     commands += two_columns(name, (*at)->card().summary, kWidth);

@@ -140,7 +140,7 @@ class ExplainCommand final : public Command {
                    {"model_hash", hash_of_model(dir, model)},
                    {"selector", question.selector.text()},
                    {"budget", question.budget ? Json(question.budget->to_string()) : Json(nullptr)},
-                   {"dense_layers", dense_layers_ ? Json(*dense_layers_) : Json(nullptr)},
+                   {"dense_layers", or_null(dense_layers_)},
                    {"chunk", chunk_},
                    {"chat", chat_ ? Json(chat_source) : Json(nullptr)}};
     AnswerSource source;

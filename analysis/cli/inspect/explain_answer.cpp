@@ -276,7 +276,7 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
   question.only_changes = !all && !token;
   question.most_runs = most_runs;
   config.update({{"n_new", n_new},
-                 {"token", token ? Json(*token) : Json(nullptr)},
+                 {"token", or_null(token)},
                  {"dense_prompt", dense_prompt},
                  {"every_call", every_call},
                  {"runs", most_runs}});

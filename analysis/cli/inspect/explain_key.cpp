@@ -117,7 +117,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                    {"kept", look.is_dense ? Json(nullptr) : Json(look.kept.size())},
                    {"kept_mass", look.is_dense ? 1.0 : look.kept_mass},
                    {"key", json_of(look, outcome)},
-                   {"keeping_budget", budget.tokens ? Json(*budget.tokens) : Json(nullptr)},
+                   {"keeping_budget", or_null(budget.tokens)},
                    {"sentence", outcome_sentence(look, outcome)},
                    {"heaviest", Json::array()}};
     for (const KeyOutcome& one : listed) report["heaviest"].push_back(json_of(look, one));

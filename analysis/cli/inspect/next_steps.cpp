@@ -40,7 +40,17 @@ Answer about_trace(const Json& json) {
            "kvscope-explorer {}"}};
 }
 
-/// The first figures that are drawn of such a result alone.
+/// Whether its table has a number of each method.
+bool has_rows_of(const ResultView& result, const char* value) {
+  try {
+    const Table table = rows_of(result);
+    return table.has_text("selector") && table.has(value);
+  } catch (const Error&) {
+    return false;  // it has no table
+  }
+}
+
+/// The first figure that is drawn of such a result alone, its table, and the window.
 Answer about_result(const ResultView& result) {
   const std::string& kind = result.info().kind;
   Answer answer{kind == "table" ? "a table" : "a result: " + kind, {}};
@@ -49,13 +59,18 @@ Answer about_result(const ResultView& result) {
         !figure.kinds.empty() && accepts_kind(figure.kinds.front(), kind) &&
         std::ranges::all_of(figure.kinds.begin() + 1, figure.kinds.end(),
                             [](const std::string& one) { return one.ends_with('?'); });
-    if (!takes || answer.lines.size() > 1) continue;
+    if (!takes || !answer.lines.empty()) continue;
     try {
       make_figure(figure, {.results = {&result}, .options = {}});
       answer.lines.push_back("kvscope figure " + figure.name + " {}");
     } catch (const Error&) {
       continue;  // it lacks columns, or needs a choice
     }
+  }
+  for (const char* value : {"mass_mean", "accuracy", "perplexity", "acceptance_length", "score"}) {
+    if (!has_rows_of(result, value)) continue;
+    answer.lines.push_back(fmt::format("kvscope table {{}} --rows selector --value {}", value));
+    break;
   }
   answer.lines.emplace_back("kvscope-explorer {}");
   return answer;

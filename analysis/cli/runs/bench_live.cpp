@@ -129,12 +129,6 @@ class BenchLive final : public BenchReportCommand {
   }
 
  private:
-  /// "tokens", "ratio", ...
-  static std::string kind_of(const Budget& budget) {
-    const std::string text = budget.to_string();
-    return text.substr(0, text.find('='));
-  }
-
   /// pair null: dense, which figures know as the method "full".
   Json row_of(const ReplayPair* pair, Index length, const std::vector<LiveSeconds>& own,
               const std::vector<LiveSeconds>& dense) const {
@@ -151,7 +145,7 @@ class BenchLive final : public BenchReportCommand {
     Json row = {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
                 {"selector", pair == nullptr ? "full" : pair->selector.text()},
                 {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
-                {"budget_kind", has_budget ? kind_of(*pair->budget) : std::string("none")},
+                {"budget_kind", pair == nullptr ? "none" : kind_of(pair->budget)},
                 {"length", length},
                 {"repeat", own.size()}};
     add_spread(row, "seconds", total);

@@ -36,7 +36,6 @@ Json row_of(const SelectBenchRow& row, const SelectBenchCase& one) {
     if (!row.attend_seconds.empty())
       speedups.push_back(dense[i] / (row.seconds[i] + row.attend_seconds[i]));
   }
-  const std::string budget = row.budget ? row.budget->to_string() : "none";
   Json json = {{"phase", std::string(name_of(one.phase))},
                {"tokens", one.n_tokens},
                {"queries", one.n_tok},
@@ -51,7 +50,7 @@ Json row_of(const SelectBenchRow& row, const SelectBenchCase& one) {
                {"seconds_median", median(row.seconds)},
                {"append_seconds", row.append_seconds},
                {"kept", row.kept},
-               {"budget_kind", budget.substr(0, budget.find('='))},
+               {"budget_kind", kind_of(row.budget)},
                {"budget", row.budget ? Json(row.budget->value) : Json(nullptr)}});
   return json;
 }

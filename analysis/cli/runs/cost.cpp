@@ -188,7 +188,7 @@ class CostCommand final : public Command {
   /// What besides the replay decides the report.
   Json settings() const {
     Json json = {{"batch", batch_}, {"context", context_}, {"weight_bits", weight_bits_}};
-    json["kv_dtype"] = kv_dtype_ ? Json(*kv_dtype_) : Json(nullptr);
+    json["kv_dtype"] = or_null(kv_dtype_);
     for (const std::string& name : split_list(hardware_))
       json["hardware"].push_back(hardware_json(find_hardware(name)));
     return json;
@@ -221,16 +221,9 @@ class CostCommand final : public Command {
     replay.options.calibration = calibration ? &*calibration : nullptr;
     WorkCollector works(info.n_q, info.n_kv, info.d_head);
     ThreadPool pool(job_.work.n_threads());
-    if (job_.is_split()) {
-      const Work work = cost_work(replay, settings(), pool);
-      if (const auto code = job_.finish(work, given, name())) return code;
-      read_works(work, job_.store(), works);
-    } else {
-      const Running run(job_.work.progress);
-      replay.options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
-      replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool, run.progress,
-                    run.stop);
-    }
+    const Work work = cost_work(replay, settings(), pool);
+    if (const auto code = job_.finish(work, given, name())) return code;
+    read_works(work, job_.store(), works);
     report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
     report["trace"] = trace_->filename().string();
     return std::nullopt;

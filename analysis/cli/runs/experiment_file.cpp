@@ -16,7 +16,7 @@ namespace kvscope::cli {
 namespace {
 
 constexpr std::size_t kMaxBytes = 1 << 20;
-constexpr std::string_view kCommandLineOnly[] = {"help", "config", "resume", "overwrite", "shard"};
+constexpr std::string_view kCommandLineOnly[] = {"help", "config", "resume", "overwrite"};
 
 /// The name under which a file may hold this positional argument: "TRACE" is "traces".
 std::string key_of_positional(const OptionSpec& spec) {

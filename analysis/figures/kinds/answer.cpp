@@ -78,7 +78,7 @@ plot::Figure make_answer(const FigureInput& input) {
   const Json& config = result.info().config;
   const std::string budget = figures::text_at(config, "budget");
   figure.caption.push_back(fmt::format(
-      "{}{} on {}; {}. Right: a head's dropped keys put back in the call of the explained token.",
+      "{}{} on {}; {}. Heads: one's dropped keys put back in the call of the explained token.",
       figures::method_label(figures::text_at(config, "selector", "method")),
       budget.empty() ? "" : " at " + budget, figures::text_at(config, "model", "a model"),
       said.size() == 1 ? "one prompt" : fmt::format("means over {} prompts", said.size())));

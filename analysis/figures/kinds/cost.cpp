@@ -101,8 +101,8 @@ plot::Figure make_cost(const FigureInput& input) {
   const auto scaled = table.numbers("extrapolated");
   if (std::ranges::any_of(scaled, [](double x) { return x == 1.0; })) {
     figure.caption.emplace_back(
-        "The recording's own length is measured; at others a budget in "
-        "tokens stays and everything else grows with the context.");
+        "Lists are those measured at the recording's own length; at others a budget in tokens "
+        "stays and everything else grows with the context.");
   }
   return figure;
 }

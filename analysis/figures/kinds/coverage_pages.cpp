@@ -49,7 +49,7 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   map.values = values;
   map.x = {pages.front(), end_of(pages, "page_size")};
   map.y = {blocks.front(), end_of(blocks, "query_block")};
-  figures::PooledMap pooled = figures::pool_map(map, 1024, figures::Pooling::mean);
+  figures::PooledMap pooled = figures::pool_map(map, 1024);
   sentence = pooled.sentence;
   plot::Panel panel =
       figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));

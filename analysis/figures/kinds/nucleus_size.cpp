@@ -64,8 +64,8 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
   plot::Figure figure = figures::side_by_side(std::move(shown), std::move(by_layer));
   figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(
-      fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Left: n "
-                  "= {} rows of all layers and heads. Right: median over n = {} heads of each "
+      fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Rows: "
+                  "n = {} of all layers and heads. By layer: median over n = {} heads of each "
                   "head's median; bands: the middle half of the heads.",
                   n_rows, counts.spec.shape[1]));
   return figure;

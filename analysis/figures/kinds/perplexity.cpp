@@ -100,7 +100,7 @@ plot::Figure make_perplexity(const FigureInput& input) {
     panel.marks.emplace_back(std::move(line));
   }
   if (!extent.empty())
-    panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
+    panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, /*keep_zero=*/false);
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(
@@ -108,7 +108,7 @@ plot::Figure make_perplexity(const FigureInput& input) {
       "The first 4% of a long curve average over few tokens and may leave the panel.");
   if (largest_stride > 1) {
     figure.caption.push_back(
-        fmt::format("Drawn at one of {} positions, the last among them.", largest_stride));
+        fmt::format("Drawn at every {}th position, and at the last.", largest_stride));
   }
   std::vector<figures::LiveResult> ends;
   for (const Curve& curve : curves) {

@@ -95,13 +95,13 @@ plot::Figure make_query_scores(const FigureInput& input) {
           layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
           "Pearson $r$ of $S_q$ and log weight", "dense or undefined", l, h));
   figure.caption.push_back(
-      "Left: " +
+      "Queries: " +
       figures::query_score_caption(points.s_q.size(),
                                    "the sink (key 0) is left out of the largest weight, without "
                                    "renormalisation, and query 0 out of the points"));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
                                ? "The head shown is the one of largest correlation (boxed)."
-                               : "The head shown is boxed on the right.");
+                               : "The head shown is boxed in the map of heads.");
   return figure;
 }
 

@@ -70,7 +70,7 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
                      .legend = plot::LegendPlace::inside};
   const plot::Rule diagonal{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"};
   if (x.size() > figures::kMostPoints) {
-    plot::HeatMap map = figures::density_of(x, y, both, both, 120).map;
+    plot::HeatMap map = figures::density_of(x, y, both, both, 120);
     bounds.colour = figures::log_colours("Pages per cell");
     bounds.colour->axis.range = figures::range_of_counts({&map, 1});
     bounds.marks.emplace_back(std::move(map));
@@ -103,9 +103,9 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   plot::Figure figure = figures::side_by_side(std::move(bounds), std::move(best));
   const bool are_marked = !is_kept.empty() && x.size() <= figures::kMostPoints;
   figure.caption.push_back(fmt::format(
-      "Left: n = {} pages (dot products unscaled), {} bounds below the true maximum by more than "
-      "rounding. Right: share of n = {} steps and query heads whose page of largest true maximum "
-      "is among the first pages by the bound.",
+      "Bounds: n = {} pages (dot products unscaled), {} below the true maximum by more than "
+      "rounding. Best page: share of n = {} steps and query heads whose page of largest true "
+      "maximum is among the first pages by the bound.",
       x.size(), n_violated, ranks.size()));
   figure.caption.push_back(
       are_marked

@@ -61,7 +61,7 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     }
     plot::Panel panel = figures::theorem_panel(which, kRange);
     if (n_rows > figures::kMostPoints) {
-      maps.push_back(figures::density_of(rows.x, rows.y, kRange, kRange, kCells).map);
+      maps.push_back(figures::density_of(rows.x, rows.y, kRange, kRange, kCells));
       panel.colour = figures::log_colours("Rows per cell");
       panel.colour->show_bar = figure.panels.size() + 1 == names.size();
       panel.marks.emplace_back(maps.back());

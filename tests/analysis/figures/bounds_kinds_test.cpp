@@ -71,7 +71,7 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
   const plot::Figure figure = testing::drawn(result, "quest-bounds", {});
   REQUIRE_FALSE(figure.caption.empty());
-  CHECK_HAS(figure.caption[0], "n = 5 pages", "2 bounds below the true maximum");
+  CHECK_HAS(figure.caption[0], "n = 5 pages", ", 2 below the true maximum");
   REQUIRE(figure.panels.size() == 2);
   const auto* line = std::get_if<plot::Line>(&figure.panels[1].marks[0]);
   REQUIRE(line != nullptr);

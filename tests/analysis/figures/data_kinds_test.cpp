@@ -37,7 +37,7 @@ TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer") {
   CHECK(medians.y[0] == Approx(4.0));
   CHECK(medians.low[0] == Approx(3.0));
   CHECK(medians.high[0] == Approx(5.0));
-  CHECK_HAS(figure.caption[0], "n = 10 rows");
+  CHECK_HAS(figure.caption[0], "Rows: n = 10 of all");
 }
 
 TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line") {

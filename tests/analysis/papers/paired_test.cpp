@@ -69,7 +69,7 @@ TEST_CASE("Tango's interval: no difference seen, and its symmetry") {
 TEST_CASE("Student's interval of five differences") {
   const Differences five{Pairing::head, {1, 2, 3, 4, 5}};
   const Interval interval = interval_of(five, 0.95);
-  CHECK(mean_of(five) == Approx(3.0));
+  CHECK(mean(five.of) == Approx(3.0));
   CHECK(interval.low == Approx(3.0 - 2.776445105 * std::sqrt(2.5) / std::sqrt(5.0)));
   CHECK(interval.high == Approx(6.0 - interval.low));
   CHECK(p_of(five) == Approx(0.0132356).epsilon(1e-4));
@@ -187,7 +187,7 @@ TEST_CASE("a ratio of perplexities is compared with a number by the log over blo
   CHECK(threshold_of(item, item.checks[0]) == Approx(std::log(1.01)));
   const auto differences = differences_of(item, item.checks[0], run.find());
   REQUIRE(differences);
-  CHECK(mean_of(*differences) == Approx(0.2));
+  CHECK(mean(differences->of) == Approx(0.2));
 }
 
 TEST_CASE("a run's doubts stand beside the items that read its rows") {
