@@ -98,8 +98,8 @@ def warn_if_nothing_chosen(policy: Any) -> None:
     """A method that chose nothing made the plain model's text under its own name."""
     if policy.n_asked:
         if policy.kept == 1.0:
-            warnings.warn(f"policy {policy.spec}: every key was kept, so that nothing was chosen (a method that gives up keys after a "
-                          "pass needs a second one; a budget of all keys leaves none out)", UserWarning, stacklevel=4)
+            warnings.warn(f"policy {policy.spec}: every key was kept: methods choose among the keys before a call, and evict after one; "
+                          "a prompt in chunks, decoding, or a lower budget gives them a choice", UserWarning, stacklevel=4)
         return
     if policy.n_calls == 0:
         why = "no layer called transformers' attention interface"

@@ -180,9 +180,9 @@ def _rope(model: Any) -> tuple[str, float, float]:
     if theta is None and not rope:
         return "none", 0.0, 1.0
     kind = rope.get("rope_type") or rope.get("type") or "default"
-    built = {getattr(module, "rope_type", kind) for module in _rotary_modules(model)}
-    if len(built) == 1 and isinstance(own := built.pop(), str) and own != kind:
-        return own, float(theta or 0.0), 1.0  # the configuration was changed after it was built
+    built = [getattr(module, "rope_type", kind) for module in _rotary_modules(model)]
+    if len(built) == 1 and isinstance(built[0], str) and built[0] != kind:
+        return built[0], float(theta or 0.0), 1.0  # the configuration was changed after it was built
     return str(kind), float(theta or 0.0), float(rope.get("factor") or 1.0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from conftest import left_over, probabilities, small_llama, token_ids
 from transformers import DynamicCache
 
-from kvscope_recorder import ConfigError, RecordError, UnsupportedModelError, record
+from kvscope_recorder import ConfigError, RecordError, RecordWarning, UnsupportedModelError, record
 
 LENGTHS = (20, 13, 17)
 
@@ -118,9 +120,13 @@ def test_sliding_windows_in_a_batch(tmp_path):
 @torch.no_grad()
 def test_one_padded_prompt(tmp_path):
     model = small_llama()
-    with record(model, tmp_path / "trace.h5") as recorder:
-        model(token_ids(4), attention_mask=torch.tensor([[0, 1, 1, 1]]))
+    mask = torch.tensor([[0, 1, 1, 1]])
+    with pytest.warns(RecordWarning, match="row 0 has 1 tokens of padding.*counts from 0"), record(model, tmp_path / "trace.h5") as recorder:
+        model(token_ids(4), attention_mask=mask)
     assert recorder.info.n_tokens == 3
+    with warnings.catch_warnings(), record(model, tmp_path / "right.h5"):
+        warnings.simplefilter("error", RecordWarning)
+        model(token_ids(4), attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(0))
 
 
 @torch.no_grad()

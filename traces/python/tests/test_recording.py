@@ -159,6 +159,15 @@ def test_the_embedded_pair_loads_as_it_was_trained(name):
 
 
 @torch.no_grad()
+def test_the_kind_of_rope_is_that_of_the_module_not_of_a_changed_configuration(tmp_path):
+    model = small_llama()
+    model.config.rope_parameters = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+    with record(model, tmp_path / "trace.h5") as recorder:
+        model(token_ids(8))
+    assert (recorder.info.rope_kind, recorder.info.rope_factor) == ("default", 1.0)
+
+
+@torch.no_grad()
 def test_the_embedded_verifier_with_text(tmp_path, kvscope, write_ids):
     """Token text and tokenizer fingerprint equal the native recorder's; Quest and sweep run on the file."""
     folder = SAMPLES / "verifier"
