@@ -48,24 +48,12 @@ std::vector<std::string> TraceFile::token_bytes() const {
   return trace_->token_bytes();
 }
 
-Tensor<float> TraceFile::read_q(Index layer, Index q_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "q", "qkv");
-  return trace_->read_rows(array, trace_->info.q_slot(q_head), trace_->locate(array, range));
-}
-
-Tensor<float> TraceFile::read_k(Index layer, Index kv_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "k", "qkv");
-  return trace_->read_rows(array, trace_->info.kv_slot(kv_head), trace_->locate(array, range));
-}
-
-Tensor<float> TraceFile::read_v(Index layer, Index kv_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "v", "qkv");
-  return trace_->read_rows(array, trace_->info.kv_slot(kv_head), trace_->locate(array, range));
-}
-
-Tensor<float> TraceFile::read_lse(Index layer, Index q_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "lse", "lse");
-  return trace_->read_rows(array, trace_->info.q_slot(q_head), trace_->locate(array, range));
+Tensor<float> TraceFile::read(TraceTensor what, Index layer, Index head, TokenRange range) const {
+  const std::size_t array = trace_->layer_array(layer, std::string(enum_name(what)).c_str(),
+                                                what == TraceTensor::lse ? "lse" : "qkv");
+  const TraceInfo& info = trace_->info;
+  return trace_->read_rows(array, is_of_queries(what) ? info.q_slot(head) : info.kv_slot(head),
+                           trace_->locate(array, range));
 }
 
 Tensor<float> TraceFile::read_side(SideTensor what, Index layer, Index head,

@@ -53,11 +53,7 @@ class TraceFile final : public TraceSource {
   std::string where() const override;
   std::span<const TokenId> tokens() const override;
   std::vector<std::string> token_bytes() const override;
-  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override;
-  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
-  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
-  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
-
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override;
   Tensor<float> read_side(SideTensor what, Index layer, Index head,
                           TokenRange range) const override;
   /// Throws FormatError for blocks that a row cannot see, twice, or not ascending.

@@ -37,46 +37,28 @@ void add_noise(const CounterRng& rng, Index row, std::span<float> out, float sca
 MadeUpText::MadeUpText(TraceInfo info, MadeUp kind, std::uint64_t seed)
     : info_(std::move(info)), kind_(kind), seed_(seed) {}
 
-Tensor<float> MadeUpText::read_q(Index layer, Index q_head, TokenRange range) const {
-  Tensor<float> out({range.size(), info_.d_head});
-  const Index kv_head = q_head / info_.group();
-  const CounterRng noise({seed_, kQueryStream, stream_word(layer), stream_word(q_head)});
-  const CounterRng directions({seed_, kDirectionStream, stream_word(layer), stream_word(kv_head)});
-  for (Index t = 0; t < range.size(); ++t) {
-    if (kind_ == MadeUp::alike) {
-      add_noise(directions, 0, out.view().row(t));
-    } else {
-      add_noise(noise, range.begin + t, out.view().row(t));
-    }
-  }
-  return out;
-}
-
-Tensor<float> MadeUpText::read_k(Index layer, Index kv_head, TokenRange range) const {
-  Tensor<float> out({range.size(), info_.d_head});
-  const CounterRng noise({seed_, kKeyStream, stream_word(layer), stream_word(kv_head)});
+Tensor<float> MadeUpText::read(TraceTensor what, Index layer, Index head, TokenRange range) const {
+  if (what == TraceTensor::lse) throw ConfigError("a made-up text has no log-sum-exp");
+  constexpr MadeUpStream kStreams[] = {kQueryStream, kKeyStream, kValueStream};
+  const Index kv_head = what == TraceTensor::q ? head / info_.group() : head;
+  const CounterRng noise(
+      {seed_, kStreams[static_cast<std::size_t>(what)], stream_word(layer), stream_word(head)});
   const CounterRng directions({seed_, kDirectionStream, stream_word(layer), stream_word(kv_head)});
   const CounterRng topics({seed_, kTopicStream, stream_word(layer)});
+  Tensor<float> out({range.size(), info_.d_head});
   for (Index t = 0; t < range.size(); ++t) {
     const Index pos = range.begin + t;
-    add_noise(noise, pos, out.view().row(t));
-    if (kind_ == MadeUp::alike)
+    const std::span<float> row = out.view().row(t);
+    if (what == TraceTensor::q && kind_ == MadeUp::alike) {
+      add_noise(directions, 0, row);
+      continue;
+    }
+    add_noise(noise, pos, row);
+    if (what == TraceTensor::k && kind_ == MadeUp::alike)
       add_noise(directions, static_cast<Index>(topics.bits(stream_word(pos / kTopicRun)) % kTopic),
-                out.view().row(t), 0.5f);
+                row, 0.5f);
   }
   return out;
-}
-
-Tensor<float> MadeUpText::read_v(Index layer, Index kv_head, TokenRange range) const {
-  Tensor<float> out({range.size(), info_.d_head});
-  const CounterRng noise({seed_, kValueStream, stream_word(layer), stream_word(kv_head)});
-  for (Index t = 0; t < range.size(); ++t) add_noise(noise, range.begin + t, out.view().row(t));
-  return out;
-}
-
-Tensor<float> MadeUpText::read_lse(Index layer, Index q_head, TokenRange range) const {
-  (void)layer, (void)q_head, (void)range;
-  throw ConfigError("a made-up text has no log-sum-exp");
 }
 
 }  // namespace kvscope

@@ -20,11 +20,8 @@ class MadeUpText final : public TraceSource {
   std::string where() const override { return "a made-up text"; }
   std::span<const TokenId> tokens() const override { return {}; }
   std::vector<std::string> token_bytes() const override { return {}; }
-  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override;
-  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
-  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
-  /// Throws ConfigError: nobody attended.
-  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
+  /// Throws ConfigError for lse: nobody attended.
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override;
 
  private:
   TraceInfo info_;

@@ -205,26 +205,15 @@ const MemoryTrace::Layer& MemoryTrace::layer_at(Index layer) const {
   return layers_[static_cast<std::size_t>(info_.layer_slot(layer))];
 }
 
-Tensor<float> MemoryTrace::read_q(Index layer, Index q_head, TokenRange range) const {
-  const auto head = layer_at(layer).q.sub(info_.q_slot(q_head)).range(0, 0, info_.rows.size());
-  return read_rows(head, range, info_.rows.begin,
-                   fmt::format("layers/{}/q head {}", layer, q_head));
-}
-
-Tensor<float> MemoryTrace::read_k(Index layer, Index kv_head, TokenRange range) const {
-  const auto head = layer_at(layer).k.sub(info_.kv_slot(kv_head)).range(0, 0, info_.n_tokens);
-  return read_rows(head, range, 0, fmt::format("layers/{}/k head {}", layer, kv_head));
-}
-
-Tensor<float> MemoryTrace::read_v(Index layer, Index kv_head, TokenRange range) const {
-  const auto head = layer_at(layer).v.sub(info_.kv_slot(kv_head)).range(0, 0, info_.n_tokens);
-  return read_rows(head, range, 0, fmt::format("layers/{}/v head {}", layer, kv_head));
-}
-
-Tensor<float> MemoryTrace::read_lse(Index layer, Index q_head, TokenRange range) const {
-  const auto head = layer_at(layer).lse.sub(info_.q_slot(q_head)).range(0, 0, info_.rows.size());
-  return read_rows(head, range, info_.rows.begin,
-                   fmt::format("layers/{}/lse head {}", layer, q_head));
+Tensor<float> MemoryTrace::read(TraceTensor what, Index layer, Index head, TokenRange range) const {
+  const Layer& own = layer_at(layer);
+  const Tensor<float>* const tensors[] = {&own.q, &own.k, &own.v, &own.lse};
+  const bool of_queries = is_of_queries(what);
+  const auto rows = tensors[static_cast<std::size_t>(what)]->sub(of_queries ? info_.q_slot(head)
+                                                                            : info_.kv_slot(head));
+  return read_rows(rows.range(0, 0, of_queries ? info_.rows.size() : info_.n_tokens), range,
+                   of_queries ? info_.rows.begin : 0,
+                   fmt::format("layers/{}/{} head {}", layer, enum_name(what), head));
 }
 
 Tensor<float> MemoryTrace::read_side(SideTensor what, Index layer, Index head,

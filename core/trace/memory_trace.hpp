@@ -37,11 +37,7 @@ class MemoryTrace final : public TraceSource, public TraceReceiver {
   std::string where() const override { return "trace in memory"; }
   std::span<const TokenId> tokens() const override { return tokens_; }
   std::vector<std::string> token_bytes() const override { return bytes_; }
-  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override;
-  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
-  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
-  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
-
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override;
   Tensor<float> read_side(SideTensor what, Index layer, Index head,
                           TokenRange range) const override;
   Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override;

@@ -12,6 +12,15 @@
 
 namespace kvscope {
 
+/// What every recording of q, k and v holds of a layer.
+enum class TraceTensor { q, k, v, lse };
+
+/// True of q and lse: rows of query heads, for positions inside info().rows. k and v are of KV
+/// heads and of every position.
+constexpr bool is_of_queries(TraceTensor what) {
+  return what == TraceTensor::q || what == TraceTensor::lse;
+}
+
 /// Read access to one trace. Layers and heads are true indices of the model. All reads return f32
 /// rows, throw ConfigError if the slice was not recorded and FormatError if it holds NaN or Inf
 /// (message: dataset, index). Safe to call from several threads.
@@ -26,12 +35,21 @@ class TraceSource {
   /// Bytes of each token; empty if the recording had no tokenizer.
   virtual std::vector<std::string> token_bytes() const = 0;
 
-  /// [range.size(), d_head]. q only for positions inside info().rows; k and v for any.
-  virtual Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const = 0;
-  virtual Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const = 0;
-  virtual Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const = 0;
-  /// [range.size()] natural-log sum of exp of scaled visible scores.
-  virtual Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const = 0;
+  /// [range.size(), d_head]; of lse [range.size()], the natural logarithm of the sum of exp of
+  /// scaled visible scores.
+  virtual Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const = 0;
+  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const {
+    return read(TraceTensor::q, layer, q_head, range);
+  }
+  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const {
+    return read(TraceTensor::k, layer, kv_head, range);
+  }
+  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const {
+    return read(TraceTensor::v, layer, kv_head, range);
+  }
+  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const {
+    return read(TraceTensor::lse, layer, q_head, range);
+  }
   /// Rows of a side tensor (core/trace/side.hpp) of one head (index head, index key head or KV
   /// head): [range.size(), width], of index_w [range.size()]. index_q and index_w only for
   /// positions inside info().rows. Throws ConfigError with what to record if it is not there.

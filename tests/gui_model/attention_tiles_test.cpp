@@ -195,19 +195,12 @@ class Watched final : public TraceSource {
   std::string where() const override { return inner_->where(); }
   std::span<const TokenId> tokens() const override { return inner_->tokens(); }
   std::vector<std::string> token_bytes() const override { return inner_->token_bytes(); }
-  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
-    ++reads;
-    if (fails) throw FormatError("q of head 0: value nan at position 3; expected finite numbers");
-    return inner_->read_q(layer, head, range);
-  }
-  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
-    return inner_->read_k(layer, head, range);
-  }
-  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
-    return inner_->read_v(layer, head, range);
-  }
-  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
-    return inner_->read_lse(layer, head, range);
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
+    if (what == TraceTensor::q) {
+      ++reads;
+      if (fails) throw FormatError("q of head 0: value nan at position 3; expected finite numbers");
+    }
+    return inner_->read(what, layer, head, range);
   }
   mutable std::atomic<int> reads = 0;
   std::atomic<bool> fails = false;
@@ -229,17 +222,8 @@ class Cut final : public TraceSource {
     return whole_->tokens().first(static_cast<std::size_t>(info_.n_tokens));
   }
   std::vector<std::string> token_bytes() const override { return {}; }
-  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
-    return whole_->read_q(layer, head, range);
-  }
-  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
-    return whole_->read_k(layer, head, range);
-  }
-  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
-    return whole_->read_v(layer, head, range);
-  }
-  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
-    return whole_->read_lse(layer, head, range);
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
+    return whole_->read(what, layer, head, range);
   }
 
  private:

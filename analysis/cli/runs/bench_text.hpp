@@ -22,26 +22,11 @@ class BenchText final : public TraceSource {
   std::string where() const override { return "the benchmark's numbers"; }
   std::span<const TokenId> tokens() const override { return {}; }
   std::vector<std::string> token_bytes() const override { return {}; }
-  Tensor<float> read_q(Index, Index q_head, TokenRange range) const override {
-    Tensor<float> out(Shape{range.size(), info_.d_head});
-    for (Index i = 0; i < range.size(); ++i) {
-      const auto row = call_.q.sub(q_head).row((range.begin + i) % call_.q.dim(1));
-      std::copy(row.begin(), row.end(), out.view().row(i).begin());
-    }
-    return out;
-  }
-  Tensor<float> read_k(Index, Index kv_head, TokenRange range) const override {
-    return rows(call_.k, kv_head, range);
-  }
-  Tensor<float> read_v(Index, Index kv_head, TokenRange range) const override {
-    return rows(call_.v, kv_head, range);
-  }
-  Tensor<float> read_lse(Index, Index, TokenRange range) const override {
-    return Tensor<float>(Shape{range.size()});
-  }
-
- private:
-  static Tensor<float> rows(TensorView<const float> all, Index head, TokenRange range) {
+  Tensor<float> read(TraceTensor what, Index, Index head, TokenRange range) const override {
+    if (what == TraceTensor::lse) return Tensor<float>(Shape{range.size()});
+    const TensorView<const float> all = what == TraceTensor::q   ? call_.q
+                                        : what == TraceTensor::k ? call_.k
+                                                                 : call_.v;
     Tensor<float> out(Shape{range.size(), all.dim(2)});
     for (Index i = 0; i < range.size(); ++i) {
       const auto row = all.sub(head).row((range.begin + i) % all.dim(1));
@@ -49,6 +34,8 @@ class BenchText final : public TraceSource {
     }
     return out;
   }
+
+ private:
   const SelectCall& call_;
   TraceInfo info_;
 };

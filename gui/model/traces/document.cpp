@@ -36,17 +36,9 @@ class CachedSource final : public TraceSource {
   std::span<const TokenId> tokens() const override { return file_.tokens(); }
   std::vector<std::string> token_bytes() const override { return file_.token_bytes(); }
 
-  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
-    return rows("q", layer, head, range, info().rows, info().d_head, &TraceFile::read_q);
-  }
-  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
-    return rows("k", layer, head, range, all(), info().d_head, &TraceFile::read_k);
-  }
-  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
-    return rows("v", layer, head, range, all(), info().d_head, &TraceFile::read_v);
-  }
-  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
-    return rows("lse", layer, head, range, info().rows, 1, &TraceFile::read_lse);
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
+    const Index width = what == TraceTensor::lse ? 1 : info().d_head;
+    return rows(what, layer, head, range, is_of_queries(what) ? info().rows : all(), width);
   }
   // Side tensors are read as they are asked for.
   Tensor<float> read_side(SideTensor what, Index layer, Index head,
@@ -58,23 +50,22 @@ class CachedSource final : public TraceSource {
   }
 
  private:
-  using Read = Tensor<float> (TraceFile::*)(Index, Index, TokenRange) const;
   TokenRange all() const { return {0, info().n_tokens}; }
 
-  Tensor<float> rows(const char* what, Index layer, Index head, TokenRange range, TokenRange whole,
-                     Index width, Read read) const {
+  Tensor<float> rows(TraceTensor what, Index layer, Index head, TokenRange range, TokenRange whole,
+                     Index width) const {
     const auto bytes = static_cast<std::size_t>(whole.size() * width) * sizeof(float);
     const bool inside =
         range.begin >= whole.begin && range.end <= whole.end && range.begin <= range.end;
     if (!inside || bytes > cache_.limit() / kSharePerSlice)
-      return (file_.*read)(layer, head, range);
-    const std::string key = fmt::format("{}{}/{}/{}", key_, what, layer, head);
+      return file_.read(what, layer, head, range);
+    const std::string key = fmt::format("{}{}/{}/{}", key_, enum_name(what), layer, head);
     auto slice = cache_.find<Slice>(key);
     const bool is_whole = slice && slice->range == whole;
     if (!is_whole && !is_broken(key)) {
       try {
         slice = extended(slice.get(), whole, width,
-                         [&](TokenRange part) { return (file_.*read)(layer, head, part); });
+                         [&](TokenRange part) { return file_.read(what, layer, head, part); });
         cache_.put(key, slice, bytes);
       } catch (const FormatError&) {
         // Something in the head is damaged: perhaps not what was asked for.
@@ -83,7 +74,7 @@ class CachedSource final : public TraceSource {
         broken_.insert(key);
       }
     }
-    if (!slice) return (file_.*read)(layer, head, range);
+    if (!slice) return file_.read(what, layer, head, range);
     Tensor<float> part(width == 1 && slice->rows.shape().rank == 1 ? Shape{range.size()}
                                                                    : Shape{range.size(), width});
     const float* from = slice->rows.data() + (range.begin - whole.begin) * width;

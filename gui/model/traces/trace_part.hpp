@@ -25,17 +25,8 @@ class TracePart final : public TraceSource {
   std::string where() const override { return whole_.where(); }
   std::span<const TokenId> tokens() const override { return whole_.tokens(); }
   std::vector<std::string> token_bytes() const override { return whole_.token_bytes(); }
-  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override {
-    return whole_.read_q(layer, q_head, range);
-  }
-  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override {
-    return whole_.read_k(layer, kv_head, range);
-  }
-  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override {
-    return whole_.read_v(layer, kv_head, range);
-  }
-  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override {
-    return whole_.read_lse(layer, q_head, range);
+  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
+    return whole_.read(what, layer, head, range);
   }
   Tensor<float> read_side(SideTensor what, Index layer, Index head,
                           TokenRange range) const override {

@@ -26,7 +26,7 @@ std::unique_ptr<TraceFile> open_trace(const nb::bytes& name, bool allow_partial)
   return std::make_unique<TraceFile>(TraceFile::open(path, {.allow_partial = allow_partial}));
 }
 
-template <Tensor<float> (TraceFile::*read)(Index, Index, TokenRange) const>
+template <Tensor<float> (TraceSource::*read)(Index, Index, TokenRange) const>
 NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, Index begin,
                              Index end) {
   Tensor<float> slice;
@@ -109,10 +109,10 @@ std::vector<Index> windows(const TraceFile& trace) {
 void bind_trace(nb::module_& module) {
   nb::class_<TraceFile>(module, "Trace")
       .def_static("open", &open_trace, nb::arg("path"), nb::arg("allow_partial") = false)
-      .def("read_q", &read_slice<&TraceFile::read_q>)
-      .def("read_k", &read_slice<&TraceFile::read_k>)
-      .def("read_v", &read_slice<&TraceFile::read_v>)
-      .def("read_lse", &read_slice<&TraceFile::read_lse>)
+      .def("read_q", &read_slice<&TraceSource::read_q>)
+      .def("read_k", &read_slice<&TraceSource::read_k>)
+      .def("read_v", &read_slice<&TraceSource::read_v>)
+      .def("read_lse", &read_slice<&TraceSource::read_lse>)
       .def("read_logits", &logits)
       .def("attention_rows", &attention_rows)
       .def("tokens", &tokens)
