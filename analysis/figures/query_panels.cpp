@@ -63,7 +63,7 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
 std::string component_label(std::size_t component, double share) {
   return std::isnan(share)
              ? fmt::format("PC{}", component + 1)
-             : fmt::format("PC{} ({:.0f}% of the variance)", component + 1, 100.0 * share);
+             : fmt::format("PC{} ({:.0f} % of the variance)", component + 1, 100.0 * share);
 }
 
 plot::Scatter mean_point(bool is_query, double x, double y) {

@@ -34,7 +34,7 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
                               std::vector<float> values, std::string label,
                               std::string masked_label, Index layer_slot, Index head_slot);
 
-/// "PC1 (20% of the variance)"; without a share where it is NaN.
+/// "PC1 (20 % of the variance)"; without a share where it is NaN.
 std::string component_label(std::size_t component, double share);
 
 /// The star of a mean query or key.

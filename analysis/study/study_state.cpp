@@ -53,8 +53,9 @@ std::string failure_of(const StudyPlan& plan, const Store& store, const StudyIte
 
 bool has_recording(const Store& store, const StudyItem& item) {
   std::error_code error;
-  return store.knows(item.key) &&
-         std::filesystem::is_regular_file(study_recording(store.folder(), item.key), error);
+  if (!store.knows(item.key)) return false;
+  const auto bytes = std::filesystem::file_size(study_recording(store.folder(), item.key), error);
+  return !error && static_cast<double>(bytes) == store.find(item.key)->bytes;
 }
 
 std::vector<bool> study_to_do(const StudyPlan& plan, const Store& store, bool retry_failed) {

@@ -242,7 +242,12 @@ void TokenFeed::ask_search(const Session& session, const Open& document,
   const auto found =
       search_.ask(session.bench(), document->key() + "find/" + needle,
                   {"Searching", Lane::quick, /*urgent=*/true}, [document, needle](JobContext&) {
-                    return FoundTokens{find_text(document->token_bytes(), needle)};
+                    FoundTokens tokens{find_text(document->token_bytes(), needle), {}};
+                    for (const std::size_t first : tokens.positions) {
+                      const std::size_t n = n_tokens_of(document->token_bytes(), first, needle);
+                      for (std::size_t i = 0; i < n; ++i) tokens.covered.insert(first + i);
+                    }
+                    return tokens;
                   });
   if (found.fresh) found_ = found.value;
   busy_ = busy_ || found.is_pending();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ LostTokens lost_tokens(const TraceSource& trace, const TraceSource* draft,
                        const LossRequest& request, JobContext& job);
 
 struct FoundTokens {
-  std::vector<std::size_t> positions;
-  std::size_t bytes() const { return sizeof *this + positions.size() * sizeof(std::size_t); }
+  std::vector<std::size_t> positions;  // where matches begin
+  std::set<std::size_t> covered;       // all tokens of matches
+  std::size_t bytes() const { return sizeof *this + 8 * covered.size() * sizeof(std::size_t); }
 };
 
 struct TokenWish {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "analysis/figures/selection.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -184,7 +185,7 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
     constexpr std::size_t kTold = 4;
     lines.emplace_back("reads", reading_words(*reading, document, kTold));
     if (!reading->outcomes.of.empty())
-      lines.emplace_back("loses", fmt::format("{:.1f}% here", 100.0 * reading->outcomes.lost));
+      lines.emplace_back("loses", percent_text(reading->outcomes.lost) + " here");
     const Selection& selected = context.session.selection();
     const std::string against =
         difference_words(*reading, figures::method_label(selected.selector.text()),

@@ -198,7 +198,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     if (reading != nullptr) marks.visible = reading->row.row.visible;
     if (shades_losses) marks.visible = {0, document.info().n_tokens};
     if (shades_losses ? lost != nullptr : reading != nullptr) marks.shading = &shading;
-    if (feed_.found() != nullptr) marks.found = &feed_.found()->positions;
+    if (feed_.found() != nullptr) marks.found = &feed_.found()->covered;
 
     if (seen_query_ != selected.query) show_ = selected.query;
     if (seen_key_ != selected.key && selected.key) show_ = selected.key;

@@ -113,7 +113,7 @@ TEST_CASE("two methods are compared where both were measured") {
   LossRequest other = request;
   other.of.spec = "quest";
   CHECK(difference_words(difference, request, other) ==
-        "QuoKA loses 0.0% more than Quest on average, at most 25.0% more, at least 25.0% less");
+        "QuoKA loses 0.0 % more than Quest on average, at most 25.0 % more, at least 25.0 % less");
   CHECK_THAT(difference_words({}, request, other), ContainsSubstring("no token"));
 }
 

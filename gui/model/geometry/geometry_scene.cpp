@@ -8,6 +8,7 @@
 #include "analysis/figures/query_panels.hpp"
 #include "analysis/plot/scale.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::gui {
 
@@ -162,10 +163,10 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
   add("keys left out", kContext, 0.6, [&](std::size_t i) { return is_visible(i) && !is_kept(i); });
   add(fmt::format("keys kept by {}", kept->method), kKeptTone, 0.95,
       [&](std::size_t i) { return is_visible(i) && is_kept(i); });
-  scene.caption.push_back(
-      fmt::format("{} keeps {} of the {} keys that the query at position {} sees, with {:.1f}% of "
-                  "its dense attention.",
-                  kept->method, row.keys.size(), row.visible.size(), row.pos, 100.0 * row.mass));
+  scene.caption.push_back(fmt::format(
+      "{} keeps {} of the {} keys that the query at position {} sees, with {} of "
+      "its dense attention.",
+      kept->method, row.keys.size(), row.visible.size(), row.pos, percent_text(row.mass)));
 }
 
 plot::Scatter scatter_of(const SceneSet& set) {
@@ -226,7 +227,7 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
     const double share = head.explained[c];
     scene.axis_labels[c] = figures::component_label(c, share);
     scene.short_labels[c] = std::isnan(share) ? scene.axis_labels[c]
-                                              : fmt::format("PC{} {:.0f}%", c + 1, 100.0 * share);
+                                              : fmt::format("PC{} {:.0f} %", c + 1, 100.0 * share);
   }
   scene.mean_query = head.mean_query;
   scene.mean_key = head.mean_key;

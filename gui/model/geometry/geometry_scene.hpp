@@ -63,7 +63,7 @@ struct SceneSet {
 struct GeometryScene {
   std::vector<SceneSet> sets;
   std::optional<plot::ColourAxis> colour;   // with its range
-  std::array<std::string, 3> axis_labels;   // "PC1 (34% of the variance)"
+  std::array<std::string, 3> axis_labels;   // "PC1 (34 % of the variance)"
   std::array<std::string, 3> short_labels;  // "PC1 34%"
   CloudPoint mean_query{};
   CloudPoint mean_key{};

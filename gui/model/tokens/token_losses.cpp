@@ -13,6 +13,7 @@
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/sim/replay.hpp"
 
@@ -202,8 +203,7 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
 }
 
 std::string loss_number(double loss, LossKind kind) {
-  return kind == LossKind::next_token ? fmt::format("{:.3g} nats", loss)
-                                      : fmt::format("{:.1f}%", 100.0 * loss);
+  return kind == LossKind::next_token ? fmt::format("{:.3g} nats", loss) : percent_text(loss);
 }
 
 std::string loss_words(const TokenLosses& losses, const LossRequest& request) {

@@ -82,9 +82,9 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
 
 /// "12.3%" of a mass or an output, "0.31 nats" of a next token.
 std::string loss_number(double loss, LossKind kind);
-/// "loses 12.3% of the attention on average, at most 86.0%".
+/// "loses 12.3 % of the attention on average, at most 86.0 %".
 std::string loss_words(const TokenLosses& losses, const LossRequest& request);
-/// "loses 2.0% more than Quest on average: 31.0% more at most, 12.0% less at least".
+/// "loses 2.0 % more than Quest on average: 31.0 % more at most, 12.0 % less at least".
 std::string difference_words(const TokenLosses& difference, const LossRequest& request,
                              const LossRequest& other);
 

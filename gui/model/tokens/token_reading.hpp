@@ -107,7 +107,7 @@ std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n);
 /// "kept by rule".
 std::string_view outcome_words(KeyUse outcome);
 
-/// "“ Dav” 34.0% (kept by score), “id” 12.0% (dropped)": what it reads most.
+/// "“ Dav” 34.0 % (kept by score), “id” 12.0 % (dropped)": what it reads most.
 std::string reading_words(const Reading& reading, const Document& document, std::size_t n);
 
 /// Of the heaviest keys: how many both methods keep, only the one, only the other, neither. Empty

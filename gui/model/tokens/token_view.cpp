@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "analysis/figures/selection.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::gui {
 
@@ -16,10 +17,6 @@ namespace {
 
 constexpr double kDecades = 4.0;
 constexpr Index kMostPoints = 600;  // of a curve that is as wide as a column
-
-std::string percent(double share) {
-  return fmt::format("{:.1f}%", 100.0 * share);
-}
 
 std::string method_words(const KeptKeys& kept) {
   const std::string label = figures::method_label(kept.method);
@@ -158,7 +155,7 @@ std::string kept_words(const KeptKeys& kept, Index query) {
   if (kept.is_dense) return fmt::format("{} leaves this layer dense", label);
   std::string words =
       fmt::format("{} keeps {} of {} keys, {} of the attention", label, kept.row->keys.size(),
-                  kept.row->visible.size(), percent(kept.row->mass));
+                  kept.row->visible.size(), percent_text(kept.row->mass));
   if (kept.row->pos != query) {
     words += fmt::format(" (of the query at {})", kept.row->pos);
   }
@@ -236,7 +233,7 @@ plot::Figure token_figure(const TokenFigureInput& input) {
                     first - row.visible.begin, [&] {
                       double mass = 0.0;
                       for (Index p = row.visible.begin; p < first; ++p) mass += row.prob(p);
-                      return percent(mass);
+                      return percent_text(mass);
                     }()));
   }
   if (n_shown > kMostPoints) {
@@ -250,7 +247,8 @@ plot::Figure token_figure(const TokenFigureInput& input) {
                     lowest, kDecades));
   }
   if (row.sink_weight > 0.0) {
-    figure.caption.push_back(fmt::format("A learned sink takes {}.", percent(row.sink_weight)));
+    figure.caption.push_back(
+        fmt::format("A learned sink takes {}.", percent_text(row.sink_weight)));
   }
   for (const KeptKeys& kept : input.kept) {
     figure.caption.push_back(

@@ -82,7 +82,7 @@ struct KeptKeys {
 /// "256 tokens", "p = 0.95"; empty without a budget.
 std::string budget_words(const std::optional<Budget>& budget);
 
-/// "quoka keeps 256 of 4096 keys, 91.2% of the attention"; with the query's position where it is
+/// "quoka keeps 256 of 4096 keys, 91.2 % of the attention"; with the query's position where it is
 /// not `query`.
 std::string kept_words(const KeptKeys& kept, Index query);
 
