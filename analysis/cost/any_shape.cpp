@@ -58,11 +58,12 @@ LayerSees sees_of(const std::string& word) {
 }
 
 /// Layers at these places see everything, the others nothing.
-std::vector<LayerSees> only_at(const json& places, Index n_layers) {
-  std::vector<LayerSees> sees(static_cast<std::size_t>(n_layers), LayerSees::nothing);
-  for (const json& place : places) {
-    if (place.is_number_unsigned() && place.get<std::size_t>() < sees.size())
-      sees[place.get<std::size_t>()] = LayerSees::all;
+std::vector<LayerSees> only_at(const JsonObject& fields, const char* field, std::size_t n_layers) {
+  std::vector<LayerSees> sees(n_layers, LayerSees::nothing);
+  for (const json& place : fields.list(field)) {
+    if (!place.is_number_unsigned() || place.get<std::size_t>() >= n_layers)
+      fields.refuse(field, fmt::format("layers from 0 to {}", n_layers - 1));
+    sees[place.get<std::size_t>()] = LayerSees::all;
   }
   return sees;
 }
@@ -82,8 +83,7 @@ class LayersReader {
     if (fields_.find("attn_type_list") != nullptr)
       return flags("attn_type_list", LayerSees::nothing, LayerSees::all);
     for (const char* field : {"attn_layer_indices", "full_attn_idxs", "attention_layers_idx"}) {
-      if (fields_.find(field) != nullptr)
-        return only_at(fields_.list(field), static_cast<Index>(n_));
+      if (fields_.find(field) != nullptr) return only_at(fields_, field, n_);
     }
     if (const Index every = count_or(fields_, {"full_attention_interval"}, 0); every > 0)
       return every_so_many(every, every - 1, LayerSees::nothing);

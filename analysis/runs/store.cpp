@@ -136,7 +136,7 @@ void Store::read(std::size_t segment) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(file, error);
   if (!error && size <= segments_[segment].end.bytes) return;
-  bool is_own = segments_[segment].end.bytes > 0;
+  bool has_begun = segments_[segment].end.bytes > 0;
   try {
     segments_[segment].end = read_checked_texts(
         file, "store",
@@ -145,7 +145,7 @@ void Store::read(std::size_t segment) {
             keep(line.data, segment, line.begin, line.n_bytes);
             return;
           }
-          is_own = true;
+          has_begun = true;
           const Json first = parse_ordered_json(line.data, file.string());
           if (!first.contains(kStoreMark)) throw ConfigError("not the answers of a store");
           if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
@@ -154,7 +154,7 @@ void Store::read(std::size_t segment) {
   } catch (const FormatError& wrong) {
     throw FormatError(
         "{} ({})", wrong.what(),
-        is_own
+        has_begun
             ? "a line is an item: without a damaged one the others stay, and it is computed again"
             : "the first line says what the file is: without the file its items are computed "
               "again, and those of the other files stay");
@@ -325,9 +325,14 @@ void Store::sync() {
 
 bool is_store(const fs::path& folder) {
   std::error_code error;
-  if (!fs::is_directory(folder / "answers", error)) return false;
-  const std::vector<fs::path> files = files_in(folder / "answers");
-  return files.empty() || std::ranges::any_of(files, is_own);
+  bool is_empty = true;
+  fs::directory_iterator entry(folder / "answers", error);
+  if (error) return false;
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (is_own(entry->path())) return true;
+    is_empty = false;
+  }
+  return is_empty;
 }
 
 void remove_store(const fs::path& folder) {

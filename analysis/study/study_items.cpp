@@ -117,7 +117,7 @@ class Planner {
     append(job.words, protocol_words);
     job.kind = kind.dump();
     what["method"] = method.spec.text();
-    add_artifacts({method.spec}, what);
+    what.update(artifacts_of(method.spec));
     for (const ReplayPair& pair : pairs) {
       StudyItem item;
       item.budget = pair.budget ? pair.budget->to_string() : "";
@@ -127,6 +127,13 @@ class Planner {
       add_item(std::move(item), what, place.model == nullptr ? "" : place.model->name, place, job);
     }
     add_job(std::move(job));
+  }
+
+  /// What the files hold that the method names, by contents; each is read once.
+  const Json& artifacts_of(const MethodSpec& method) {
+    const auto [at, is_new] = artifacts_.try_emplace(method.text(), Json::object());
+    if (is_new) add_artifacts({method}, at->second);
+    return at->second;
   }
 
   /// False: the task leaves the method out, and a sentence says why.
@@ -285,6 +292,7 @@ class Planner {
   const StudyFile& study_;
   const StudyInputs& inputs_;
   StudyPlan plan_;
+  std::map<std::string, Json> artifacts_;          // by method
   std::map<std::string, std::size_t> recordings_;  // jobs by what they record
 };
 

@@ -78,7 +78,10 @@ class Companions {
       if (is_own_name(key) && value.is_object() && value.contains("__type")) typed_[key] = value;
     }
     take_names();
-    if (own_.empty()) own_.update(config_.value("model_specific_special_tokens", own_));
+    const OrderedJson named = list("model_specific_special_tokens");
+    if (!named.is_null() && !named.is_object())
+      throw FormatError("tokenizer_config.json: model_specific_special_tokens: expected an object");
+    if (own_.empty() && named.is_object()) own_.update(named);
   }
   /// A dict in place of the list names its tokens.
   void take_names() {

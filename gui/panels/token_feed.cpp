@@ -245,7 +245,10 @@ void TokenFeed::ask_search(const Session& session, const Open& document,
                     FoundTokens tokens{find_text(document->token_bytes(), needle), {}};
                     for (const std::size_t first : tokens.positions) {
                       const std::size_t n = n_tokens_of(document->token_bytes(), first, needle);
-                      for (std::size_t i = 0; i < n; ++i) tokens.covered.insert(first + i);
+                      for (std::size_t pos = first; pos < first + n; ++pos) {
+                        if (tokens.covered.empty() || tokens.covered.back() < pos)
+                          tokens.covered.push_back(pos);
+                      }
                     }
                     return tokens;
                   });

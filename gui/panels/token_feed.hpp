@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,8 +35,8 @@ LostTokens lost_tokens(const TraceSource& trace, const TraceSource* draft,
 
 struct FoundTokens {
   std::vector<std::size_t> positions;  // where matches begin
-  std::set<std::size_t> covered;       // all tokens of matches
-  std::size_t bytes() const { return sizeof *this + 8 * covered.size() * sizeof(std::size_t); }
+  std::vector<std::size_t> covered;    // all tokens of matches, ascending
+  std::size_t bytes() const { return sizeof *this + 2 * covered.size() * sizeof(std::size_t); }
 };
 
 struct TokenWish {

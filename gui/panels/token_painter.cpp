@@ -105,7 +105,8 @@ void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) cons
   const float thick = look.px(1.6f);
   const ImVec2 a{low.x + 0.5f, low.y + 0.5f};
   const ImVec2 b{high.x - 0.5f, high.y - 0.5f};
-  if (marks.found != nullptr && marks.found->contains(static_cast<std::size_t>(pos))) {
+  if (marks.found != nullptr &&
+      std::ranges::binary_search(*marks.found, static_cast<std::size_t>(pos))) {
     list->AddRect(a, b, packed(look.error), look.px(2), 0, look.px(1));
   }
   if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);

@@ -4,7 +4,6 @@
 #include <imgui.h>
 
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +23,7 @@ struct TokenMarks {
   const Reading* reading = nullptr;
   bool is_light = false;  // the shading is what a token under the mouse reads
   const Shading* shading = nullptr;
-  const std::set<std::size_t>* found = nullptr;
+  const std::vector<std::size_t>* found = nullptr;
   std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
 };
 

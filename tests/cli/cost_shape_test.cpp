@@ -119,6 +119,9 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
   const std::string family = config_in(dir, "family", R"({"model_type": "falcon"})");
   const std::string latent = config_in(dir, "latent", R"({"model_type": "deepseek_v3",
       "kv_lora_rank": 512, "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8})");
+  const std::string places = config_in(dir, "places", R"({"model_type": "jamba2",
+      "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+      "attn_layer_indices": [1, 9]})");
   const std::string no_lists = (dir.path() / "none.json").string();
   std::ofstream(no_lists) << R"({"kind": "cost-shape", "rows": []})";
   const auto of_shape = [&](const std::string& shape, const Words& more) {
@@ -131,6 +134,7 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
       {{"cost", "--shape", config}, "--hardware is missing", 2},
       {of_shape(lacking, {}), "expected an integer of at least 1, found nothing", 3},
       {of_shape(family, {}), "num_hidden_layers", 3},
+      {of_shape(places, {}), "attn_layer_indices", 3},
       {of_shape(latent, {}), "one latent vector (MLA)", 3},
       {of_shape("nosuch.json", {}), "nosuch.json", 3},
       {of_shape("nosuch/model", {}), "fetch it: hf download nosuch/model", 3},

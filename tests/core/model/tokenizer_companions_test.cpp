@@ -36,6 +36,9 @@ TEST_CASE("files beside tokenizer.json: what is odd is refused, what is not foll
   };
   CHECK(load("tokenizer_config.json", R"({"split_special_tokens": true})").not_followed() ==
         std::vector<std::string>{"split_special_tokens"});
+  CHECK_NOTHROW(load("tokenizer_config.json",
+                     R"({"model_specific_special_tokens": null, "extra_special_tokens": null})"));
+  CHECK_NOTHROW(load("special_tokens_map.json", R"({"extra_special_tokens": null})"));
   const std::pair<const char*, const char*> odd[] = {
       {"tokenizer_config.json", "[]"},
       {"tokenizer_config.json", "{"},
@@ -43,6 +46,8 @@ TEST_CASE("files beside tokenizer.json: what is odd is refused, what is not foll
       {"tokenizer_config.json", R"({"added_tokens_decoder": {"1": {"content": 7}}})"},
       {"tokenizer_config.json", R"({"added_tokens_decoder": 7})"},
       {"tokenizer_config.json", R"({"extra_special_tokens": [7]})"},
+      {"tokenizer_config.json", R"({"model_specific_special_tokens": 7})"},
+      {"tokenizer_config.json", R"({"model_specific_special_tokens": ["<x>"]})"},
       {"special_tokens_map.json", R"({"pad_token": {"content": ""}})"},
       {"added_tokens.json", R"({"<x>": "1"})"}};
   for (const auto& [file, text] : odd) {
