@@ -60,7 +60,7 @@ void choose_cells(PageContent& content, const HtmlPageOptions& options, double o
   for (PageHead& head : content.heads) {
     const TraceInfo& info = content.traces[head.trace].source->info();
     const Index most = options.max_cells > 0 ? options.max_cells : kMostCells;
-    head.grid = {info.n_tokens, (info.n_tokens + most - 1) / most, window_of(info, head.layer)};
+    head.grid = {info.n_tokens, (info.n_tokens + most - 1) / most, info.window_of(head.layer)};
     n_words += static_cast<double>(info.n_tokens);
   }
   for (PageHead& head : content.heads) {

@@ -174,7 +174,7 @@ class HeaviestKeys {
         kept_(keys_.size(), 0) {
     const TraceInfo& info = trace.info();
     const TokenRange all{0, info.n_tokens};
-    const Tensor<float> k = trace.read_k(head.layer, head.q_head / info.group(), all);
+    const Tensor<float> k = trace.read_k(head.layer, head.q_head / info.group(head.layer), all);
     std::vector<Index> positions(static_cast<std::size_t>(info.n_tokens));
     std::iota(positions.begin(), positions.end(), 0);
     ScoreRowLoop(pool, stop, "export")

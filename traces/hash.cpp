@@ -80,6 +80,10 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
       name_of(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
       fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
   if (info.score_cap > 0.0f) block += fmt::format("cap {:.9g}\n", info.score_cap);  // as with sinks
+  for (const LayerShape& shape : info.layer_shapes) {
+    block += fmt::format("layer {} {} {:.9g} {:.9g} {}\n", shape.n_kv, shape.d_head,
+                         shape.score_scale, shape.score_cap, shape.keys_of);
+  }
   for (const auto& window : info.window) block += fmt::format("window {}\n", window.value_or(0));
   if (!info.sink_logits.empty()) {  // traces without them keep the hash that they always had
     block += "sinks\n";

@@ -131,6 +131,25 @@ std::vector<ForwardCall> read_calls(const h5::File& file) {
   return calls;
 }
 
+void write_layer_shapes(h5::File& file, const TraceInfo& info) {
+  std::vector<Index> shapes;
+  std::vector<float> scores;
+  for (const LayerShape& shape : info.layer_shapes) {
+    shapes.insert(shapes.end(), {shape.n_kv, shape.d_head, shape.keys_of});
+    scores.insert(scores.end(), {shape.score_scale, shape.score_cap});
+  }
+  const h5::Dims dims = {info.n_layers, 3};
+  h5::Dataset of_shapes = file.create_dataset(schema::kLayerShapes, h5::Type::i64, dims);
+  of_shapes.write({0, 0}, dims, shapes.data());
+  schema::describe(file, of_shapes, "layer,field", "1");
+  of_shapes.set_text("fields", "n_kv,d_head,keys_of");
+  const h5::Dims two = {info.n_layers, 2};
+  h5::Dataset of_scores = file.create_dataset(schema::kLayerScores, h5::Type::f32, two);
+  of_scores.write({0, 0}, two, scores.data());
+  schema::describe(file, of_scores, "layer,field", "1");
+  of_scores.set_text("fields", "score_scale,score_cap");
+}
+
 void write_model(h5::File& file, const TraceInfo& info) {
   if (!info.model_config.empty()) {
     const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
@@ -148,7 +167,7 @@ void write_model(h5::File& file, const TraceInfo& info) {
     schema::describe(file, dataset, "layer,q_head", "nat");
   }
   if (!info.rope_frequencies.empty()) {
-    const h5::Dims dims = {info.n_layers, static_cast<Index>(info.frequencies_of(0).size())};
+    const h5::Dims dims = {info.n_layers, std::ssize(info.rope_frequencies) / info.n_layers};
     h5::Dataset frequencies = file.create_dataset(schema::kRopeFrequencies, h5::Type::f32, dims);
     frequencies.write({0, 0}, dims, info.rope_frequencies.data());
     schema::describe(file, frequencies, "layer,pair", "radian/token");
@@ -168,12 +187,27 @@ void write_model(h5::File& file, const TraceInfo& info) {
     schema::describe(file, dataset, "layer,field", "1");
     dataset.set_text("fields", "has_rope,n_experts");
   }
+  if (!info.layer_shapes.empty()) write_layer_shapes(file, info);
 }
 
 void require_dims(const h5::Dataset& dataset, const h5::Dims& expected) {
   if (dataset.dims() != expected) {
     throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
                       h5::to_string(expected));
+  }
+}
+
+// Needs n_layers.
+void read_layer_shapes(const h5::File& file, TraceInfo& info) {
+  const h5::Dataset of_shapes = file.open_dataset(schema::kLayerShapes);
+  require_dims(of_shapes, {info.n_layers, 3});
+  const h5::Dataset of_scores = file.open_dataset(schema::kLayerScores);
+  require_dims(of_scores, {info.n_layers, 2});
+  const auto shapes = of_shapes.read_all<std::int64_t>();
+  const auto scores = of_scores.read_all<float>();
+  for (std::size_t i = 0; i < scores.size() / 2; ++i) {
+    info.layer_shapes.push_back(
+        {shapes[3 * i], shapes[3 * i + 1], scores[2 * i], scores[2 * i + 1], shapes[3 * i + 2]});
   }
 }
 
@@ -265,8 +299,8 @@ void read_index(const h5::File& file, IndexShape& index) {
 
 void read_features(const h5::File& file, TraceInfo& info, std::vector<std::string>& warnings) {
   const std::vector<std::string> known = {
-      "qkv",       "lse",   "attn-dense", "attn-topk", "logits",     "stats",    "token-text",
-      "checksums", "sinks", "routing",    "index",     "k-pre-rope", "score-cap"};
+      "qkv",       "lse",   "attn-dense", "attn-topk", "logits",     "stats",     "token-text",
+      "checksums", "sinks", "routing",    "index",     "k-pre-rope", "score-cap", "layer-shapes"};
   const std::vector<std::string> features = split(file.text("features"));
   const auto has = [&](const char* name) {
     return std::find(features.begin(), features.end(), name) != features.end();
@@ -286,6 +320,7 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   info.capture.k_pre_rope = has("k-pre-rope");
   if (has("index")) read_index(file, info.index);
   read_layer_properties(file, has("sinks"), info);
+  if (has("layer-shapes")) read_layer_shapes(file, info);
   if (!has("attn-topk")) info.capture.attn_topk = 0;
   if (!has("token-text")) info.token_text_capacity = 0;
 }

@@ -52,7 +52,8 @@ Tensor<float> TraceFile::read(TraceTensor what, Index layer, Index head, TokenRa
   const std::size_t array = trace_->layer_array(layer, std::string(enum_name(what)).c_str(),
                                                 what == TraceTensor::lse ? "lse" : "qkv");
   const TraceInfo& info = trace_->info;
-  return trace_->read_rows(array, is_of_queries(what) ? info.q_slot(head) : info.kv_slot(head),
+  return trace_->read_rows(array,
+                           is_of_queries(what) ? info.q_slot(head) : info.kv_slot(layer, head),
                            trace_->locate(array, range));
 }
 
@@ -61,7 +62,7 @@ Tensor<float> TraceFile::read_side(SideTensor what, Index layer, Index head,
   require_side(*this, what, layer, head);
   const std::size_t array =
       trace_->layer_array(layer, std::string(enum_name(what)).c_str(), "index");
-  const Index slot = what == SideTensor::k_pre_rope ? trace_->info.kv_slot(head) : head;
+  const Index slot = what == SideTensor::k_pre_rope ? trace_->info.kv_slot(layer, head) : head;
   return trace_->read_rows(array, slot, trace_->locate(array, range));
 }
 
@@ -155,17 +156,20 @@ Tensor<float> TraceFile::read_q_norm(Index layer, Index q_head, TokenRange range
 
 Tensor<float> TraceFile::read_k_norm(Index layer, Index kv_head, TokenRange range) const {
   const std::size_t array = trace_->layer_array(layer, "stats/k_norm", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(kv_head), trace_->locate(array, range));
+  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
+                           trace_->locate(array, range));
 }
 
 Tensor<float> TraceFile::read_page_min(Index layer, Index kv_head) const {
   const std::size_t array = trace_->layer_array(layer, "stats/page_min", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(kv_head), {0, trace_->info.n_full_pages()});
+  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
+                           {0, trace_->info.n_full_pages()});
 }
 
 Tensor<float> TraceFile::read_page_max(Index layer, Index kv_head) const {
   const std::size_t array = trace_->layer_array(layer, "stats/page_max", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(kv_head), {0, trace_->info.n_full_pages()});
+  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
+                           {0, trace_->info.n_full_pages()});
 }
 
 }  // namespace kvscope

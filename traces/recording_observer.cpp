@@ -164,8 +164,7 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
   const bool dense = info_.capture.attn_dense;
   const Index row_bytes = n_heads * 4 * ((dense ? n_keys : 0) + 2 * n_top);
   const Index block = std::max<Index>(kMaxBlockBytes / std::max<Index>(row_bytes, 1), 1);
-  std::optional<Index> window;
-  if (!info_.window.empty()) window = info_.window[static_cast<std::size_t>(event.layer)];
+  const std::optional<Index> window = info_.window_of(event.layer);
 
   struct Scratch {
     std::vector<float> probs;

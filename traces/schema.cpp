@@ -33,10 +33,10 @@ class Builder {
     const CaptureSet& capture = info_.capture;
     const h5::Type stored = h5::type_of(info_.dtype);
     const Index n_q = static_cast<Index>(info_.q_heads.size());
-    const Index n_kv = static_cast<Index>(info_.kv_heads.size());
+    const Index n_kv = std::ssize(info_.kv_heads_of(layer));
     const Index n_rows = info_.rows.size();
     const Index n_tokens = info_.n_tokens;
-    const Index d_head = info_.d_head;
+    const Index d_head = info_.shape(layer).d_head;
     if (capture.qkv) {
       add(at("q"), stored, {n_q, n_rows, d_head}, Along::rows, "q_head,row,dim", "1");
       add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
@@ -88,8 +88,8 @@ class Builder {
     }
     if (info_.capture.k_pre_rope)
       add(at("k_pre_rope"), stored,
-          {static_cast<Index>(info_.kv_heads.size()), info_.n_tokens, info_.d_head}, Along::tokens,
-          "kv_head,token,dim", "1");
+          {std::ssize(info_.kv_heads_of(layer)), info_.n_tokens, info_.shape(layer).d_head},
+          Along::tokens, "kv_head,token,dim", "1");
   }
 
   std::vector<ArraySpec> take() { return std::move(arrays_); }
@@ -108,7 +108,7 @@ Index ArraySpec::row_size() const {
 }
 
 int minor_version_of(const TraceInfo& info) {
-  if (!info.rope_frequencies.empty()) return 3;
+  if (!info.rope_frequencies.empty() || !info.layer_shapes.empty()) return 3;
   return !info.index.empty() || info.capture.k_pre_rope || info.score_cap > 0.0f ? 2 : 1;
 }
 
@@ -155,6 +155,7 @@ std::vector<std::string> features_of(const TraceInfo& info) {
   add_if(info.capture.routing, "routing");
   add_if(!info.index.empty(), "index");
   add_if(info.capture.k_pre_rope, "k-pre-rope");
+  add_if(!info.layer_shapes.empty(), "layer-shapes");
   add_if(true, "checksums");
   return features;
 }

@@ -44,7 +44,7 @@ ScoreRounding::ScoreRounding(const TraceInfo& info, DType dtype)
     : info_(info),
       dtype_(dtype),
       by_layer_(info.layers.size(), 0.0F),
-      keys_(info.layers.size() * info.kv_heads.size()) {}
+      keys_(info.layers.size() * static_cast<std::size_t>(info.n_q)) {}
 
 double ScoreRounding::most() const {
   return by_layer_.empty() ? 0.0 : static_cast<double>(std::ranges::max(by_layer_));
@@ -80,7 +80,8 @@ template <class NormsOf>
 void ScoreRounding::add_call(Index layer, TokenRange call, TensorView<const float> q,
                              TensorView<const float> k, ThreadPool& pool, const NormsOf& first) {
   const auto slot = static_cast<std::size_t>(info_.layer_slot(layer));
-  const std::size_t n_kv = info_.kv_heads.size();
+  const std::vector<Index> kv_heads = info_.kv_heads_of(layer);
+  const std::size_t n_kv = kv_heads.size();
   const TokenRange rows{std::clamp(info_.rows.begin, call.begin, call.end) - call.begin,
                         std::clamp(info_.rows.end, call.begin, call.end) - call.begin};
   std::vector<double> moved(n_kv, 0.0);
@@ -88,15 +89,15 @@ void ScoreRounding::add_call(Index layer, TokenRange call, TensorView<const floa
   pool.parallel_for(static_cast<Index>(n_kv), [&](Index i, int) {
     const auto kv = static_cast<std::size_t>(i);
     NormsOf norms_of = first;
-    Norms& keys = keys_[slot * n_kv + kv];
+    Norms& keys = keys_[slot * static_cast<std::size_t>(info_.n_q) + kv];
     for (Index row = 0; row < call.size(); ++row) {
-      const Norms key = norms_of(k.sub(info_.kv_heads[kv]).row(row));
+      const Norms key = norms_of(k.sub(kv_heads[kv]).row(row));
       keys.row = std::max(keys.row, key.row);
       keys.error = std::max(keys.error, key.error);
     }
     longest[kv] = keys.row;
     for (const Index q_head : info_.q_heads) {
-      if (q_head / info_.group() != info_.kv_heads[kv]) continue;
+      if (q_head / info_.group(layer) != kv_heads[kv]) continue;
       for (Index row = rows.begin; row < rows.end; ++row) {
         const Norms query = norms_of(q.sub(q_head).row(row));
         longest[kv] = std::max(longest[kv], query.row);
@@ -105,7 +106,7 @@ void ScoreRounding::add_call(Index layer, TokenRange call, TensorView<const floa
     }
   });
   for (std::size_t kv = 0; kv < n_kv; ++kv) {
-    const double nats = std::abs(static_cast<double>(info_.score_scale)) * moved[kv];
+    const double nats = std::abs(static_cast<double>(info_.shape(layer).score_scale)) * moved[kv];
     by_layer_[slot] = std::max(by_layer_[slot], static_cast<float>(nats));
     largest_norm_ = std::max(largest_norm_, longest[kv]);
   }

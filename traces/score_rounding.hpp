@@ -43,7 +43,7 @@ class ScoreRounding {
   const TraceInfo& info_;
   DType dtype_;
   std::vector<float> by_layer_;
-  std::vector<Norms> keys_;  // [recorded layers][recorded KV heads], so far
+  std::vector<Norms> keys_;  // [recorded layers][n_q], as many as there are KV heads, so far
   double largest_norm_ = 0.0;
 };
 

@@ -193,7 +193,7 @@ void check_side(const TraceFile& trace, const VerifyBounds& bounds, bool has_che
     for (Index head = 0; info.index.has_layer(layer) && head < info.index.n_key_heads; ++head)
       read("not finite", [&] { trace.read_side(SideTensor::index_k, layer, head, all); });
     if (!info.capture.k_pre_rope) continue;
-    for (const Index head : info.kv_heads)
+    for (const Index head : info.kv_heads_of(layer))
       read("not finite", [&] { trace.read_side(SideTensor::k_pre_rope, layer, head, all); });
   }
 }
@@ -229,13 +229,25 @@ std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
   return rows;
 }
 
+struct LayerHead {
+  Index layer, kv_head;
+};
+
+/// Every recorded KV head of every recorded layer.
+std::vector<LayerHead> all_kv_heads(const TraceInfo& info) {
+  std::vector<LayerHead> heads;
+  for (const Index layer : info.layers) {
+    for (const Index kv_head : info.kv_heads_of(layer)) heads.push_back({layer, kv_head});
+  }
+  return heads;
+}
+
 /// Visits layers' KV heads in threads, as many as the bounds allow: the same ones, and in the same
 /// order, for everything that is asked of them. How many that were.
-Index visit_heads(const TraceInfo& info, const VerifyOptions& options, ThreadPool& pool,
-                  const char* what, const ProgressFn& progress,
+Index visit_heads(const std::vector<LayerHead>& heads, const VerifyOptions& options,
+                  ThreadPool& pool, const char* what, const ProgressFn& progress,
                   const std::function<void(std::size_t pair, Index layer, Index kv_head)>& visit) {
-  const auto n_kv = static_cast<Index>(info.kv_heads.size());
-  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
+  const Index n_pairs = std::ssize(heads);
   SampledVisits visits(n_pairs, options.bounds, options.seed);
   for (;;) {
     std::vector<Index> pairs;
@@ -245,9 +257,8 @@ Index visit_heads(const TraceInfo& info, const VerifyOptions& options, ThreadPoo
     }
     if (pairs.empty()) return visits.n_taken();
     pool.parallel_for(static_cast<Index>(pairs.size()), [&](Index i, int) {
-      const Index pair = pairs[static_cast<std::size_t>(i)];
-      visit(static_cast<std::size_t>(pair), info.layers[static_cast<std::size_t>(pair / n_kv)],
-            info.kv_heads[static_cast<std::size_t>(pair % n_kv)]);
+      const auto pair = static_cast<std::size_t>(pairs[static_cast<std::size_t>(i)]);
+      visit(pair, heads[pair].layer, heads[pair].kv_head);
     });
     if (progress) progress({what, visits.n_taken(), n_pairs, "KV heads"});
   }
@@ -271,16 +282,15 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
   const RowTolerance tolerance = base_tolerance(info.dtype);
   report.lse_tolerance = tolerance.lse;
   report.attn_tolerance = tolerance.attn;
-  const Index n_kv = static_cast<Index>(info.kv_heads.size());
-  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
+  const std::vector<LayerHead> heads = all_kv_heads(info);
   // Per pair (layer, KV head): keys and values are read once for all query heads of the group.
   struct Outcome {
     std::vector<RowCheck> checks;
     std::string failure;
   };
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(n_pairs));
+  std::vector<Outcome> outcomes(heads.size());
   report.n_heads_checked = visit_heads(
-      info, options, pool, "attention", progress,
+      heads, options, pool, "attention", progress,
       [&](std::size_t pair, Index layer, Index kv_head) {
         Outcome& outcome = outcomes[pair];
         try {
@@ -288,7 +298,7 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
           const CheckedHead head(trace.read_k(layer, kv_head, seen),
                                  trace.read_v(layer, kv_head, seen), info.dtype);
           for (const Index q_head : info.q_heads) {
-            if (q_head / info.group() != kv_head) continue;
+            if (q_head / info.group(layer) != kv_head) continue;
             const std::uint64_t seed =
                 options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
             outcome.checks.push_back(check_rows(
@@ -298,7 +308,7 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
           outcome.failure = error.what();
         }
       });
-  report.n_all_heads = n_pairs;
+  report.n_all_heads = std::ssize(heads);
   std::vector<LseRow> lse_rows;
   report.lse_errors.resize(info.layers.size());
   for (std::size_t pair = 0; pair < outcomes.size(); ++pair) {
@@ -307,7 +317,8 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
     for (auto& check : outcome.checks) {
       report.n_rows_checked += check.n_rows;
       report.max_lse_error = std::max(report.max_lse_error, check.lse_error);
-      double& of_layer = report.lse_errors[pair / static_cast<std::size_t>(n_kv)];
+      double& of_layer =
+          report.lse_errors[static_cast<std::size_t>(info.layer_slot(heads[pair].layer))];
       of_layer = std::max(of_layer, check.lse_error);
       report.max_attn_error = std::max(report.max_attn_error, check.attn_error);
       report.max_row_sum_error = std::max(report.max_row_sum_error, check.row_sum_error);
@@ -336,9 +347,9 @@ void check_all_stats(const TraceFile& trace, const VerifyOptions& options, Threa
                      Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
   if (!info.capture.stats || !info.capture.qkv) return;
-  const std::size_t n_pairs = info.layers.size() * info.kv_heads.size();
-  std::vector<std::vector<std::string>> found(n_pairs);
-  const Index n_visited = visit_heads(info, options, pool, "statistics", progress,
+  const std::vector<LayerHead> heads = all_kv_heads(info);
+  std::vector<std::vector<std::string>> found(heads.size());
+  const Index n_visited = visit_heads(heads, options, pool, "statistics", progress,
                                       [&](std::size_t pair, Index layer, Index kv_head) {
                                         try {
                                           found[pair] = check_stats(trace, layer, kv_head);
@@ -350,7 +361,7 @@ void check_all_stats(const TraceFile& trace, const VerifyOptions& options, Threa
     for (auto& sentence : of_head) problems.add("statistics", std::move(sentence));
   }
   if (report.n_all_heads == 0) {
-    report.n_all_heads = static_cast<Index>(n_pairs);
+    report.n_all_heads = std::ssize(heads);
     report.n_heads_checked = n_visited;
   }
   report.n_heads_checked = std::min(report.n_heads_checked, n_visited);
@@ -417,9 +428,9 @@ void check_rotation(const TraceFile& trace, const VerifyOptions& options, Thread
         "were rotated (it is older than 1.3, or the recorder could not tell)");
     return;
   }
-  const std::size_t n_pairs = info.layers.size() * info.kv_heads.size();
-  std::vector<std::string> found(n_pairs);
-  visit_heads(info, options, pool, "rotation", progress,
+  const std::vector<LayerHead> heads = all_kv_heads(info);
+  std::vector<std::string> found(heads.size());
+  visit_heads(heads, options, pool, "rotation", progress,
               [&](std::size_t pair, Index layer, Index kv_head) {
                 found[pair] = rotation_problem(trace, options, layer, kv_head);
               });

@@ -75,7 +75,7 @@ class RowChecker {
         head_(head),
         base_(base_tolerance(info_.dtype)),
         roundoff_(unit_roundoff(info_.dtype)) {
-    if (!info_.window.empty()) window_ = info_.window[static_cast<std::size_t>(layer)];
+    window_ = info_.window_of(layer);
   }
 
   void check(Index pos) {
@@ -83,7 +83,7 @@ class RowChecker {
     q_ = trace_.read_q(layer_, q_head_, {pos, pos + 1});
     seen_ = {first_visible(pos, window_), pos + 1};
     exact_ = recompute(q_.view().row(0), head_, seen_, info_.sink_logit(layer_, q_head_),
-                       info_.score_rule(), roundoff_);
+                       info_.shape(layer_).score_rule(), roundoff_);
     ++result_.n_rows;
     result_.output_norm = std::max(result_.output_norm, exact_.output_norm);
     if (!std::isfinite(exact_.lse) || !std::isfinite(exact_.output_norm))
@@ -111,7 +111,7 @@ class RowChecker {
             ? 0.0  // of no interest beside the sums' own rounding
             : rounding_of_lse(q_.view().row(0), head_.keys.view().range(0, seen_.begin, seen_.end),
                               head_.key_roundings.view().range(0, seen_.begin, seen_.end),
-                              exact_.prob, info_.score_scale, info_.dtype);
+                              exact_.prob, info_.shape(layer_).score_scale, info_.dtype);
     const bool is_reported = error > allowed;
     result_.lse_rows.push_back(
         {layer_, q_head_, pos_, recorded, exact_.lse, rounding, is_reported});

@@ -70,7 +70,7 @@ std::vector<std::string> check_stats(const TraceFile& trace, Index layer, Index 
   check_bounds(at + "page_max", kv_head, page_size, /*is_max=*/true, keys.view(),
                trace.read_page_max(layer, kv_head), info.dtype, problems);
   for (const Index q_head : info.q_heads) {
-    if (q_head / info.group() != kv_head || info.rows.size() == 0) continue;
+    if (q_head / info.group(layer) != kv_head || info.rows.size() == 0) continue;
     check_norms(at + "q_norm", q_head, info.rows.begin,
                 trace.read_q(layer, q_head, info.rows).view(),
                 trace.read_q_norm(layer, q_head, info.rows), info.dtype, problems);

@@ -89,9 +89,16 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
   }
 }
 
-std::optional<Index> window_of(const TraceInfo& info, Index layer) {
-  const auto at = static_cast<std::size_t>(layer);
-  return at < info.window.size() ? info.window[at] : std::nullopt;
+void require_one_shape(const TraceInfo& info, std::string_view analysis) {
+  if (info.layer_shapes.empty()) return;
+  std::vector<std::string> shapes;
+  for (const std::vector<Index>& layers : layers_by_shape(info)) {
+    const LayerShape shape = info.shape(layers.front());
+    shapes.push_back(fmt::format("{} KV heads of {} channels in {} ({})", shape.n_kv, shape.d_head,
+                                 layers.size() == 1 ? "layer" : "layers", fmt::join(layers, ", ")));
+  }
+  throw ConfigError("{}: its arrays hold layers of one shape, found {}: choose layers of one",
+                    analysis, fmt::join(shapes, "; "));
 }
 
 void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,
@@ -150,8 +157,8 @@ void ScoreRowLoop::for_blocks(std::span<const Index> positions, const Visit& vis
 void ScoreRowLoop::run(const TraceSource& trace, Index layer, Index q_head,
                        std::span<const Index> positions, const KeyTable& keys, const Body& body) {
   if (positions.empty()) return;
-  const ScoreRule score = trace.info().score_rule();
-  const std::optional<Index> window = window_of(trace.info(), layer);
+  const ScoreRule score = trace.info().shape(layer).score_rule();
+  const std::optional<Index> window = trace.info().window_of(layer);
   const auto [least, most] = std::minmax_element(positions.begin(), positions.end());
   const TokenRange span{*least, *most + 1};
   const auto n = static_cast<Index>(positions.size());

@@ -57,8 +57,8 @@ void check_stop(const std::stop_token& stop, std::string_view analysis);
 /// then lie at the slots [kv_slot * group, (kv_slot + 1) * group).
 void require_whole_groups(const TraceInfo& info, std::string_view analysis);
 
-/// The layer's sliding window; empty for full attention.
-std::optional<Index> window_of(const TraceInfo& info, Index layer);
+/// Throws ConfigError if layers differ in KV heads, channels or scores.
+void require_one_shape(const TraceInfo& info, std::string_view analysis);
 
 /// Declares and writes a rank-1 coordinate array.
 void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,

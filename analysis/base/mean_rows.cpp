@@ -17,11 +17,11 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
   }
   // heads one after another, so that the order of the sum does not depend on the threads
   const double share = 1.0 / static_cast<double>(info.q_heads.size());
-  for (Index kv_head : info.kv_heads) {
+  for (Index kv_head : info.kv_heads_of(layer)) {
     const Tensor<float> k = trace.read_k(layer, kv_head, seen);
     const KeyTable keys(k.view());
     for (Index q_head : info.q_heads) {
-      if (q_head / info.group() != kv_head) continue;
+      if (q_head / info.group(layer) != kv_head) continue;
       loop.run(trace, layer, q_head, positions, keys,
                [&](Index i, std::span<double> scores, TokenRange visible) {
                  softmax_in_place(scores, info.sink_logit(layer, q_head));
@@ -31,7 +31,7 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
                });
     }
   }
-  if (info.sink_logits.empty()) return;
+  if (info.layer_sink_logits(layer).empty()) return;
   // Heads count by what they give to keys; the mean is a distribution over keys again.
   for (std::size_t i = 0; i < positions.size(); ++i)
     normalise_row(out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1)));

@@ -19,6 +19,6 @@ struct TraceSelection {
 TraceInfo selected_part(const TraceInfo& info, const TraceSelection& selection);
 
 /// Slots in `part` of the query heads that read this KV head.
-std::vector<Index> q_slots_of(const TraceInfo& part, Index kv_head);
+std::vector<Index> q_slots_of(const TraceInfo& part, Index layer, Index kv_head);
 
 }  // namespace kvscope

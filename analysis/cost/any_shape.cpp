@@ -284,6 +284,7 @@ std::optional<AnyShape> any_shape(std::string_view config_text, const std::strin
       std::max<Index>(0, config.n_layers - count_or(fields, {"num_kv_shared_layers"}, 0)));
   for (std::size_t i = 0; i < sees.size(); ++i) {
     if (sees[i] == LayerSees::nothing) continue;
+    model.places.push_back(static_cast<Index>(i));
     config.window.push_back(sees[i] == LayerSees::window ? window : std::nullopt);
     const bool reads_others = i >= first_shared;
     (sees[i] == LayerSees::window ? model.n_window_shared : model.n_full_shared) += reads_others;

@@ -86,8 +86,7 @@ Work cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool)
   };
   work.run = [&replay, &pool, units, keys = work.keys](
                  std::size_t unit, const Lease*, const ProgressFn& progress, std::stop_token stop) {
-    const TraceInfo& shape = replay.trace.info();
-    WorkCollector works(shape.n_q, shape.n_kv, shape.d_head);
+    WorkCollector works(replay.trace.info());
     ReplayOptions options = replay.options;
     options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
     std::vector<ReplayPair> pairs;

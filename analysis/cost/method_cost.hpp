@@ -23,6 +23,7 @@ struct CostModel {
   /// Query heads, KV heads and channels of layers with a window, where they are others.
   std::optional<std::array<Index, 3>> window_shape;
   Index n_full_shared = 0, n_window_shared = 0;  // layers that read an earlier layer's keys
+  std::vector<Index> places;        // of the layers that attend, in the model; empty: all do
   std::string layers;               // a sentence: which layers attend; empty: all, alike
   std::optional<RestOfModel> rest;  // nothing: its config.json is not known
   double weight_bytes = 0.0;        // that lie in memory, of all experts; 0: not known

@@ -32,9 +32,16 @@ struct AskedLayers {
   double n_dense = 0.0;
 };
 
+/// How many of config's layers are left dense: of the model's leading ones, those that attend.
+Index dense_layers_of(const ListQuestion& question, const MethodSpec& method) {
+  const Index n_dense = question.dense_layers.value_or(method.caps().dense_layers);
+  if (question.places.empty()) return n_dense;
+  return std::ranges::lower_bound(question.places, n_dense) - question.places.begin();
+}
+
 AskedLayers asked_layers(const ListQuestion& question, const MethodSpec& method) {
   AskedLayers layers;
-  const Index n_dense = question.dense_layers.value_or(method.caps().dense_layers);
+  const Index n_dense = dense_layers_of(question, method);
   for (Index layer = 0; layer < question.config.n_layers; ++layer) {
     const auto at = static_cast<std::size_t>(layer);
     if (at < question.config.window.size() && question.config.window[at]) continue;
@@ -109,11 +116,18 @@ MethodWork work_on(MadeUp kind, const ListQuestion& question, const ReplayPair& 
   options.calls.drafts = question.drafts;
   options.calls.at = last_calls(question, n_tok, steps, n_tokens);
   options.dense_layers = question.dense_layers;
+  ReplayPair asked = pair;
+  if (!question.places.empty()) {  // which layers are dense is counted in the model's own
+    options.dense_layers = dense_layers_of(question, pair.selector);
+    if (std::ranges::any_of(pair.selector.stages(),
+                            [](const auto& stage) { return stage.sets("dense-layers"); }))
+      asked.selector.set("dense-layers", *options.dense_layers);
+  }
   options.only_costs = true;
   options.calibration = &other;
-  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  WorkCollector works(info);
   options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
-  replay_layers(text, nullptr, ends, {pair}, options, pool, {}, stop);
+  replay_layers(text, nullptr, ends, {asked}, options, pool, {}, stop);
 
   std::vector<AlikeLayers> calls;
   const auto share = static_cast<double>(layers.asked.size()) / static_cast<double>(ends.size());

@@ -39,6 +39,7 @@ struct ListQuestion {
   Index chunk = 128;                  // queries of a prefill call
   Index drafts = 4;                   // of a verification
   std::optional<Index> dense_layers;  // leading layers left dense; empty: the method's own
+  std::vector<Index> places;          // of config's layers in the model; empty: it has no others
   std::vector<MeasuredLists> like;    // empty: sizes from the method's rule
 };
 

@@ -8,11 +8,10 @@
 
 namespace kvscope {
 
-namespace {}  // namespace
-
 void WorkCollector::add(const SelectedCall& selected) {
-  const LayerWork work = measured_work(selected.selection, selected.cost, n_q_, n_kv_, d_head_,
-                                       selected.tokens, selected.page_size);
+  const LayerShape shape = info_.shape(selected.layer);
+  const LayerWork work = measured_work(selected.selection, selected.cost, info_.n_q, shape.n_kv,
+                                       shape.d_head, selected.tokens, selected.page_size);
   put(selected.pair, selected.layer, selected.call, work);
 }
 

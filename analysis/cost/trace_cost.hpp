@@ -15,7 +15,8 @@ namespace kvscope {
 /// Keeps the work behind every selection of a replay: ReplayOptions::on_selection calls add.
 class WorkCollector {
  public:
-  WorkCollector(Index n_q, Index n_kv, Index d_head) : n_q_(n_q), n_kv_(n_kv), d_head_(d_head) {}
+  /// Of a trace whose info outlives the collector.
+  explicit WorkCollector(const TraceInfo& info) : info_(info) {}
   /// From any thread. A second selection of the same pair, layer and call replaces the first.
   void add(const SelectedCall& selected);
   /// A work that was measured elsewhere.
@@ -24,7 +25,7 @@ class WorkCollector {
   std::vector<LayerWork> calls(std::size_t pair, Index layer) const;
 
  private:
-  Index n_q_, n_kv_, d_head_;
+  const TraceInfo& info_;
   mutable std::mutex mutex_;
   std::map<std::pair<std::size_t, Index>, std::map<std::size_t, LayerWork>> works_;
 };

@@ -36,7 +36,8 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
   const Index block = (n_tokens + options.max_cells - 1) / options.max_cells;
   const Index n_blocks = (n_tokens + block - 1) / block;
   const TokenRange all{0, n_tokens};
-  const Tensor<float> k = trace.read_k(options.layer, options.head / info.group(), all);
+  const Tensor<float> k =
+      trace.read_k(options.layer, options.head / info.group(options.layer), all);
   const KeyTable keys(k.view());
   ScoreRowLoop loop(run.pool, run.stop, kName);
 

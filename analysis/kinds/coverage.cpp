@@ -297,7 +297,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     const Index layer = axes.layers[l];
     if (run.progress)
       run.progress({"coverage", slot, static_cast<Index>(axes.layers.size()), "layers"});
-    const auto window = window_of(info, layer);
+    const auto window = info.window_of(layer);
     std::optional<QueryPageMap> map(grid);
     const LayerNucleus nucleus = measure_nucleus(trace, layer, plan.nucleus, loop, *map);
     const std::vector<float> map_mass = map->mean_mass(grid.visible_counts(window));

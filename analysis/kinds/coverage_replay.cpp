@@ -54,7 +54,7 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
   std::vector<LayerMaps> maps;
   for (Index layer : layers) {
     maps.push_back({layer, {}});
-    if (window_of(trace.info(), layer)) continue;
+    if (trace.info().window_of(layer)) continue;
     for (std::size_t p = 0; p < pairs.size(); ++p)
       maps.back().pairs.push_back(std::make_unique<QueryPageMap>(grid));
   }
@@ -64,7 +64,7 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
         std::ranges::find_if(maps, [&](const LayerMaps& one) { return one.layer == row.layer; });
     std::span<const double> probs = row.probs;
     std::vector<double> shares;  // of what the keys get, as in the map of all attention
-    if (!trace.info().sink_logits.empty()) {
+    if (!trace.info().layer_sink_logits(row.layer).empty()) {
       shares.assign(probs.begin(), probs.end());
       normalise_row(shares);
       probs = shares;
@@ -77,7 +77,7 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
 
   std::vector<std::vector<PairCoverage>> out(layers.size());
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    const auto window = window_of(trace.info(), layers[l]);
+    const auto window = trace.info().window_of(layers[l]);
     const std::vector<Index> visible_counts = grid.visible_counts(window);
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       PairCoverage one;

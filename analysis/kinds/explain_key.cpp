@@ -18,6 +18,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay_run.hpp"
+#include "core/trace/part.hpp"
 
 namespace kvscope {
 
@@ -74,6 +75,19 @@ std::vector<ReplayLayer> layers_for(const KeySources& sources, const KeyQuestion
   return data;
 }
 
+/// The sources as far as their layers are shaped as the asked one.
+struct LikeLayers {
+  LikeLayers(const KeySources& all, const KeyQuestion& question)
+      : trace(layers_like(all.trace, question.layer)), sources{trace, all.draft} {
+    require_like_layers(all.trace, question.selector);
+    if (all.calibration != nullptr)
+      sources.calibration = &text.emplace(layers_like(*all.calibration, question.layer));
+  }
+  TracePart trace;
+  std::optional<TracePart> text;
+  KeySources sources;
+};
+
 using TakeSelection = std::function<void(std::size_t budget, const Selection&)>;
 
 /// The selections of a method for several budgets, in the call of the question.
@@ -113,7 +127,7 @@ void ask_method(const KeySources& sources, const KeyQuestion& question,
 /// Exact logits and weights of the query.
 void add_dense_row(const TraceSource& trace, const KeyQuestion& question, QueryLook& look) {
   const TraceInfo& info = trace.info();
-  const auto window = window_of(info, question.layer);
+  const auto window = info.window_of(question.layer);
   look.visible = visible_keys(question.query, window);
   const Tensor<float> k =
       trace.read_k(question.layer, question.q_head / info.group(), {0, look.visible.end});
@@ -132,7 +146,7 @@ void add_dense_row(const TraceSource& trace, const KeyQuestion& question, QueryL
 
 std::string why_dense_of(const TraceInfo& info, const KeyQuestion& question) {
   const SelectorCaps& caps = question.selector.caps();
-  if (const auto window = window_of(info, question.layer))
+  if (const auto window = info.window_of(question.layer))
     return fmt::format(
         "layer {} looks through a sliding window of {} keys, and methods leave it as it is",
         question.layer, *window);
@@ -301,9 +315,11 @@ std::size_t QueryLook::bytes() const {
          kept.size() * sizeof(KeyPos) + best_queries.size() * sizeof(Index);
 }
 
-QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, ThreadPool& pool,
+QueryLook look_at_query(const KeySources& all, const KeyQuestion& question, ThreadPool& pool,
                         const std::stop_token& stop) {
-  check_question(sources, question);
+  check_question(all, question);
+  const LikeLayers like(all, question);
+  const KeySources& sources = like.sources;
   const TraceInfo& info = sources.trace.info();
   QueryLook look;
   look.question = question;
@@ -375,9 +391,11 @@ std::optional<Index> heaviest_dropped(const QueryLook& look) {
   return heaviest;
 }
 
-KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& question, Index key,
+KeepingBudget budget_that_keeps(const KeySources& all, const KeyQuestion& question, Index key,
                                 ThreadPool& pool, const std::stop_token& stop) {
-  check_question(sources, question);
+  check_question(all, question);
+  const LikeLayers like(all, question);
+  const KeySources& sources = like.sources;
   const TraceInfo& info = sources.trace.info();
   const SelectorCaps& caps = question.selector.caps();
   KeepingBudget out{.takes_tokens = std::ranges::find(caps.budgets, Budget::Kind::tokens) !=

@@ -96,6 +96,7 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
   require_full_qkv(trace, "geometry");
   const GeometryPlan plan(trace.info(), options);
   const TraceInfo& part = plan.part;
+  require_one_shape(part, "geometry");
   run.begin("geometry", trace, with_part(fields_to_json(options), part));
   write_axes(run.output, plan, options.basis);
   GeometryLayer arrays(run.output, plan);

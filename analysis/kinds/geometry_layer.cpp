@@ -63,7 +63,7 @@ GeometryPlan::GeometryPlan(const TraceInfo& info, const GeometryOptions& options
     : part(selected_part(info, options.selection)),
       positions(evenly_spaced(0, info.n_tokens, options.max_points)),
       bases(options.basis == GeometryBasis::head ? part.q_heads : part.kv_heads),
-      n_shown(std::min(kShownAxes, info.d_head)) {}
+      n_shown(std::min(kShownAxes, part.d_head)) {}
 
 GeometryLayer::GeometryLayer(ResultWriter& output, const GeometryPlan& plan)
     : arrays(output, n_of(plan.part.layers)),
@@ -130,7 +130,7 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
   const TokenRange all{0, part.n_tokens};
   const QueryScoring scoring = options.scoring();
   const Index kv_head = part.kv_heads[static_cast<std::size_t>(kv_slot)];
-  const std::vector<Index> q_slots = q_slots_of(part, kv_head);
+  const std::vector<Index> q_slots = q_slots_of(part, layer, kv_head);
 
   // the rows, and what they are compared with
   const Tensor<float> k = trace.read_k(layer, kv_head, all);

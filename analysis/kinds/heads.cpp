@@ -270,11 +270,11 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, const 
   HeadsArrays arrays(run.output, plan, losses.pairs.size());
   HeadMeter meter(trace, options, plan, run.pool, run.stop);
   const auto measure = [&](Index slot, Index layer) {
-    for (const Index kv_head : part.kv_heads) {
+    for (const Index kv_head : part.kv_heads_of(layer)) {
       check_stop(run.stop, "heads");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
       const KeyTable keys(k.view());
-      for (const Index q_slot : q_slots_of(part, kv_head)) {
+      for (const Index q_slot : q_slots_of(part, layer, kv_head)) {
         meter.measure(layer, part.q_heads[static_cast<std::size_t>(q_slot)], q_slot, keys, arrays);
       }
     }

@@ -167,7 +167,7 @@ std::vector<Index> sparse_layers(const TraceInfo& info, const LadderOptions& opt
   require_unique(layers, "layer", "ladder");
   for (const Index layer : layers) info.layer_slot(layer);
   std::erase_if(layers, [&](Index layer) {
-    return layer < options.dense_layers || window_of(info, layer).has_value();
+    return layer < options.dense_layers || info.window_of(layer).has_value();
   });
   if (layers.empty()) {
     throw ConfigError(

@@ -74,7 +74,7 @@ LayerNucleus measure_nucleus(const TraceSource& trace, Index layer, const Nucleu
                              ScoreRowLoop& loop, QueryPageMap& map) {
   const TraceInfo& info = trace.info();
   const Index n_keys = plan.row_pos.back() + 1;
-  const auto window = window_of(info, layer);
+  const auto window = info.window_of(layer);
   std::vector<double> visible;  // of the counted rows
   for (Index pos : plan.row_pos) {
     const Index n = window ? std::min(pos + 1, *window) : pos + 1;
@@ -90,7 +90,7 @@ LayerNucleus measure_nucleus(const TraceSource& trace, Index layer, const Nucleu
   std::optional<KeyTable> keys;
   std::optional<Index> keys_head;
   for (std::size_t h = 0; h < plan.q_heads.size(); ++h) {
-    const Index kv_head = plan.q_heads[h] / info.group();
+    const Index kv_head = plan.q_heads[h] / info.group(layer);
     if (keys_head != kv_head) {
       keys.reset();  // before the next one is read: one table in memory
       keys.emplace(trace.read_k(layer, kv_head, {0, n_keys}).view());

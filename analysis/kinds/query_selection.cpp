@@ -213,7 +213,7 @@ std::vector<QueryRow> measure_query_rows(const TraceInfo& info, Index layer, Ind
       queries[i].s_q[span] = scores[static_cast<std::size_t>(positions[i])];
   }
   const std::optional<double> sink_logit = info.sink_logit(layer, q_head);
-  loop.run(q, 0, positions, keys, info.score_rule(), window_of(info, layer),
+  loop.run(q, 0, positions, keys, info.shape(layer).score_rule(), info.window_of(layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const RowSums sums = row_sums(scores, sink_logit);
              const LargestWeight largest =
@@ -238,11 +238,11 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   LayerQueries queries(run.output, plan);
   ScoreRowLoop loop(run.pool, run.stop, "query-selection");
   const auto measure = [&](Index, Index layer) {
-    for (const Index kv_head : part.kv_heads) {
+    for (const Index kv_head : part.kv_heads_of(layer)) {
       check_stop(run.stop, "query-selection");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
       const KeyTable keys(k.view());
-      for (const Index q_slot : q_slots_of(part, kv_head))
+      for (const Index q_slot : q_slots_of(part, layer, kv_head))
         measure_head(trace, options, plan, layer, q_slot, keys, loop, queries);
     }
     run.pool.parallel_for(n_of(part.q_heads),

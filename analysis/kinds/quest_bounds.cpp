@@ -138,6 +138,7 @@ void add_plots(ResultWriter& output, bool store_pages) {
 Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "quest");
+  require_one_shape(trace.info(), "quest");
   require_whole_groups(trace.info(), "quest");
   const TraceInfo& info = trace.info();
   const std::vector<Index> step_pos = quest_step_positions(trace, options);
@@ -167,7 +168,7 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const 
   const auto summarize = [&](Index, Index layer, Json& entry) {
     std::vector<std::int64_t> visible;
     for (const Index pos : step_pos)
-      visible.push_back(visible_keys(pos, window_of(info, layer)).size());
+      visible.push_back(visible_keys(pos, info.window_of(layer)).size());
     Totals of_layer(arrays.columns);
     for (Totals* totals : {&of_layer, &all}) totals->add(visible);
     if (layer >= options.dense_layers) sparse.add(visible);

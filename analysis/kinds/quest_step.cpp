@@ -206,7 +206,7 @@ void for_each_quest_step(const TraceSource& trace, const QuestOptions& options, 
                          const std::function<void(Index, const QuestGroupStep&)>& visit) {
   check_stop(stop, "quest");
   const TraceInfo& info = trace.info();
-  const auto window = window_of(info, layer);
+  const auto window = info.window_of(layer);
   const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
   const KeyTable keys(k.view());
   std::deque<QuestStepper> steppers;  // one per thread

@@ -175,6 +175,7 @@ Budget QuokaOptions::kept_per_chunk() const {
 Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "quoka");
+  require_one_shape(trace.info(), "quoka");
   require_whole_groups(trace.info(), "quoka");
   const TraceInfo& info = trace.info();
   const QuokaPlan plan(info, options);

@@ -253,7 +253,7 @@ QuokaLayer::QuokaLayer(ResultWriter& output, const TraceInfo& info, const QuokaP
                                                    {n_of(info.kv_heads), n_of(plan.chunks)})) {}
 
 bool quoka_selects_in(const TraceInfo& info, const QuokaOptions& options, Index layer) {
-  return layer >= options.dense_layers && !window_of(info, layer);
+  return layer >= options.dense_layers && !info.window_of(layer);
 }
 
 void quoka_group(const TraceSource& trace, const QuokaOptions& options, const QuokaPlan& plan,
@@ -267,7 +267,7 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
   Group group{layer,
               kv_slot,
               kv_slot * info.group(),
-              window_of(info, layer),
+              info.window_of(layer),
               quoka_selects_in(info, options, layer),
               info.score_rule(),
               Tensor<float>::uninitialized({info.group(), info.n_tokens, info.d_head}),

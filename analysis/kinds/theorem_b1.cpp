@@ -121,10 +121,10 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 1, info.n_tokens);
   const std::vector<double> mean_query =
       quoka_mean_query(q.view().range(0, 0, n_prompt), QuokaMean::raw, kEps);
-  const double scale = static_cast<double>(info.score_scale);
+  const double scale = static_cast<double>(info.shape(layer).score_scale);
 
   // The theorem is about the softmax of q.k: a model's soft cap stays out of it.
-  loop.run(q.view(), 0, row_pos, keys, {.scale = scale}, window_of(info, layer),
+  loop.run(q.view(), 0, row_pos, keys, {.scale = scale}, info.window_of(layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const Index pos = row_pos[static_cast<std::size_t>(i)];
              const std::optional<Index> picked = pick_star(options, scores, layer, q_head, pos);
@@ -173,14 +173,14 @@ Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& option
   Totals total(columns);
   ScoreRowLoop loop(run.pool, run.stop, "theorem-b1");
   const auto measure = [&](Index, Index layer) {
-    for (const Index kv_head : info.kv_heads) {
+    for (const Index kv_head : info.kv_heads_of(layer)) {
       check_stop(run.stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
       const KeyTable keys(k.view());
       std::vector<double> norms;
       for (Index pos = 0; pos < k.dim(0); ++pos) norms.push_back(norm_of(k.view().row(pos)));
       for (const Index q_head : info.q_heads) {
-        if (q_head / info.group() != kv_head) continue;
+        if (q_head / info.group(layer) != kv_head) continue;
         analyze_head(trace, options, layer, q_head, row_pos, k.view(), keys, norms, loop, rows);
       }
     }

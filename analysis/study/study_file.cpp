@@ -243,8 +243,8 @@ class Reader {
         if (one.word.find_first_of("/~") != std::string::npos)
           fail(one.line,
                path + ".pick: expected a name as totals.rope_share, found " + quote(one.word));
-        const auto column = [](const std::string& pick) {
-          return pick.substr(pick.rfind('.') + 1);
+        const auto column = [](const std::string& word) {
+          return word.substr(word.rfind('.') + 1);
         };
         if (std::ranges::find(task.picks, column(one.word), column) != task.picks.end())
           fail(one.line, fmt::format("{}.pick: two are called {}, the name of their column", path,

@@ -82,7 +82,7 @@ CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,
   if (scene.hardware == nullptr)
     throw ConfigError("match us: expected a card whose microseconds are meant, found none");
   const TraceInfo& info = scene.trace.info();
-  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  WorkCollector works(info);
   ReplayOptions listening = options;
   listening.on_selection = [&](const SelectedCall& selected) {
     works.add(selected);

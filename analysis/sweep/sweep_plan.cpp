@@ -178,10 +178,8 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
         .layers = plan.options.layers.empty() ? info.layers : plan.options.layers,
         .q_heads = plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads,
         .calls = plan_calls(info, plan.options.replay.calls, trace.name)};
-    const bool has_full_layer = std::ranges::any_of(known.layers, [&](Index layer) {
-      const auto at = static_cast<std::size_t>(layer);
-      return at >= info.window.size() || !info.window[at].has_value();
-    });
+    const bool has_full_layer =
+        std::ranges::any_of(known.layers, [&](Index layer) { return !info.window_of(layer); });
     if (!plan.options.match.empty() && !has_full_layer) {
       throw ConfigError(
           "sweep: {}: expected a layer without a sliding window, whose cost can be matched",

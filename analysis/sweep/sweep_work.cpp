@@ -68,7 +68,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
   const std::optional<MatchTarget> target = plan.targets[item.pairs.front()];
   MatchLabels match;
   ReplayOptions replay = plan.options.replay;
-  WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
+  WorkCollector works(source->info());
   replay.best_mass = target.has_value();
   if (plan.options.hardware)
     replay.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
@@ -89,7 +89,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     labels.trace = trace.name;
     labels.phase = name_of(plan.options.replay.calls.phase);
     labels.pair = pairs[i];
-    labels.group = source->info().group();
+    labels.group = source->info().group(layer.layer);
     labels.n_resamples = plan.options.n_resamples;
     labels.seed = static_cast<std::uint64_t>(plan.options.seed);
     labels.trace_index = item.trace;

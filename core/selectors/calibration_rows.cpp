@@ -18,8 +18,7 @@ std::vector<Index> full_attention_layers(const TraceSource& text, std::string_vi
   }
   std::vector<Index> layers;
   for (Index layer = 0; layer < info.n_layers; ++layer) {
-    const auto at = static_cast<std::size_t>(layer);
-    if (at < info.window.size() && info.window[at]) continue;
+    if (info.window_of(layer)) continue;
     if (!info.has_layer(layer)) {
       throw ConfigError(
           "{}: {} does not hold layer {}, expected all layers: record without --layers", method,

@@ -16,19 +16,19 @@ namespace {
 std::vector<Tensor<float>> layer_rows(const TraceSource& draft, Index layer,
                                       std::span<const TokenRange> calls) {
   const TraceInfo& info = draft.info();
-  const auto at = static_cast<std::size_t>(layer);
-  const std::optional<Index> window = at < info.window.size() ? info.window[at] : std::nullopt;
+  const std::optional<Index> window = info.window_of(layer);
   std::vector<Tensor<double>> sums;
   for (const TokenRange& call : calls) sums.emplace_back(Shape{call.size(), call.end});
   ScoreRows scratch;
-  for (Index kv_head : info.kv_heads) {
+  for (Index kv_head : info.kv_heads_of(layer)) {
     const KeyTable keys(draft.read_k(layer, kv_head, {0, calls.back().end}).view());
     for (Index q_head : info.q_heads) {
-      if (q_head / info.group() != kv_head) continue;
+      if (q_head / info.group(layer) != kv_head) continue;
       for (std::size_t i = 0; i < calls.size(); ++i) {
         const Tensor<float> q = draft.read_q(layer, q_head, calls[i]);
-        add_attention_rows(q.flat(), info.score_rule(), calls[i].size(), calls[i].begin, keys,
-                           window, 1.0 / static_cast<double>(info.q_heads.size()),
+        add_attention_rows(q.flat(), info.shape(layer).score_rule(), calls[i].size(),
+                           calls[i].begin, keys, window,
+                           1.0 / static_cast<double>(info.q_heads.size()),
                            info.sink_logit(layer, q_head), scratch, sums[i]);
       }
     }

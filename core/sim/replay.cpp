@@ -7,6 +7,7 @@
 #include "core/sim/replay_heads.hpp"
 #include "core/sim/replay_measure.hpp"
 #include "core/sim/replay_run.hpp"
+#include "core/trace/part.hpp"
 
 namespace kvscope {
 
@@ -117,6 +118,42 @@ void ask_all(std::vector<ReplayRun>& runs, const ReplayLayer& layer, const Tenso
   }
 }
 
+/// The layers of one shape after those of another, each as a trace of their own.
+std::vector<LayerReplay> replay_by_shape(const TraceSource& trace, const TraceSource* draft,
+                                         const std::vector<Index>& layers,
+                                         const std::vector<ReplayPair>& pairs,
+                                         const ReplayOptions& options, ThreadPool& pool,
+                                         const ProgressFn& progress, const std::stop_token& stop) {
+  const auto groups = layers_by_shape(with_layers(trace.info(), layers));
+  for (const ReplayPair& pair : pairs) require_like_layers(trace, pair.selector);
+  std::vector<LayerReplay> results;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const TracePart part = layers_like(trace, groups[g].front());
+    ReplayOptions of_part = options;
+    std::optional<TracePart> text;
+    if (options.calibration != nullptr) {
+      options.calibration->info().layer_slot(groups[g].front());
+      of_part.calibration = &text.emplace(layers_like(*options.calibration, groups[g].front()));
+    }
+    ProgressFn of_all;
+    if (progress) {
+      const auto at = static_cast<Index>(g), n = std::ssize(groups);
+      of_all = [&progress, at, n](const Progress& now) {
+        progress({now.stage, at * now.total + now.done, n * now.total, now.unit});
+      };
+    }
+    // Where all have a window nobody asks a method, which may have learned for another shape.
+    const bool is_asked =
+        std::ranges::any_of(groups[g], [&](Index layer) { return !part.info().window_of(layer); });
+    const std::vector<ReplayPair> nobody(pairs.size(), {MethodSpec("full"), std::nullopt});
+    for (LayerReplay& layer : replay_layers(part, draft, groups[g], is_asked ? pairs : nobody,
+                                            of_part, pool, of_all, stop))
+      results.push_back(std::move(layer));
+  }
+  std::ranges::sort(results, {}, &LayerReplay::layer);
+  return results;
+}
+
 }  // namespace
 
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
@@ -126,6 +163,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
                                        const ProgressFn& progress, std::stop_token stop) {
   check_trace(trace, options, layers);
   if (layers.empty() || pairs.empty()) return {};
+  if (!trace.info().layer_shapes.empty())
+    return replay_by_shape(trace, draft, layers, pairs, options, pool, progress, stop);
   if (goes_by_head(trace.info(), pairs, options))
     return replay_by_head(trace, layers, pairs, options, pool, progress, stop);
   const TraceInfo& info = trace.info();

@@ -25,8 +25,7 @@ ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
   ReplayLayer out;
   out.layer = layer;
   out.trace = &trace;
-  const auto at = static_cast<std::size_t>(layer);
-  if (at < info.window.size()) out.window = info.window[at];
+  out.window = info.window_of(layer);
   out.sink_logits = info.layer_sink_logits(layer);
   if (out.window) return out;  // stays dense: nothing to read
   const Shape shape{info.n_kv, n_tokens, info.d_head};
@@ -53,6 +52,20 @@ AttentionShape shape_of(const TraceInfo& info) {
   for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
   shape.rotations = rotations_of(info);
   return shape;
+}
+
+void require_like_layers(const TraceSource& trace, const MethodSpec& selector) {
+  const TraceInfo& info = trace.info();
+  if (info.layer_shapes.empty() || !selector.caps().cross_layer) return;
+  std::vector<Index> asked;
+  for (const Index layer : info.layers) {
+    if (!info.window_of(layer)) asked.push_back(layer);
+  }
+  if (asked.empty() || with_layers(info, asked).layer_shapes.empty()) return;
+  throw ConfigError(
+      "selector {}: what it finds in one layer serves others, and layers of {} that see everything "
+      "differ in KV heads, channels or scores",
+      selector.text(), trace.where());
 }
 
 ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size_t> members,

@@ -27,7 +27,11 @@ struct ReplayLayer {
 /// which stays dense.
 ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens);
 
-/// The attention structure of a recording.
+/// Throws ConfigError if layers without a window differ and the method carries what it finds in one
+/// layer to others.
+void require_like_layers(const TraceSource& trace, const MethodSpec& selector);
+
+/// The attention structure of a recording whose layers do not differ.
 AttentionShape shape_of(const TraceInfo& info);
 
 /// Queries of all heads at the positions of `range`: [n_q, range.size(), d_head].

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/error.hpp"
 
@@ -60,8 +61,25 @@ bool TraceInfo::has_layer(Index layer) const {
 bool TraceInfo::has_q_head(Index q_head) const {
   return contains(q_heads, q_head);
 }
-bool TraceInfo::has_kv_head(Index kv_head) const {
-  return contains(kv_heads, kv_head);
+
+LayerShape TraceInfo::shape(Index layer) const {
+  if (layer_shapes.empty()) return main_shape();
+  return layer_shapes[static_cast<std::size_t>(layer)];
+}
+
+std::optional<Index> TraceInfo::window_of(Index layer) const {
+  const auto at = static_cast<std::size_t>(layer);
+  return at < window.size() ? window[at] : std::nullopt;
+}
+
+std::vector<Index> TraceInfo::kv_heads_of(Index layer) const {
+  if (layer_shapes.empty()) return kv_heads;
+  const Index n = group(layer);
+  std::vector<Index> heads;
+  for (const Index q_head : q_heads) {
+    if (heads.empty() || heads.back() != q_head / n) heads.push_back(q_head / n);
+  }
+  return heads;
 }
 
 Index TraceInfo::layer_slot(Index layer) const {
@@ -70,29 +88,71 @@ Index TraceInfo::layer_slot(Index layer) const {
 Index TraceInfo::q_slot(Index q_head) const {
   return slot_of(q_heads, q_head, "query head");
 }
-Index TraceInfo::kv_slot(Index kv_head) const {
-  return slot_of(kv_heads, kv_head, "KV head");
+Index TraceInfo::kv_slot(Index layer, Index kv_head) const {
+  return slot_of(kv_heads_of(layer), kv_head, "KV head");
 }
 
 std::span<const float> TraceInfo::layer_sink_logits(Index layer) const {
   if (sink_logits.empty()) return {};
-  return std::span(sink_logits)
-      .subspan(static_cast<std::size_t>(layer * n_q), static_cast<std::size_t>(n_q));
+  const auto of_layer =
+      std::span(sink_logits)
+          .subspan(static_cast<std::size_t>(layer * n_q), static_cast<std::size_t>(n_q));
+  return std::isfinite(of_layer.front()) ? of_layer : std::span<const float>();
 }
 
 std::optional<double> TraceInfo::sink_logit(Index layer, Index q_head) const {
-  if (sink_logits.empty()) return std::nullopt;
-  return static_cast<double>(layer_sink_logits(layer)[static_cast<std::size_t>(q_head)]);
+  const std::span<const float> of_layer = layer_sink_logits(layer);
+  if (of_layer.empty()) return std::nullopt;
+  return static_cast<double>(of_layer[static_cast<std::size_t>(q_head)]);
 }
 
 std::span<const float> TraceInfo::frequencies_of(Index layer) const {
   const std::size_t n_pairs = rope_frequencies.size() / static_cast<std::size_t>(n_layers);
-  return std::span(rope_frequencies).subspan(static_cast<std::size_t>(layer) * n_pairs, n_pairs);
+  const auto has_room = static_cast<std::size_t>(shape(layer).d_head / 2);
+  return std::span(rope_frequencies)
+      .subspan(static_cast<std::size_t>(layer) * n_pairs, std::min(n_pairs, has_room));
 }
 
 bool TraceInfo::has_experts(Index layer) const {
   const auto at = static_cast<std::size_t>(layer);
   return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
+}
+
+TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
+  for (const Index layer : layers) info.layer_slot(layer);
+  TraceInfo part = info;
+  part.layers = std::move(layers);
+  if (!info.moved_scores.empty()) {
+    part.moved_scores.clear();
+    for (const Index layer : part.layers)
+      part.moved_scores.push_back(
+          info.moved_scores[static_cast<std::size_t>(info.layer_slot(layer))]);
+  }
+  std::erase_if(part.index.layers, [&](Index layer) { return !part.has_layer(layer); });
+  if (part.index.empty()) part.index = {};
+  if (info.layer_shapes.empty() || part.layers.empty()) return part;
+  const auto full =
+      std::ranges::find_if(part.layers, [&](Index layer) { return !info.window_of(layer); });
+  const Index first = full != part.layers.end() ? *full : part.layers.front();
+  const LayerShape shape = info.shape(first);
+  part.n_kv = shape.n_kv;
+  part.d_head = shape.d_head;
+  part.score_scale = shape.score_scale;
+  part.score_cap = shape.score_cap;
+  part.kv_heads = info.kv_heads_of(first);
+  if (layers_by_shape(part).size() == 1) part.layer_shapes.clear();
+  return part;
+}
+
+std::vector<std::vector<Index>> layers_by_shape(const TraceInfo& info) {
+  std::vector<std::vector<Index>> groups;
+  for (const Index layer : info.layers) {
+    const auto found = std::ranges::find_if(groups, [&](const std::vector<Index>& group) {
+      return info.shape(group.front()).is_like(info.shape(layer));
+    });
+    (found != groups.end() ? *found : groups.emplace_back()).push_back(layer);
+  }
+  return groups;
 }
 
 TraceInfo cut_to_calls(const TraceInfo& info, Index n_calls) {
@@ -114,10 +174,12 @@ void check_layers(const TraceInfo& info) {
   require(info.planned_tokens == 0 || info.planned_tokens >= info.n_tokens, "planned_tokens",
           "at least n_tokens", info.planned_tokens);
   const auto n_layers = static_cast<std::size_t>(info.n_layers);
+  Index widest = info.d_head;
+  for (const LayerShape& shape : info.layer_shapes) widest = std::max(widest, shape.d_head);
   const std::size_t n_frequencies = info.rope_frequencies.size();
   require(info.rope_amplitudes.size() == (n_frequencies == 0 ? 0 : n_layers) &&
               n_frequencies % n_layers == 0 &&
-              2 * n_frequencies <= n_layers * static_cast<std::size_t>(info.d_head),
+              2 * n_frequencies <= n_layers * static_cast<std::size_t>(widest),
           "number of RoPE frequencies", "n_layers times at most d_head / 2",
           static_cast<Index>(n_frequencies));
   for (const auto* numbers : {&info.rope_frequencies, &info.rope_amplitudes}) {
@@ -144,12 +206,44 @@ void check_layers(const TraceInfo& info) {
           "number of attention sinks",
           fmt::format("one per layer and query head ({} x {})", info.n_layers, info.n_q),
           static_cast<Index>(info.sink_logits.size()));
+  const float none = -std::numeric_limits<float>::infinity();
+  const auto n_q = static_cast<std::size_t>(info.n_q);
   for (std::size_t i = 0; i < info.sink_logits.size(); ++i) {
-    if (std::isfinite(info.sink_logits[i])) continue;
+    const bool has_none = info.sink_logits[i / n_q * n_q] == none;
+    if (has_none ? info.sink_logits[i] == none : std::isfinite(info.sink_logits[i])) continue;
     throw ConfigError(
-        "attention sink of layer {}, query head {}: expected a finite number, found {}",
-        i / static_cast<std::size_t>(info.n_q), i % static_cast<std::size_t>(info.n_q),
-        info.sink_logits[i]);
+        "attention sink of layer {}, query head {}: expected a finite number (or -inf for all "
+        "heads of a layer without sinks), found {}",
+        i / n_q, i % n_q, info.sink_logits[i]);
+  }
+}
+
+void check_shape(const TraceInfo& info, const LayerShape& shape, std::string_view where) {
+  const auto at = [&](std::string_view what) { return fmt::format("{}{}", what, where); };
+  require(shape.n_kv >= 1 && shape.n_kv < kMaxCount, at("n_kv"), "1 or more", shape.n_kv);
+  require(shape.d_head >= 1 && shape.d_head < kMaxCount, at("d_head"), "1 or more", shape.d_head);
+  require(info.n_q % shape.n_kv == 0, at("n_q"), fmt::format("a multiple of n_kv = {}", shape.n_kv),
+          info.n_q);
+}
+
+void check_shapes(const TraceInfo& info) {
+  check_shape(info, {info.n_kv, info.d_head}, "");
+  require(info.layer_shapes.empty() || std::ssize(info.layer_shapes) == info.n_layers,
+          "number of layer shapes", fmt::format("one per layer ({})", info.n_layers),
+          std::ssize(info.layer_shapes));
+  for (Index layer = 0; layer < std::ssize(info.layer_shapes); ++layer) {
+    const LayerShape& shape = info.layer_shapes[static_cast<std::size_t>(layer)];
+    const std::string where = fmt::format(" of layer {}", layer);
+    check_shape(info, shape, where);
+    if (!std::isfinite(shape.score_scale) || shape.score_scale <= 0.0f ||
+        !std::isfinite(shape.score_cap) || shape.score_cap < 0.0f) {
+      throw ConfigError(
+          "score scale and cap{}: expected a positive number and 0 or more, found {} "
+          "and {}",
+          where, shape.score_scale, shape.score_cap);
+    }
+    require(shape.keys_of >= -1 && shape.keys_of < layer, "the layer that keys are of" + where,
+            "an earlier one, or -1", shape.keys_of);
   }
 }
 
@@ -161,14 +255,11 @@ void check_trace_info(const TraceInfo& info) {
   };
   positive(info.n_layers, "n_layers");
   positive(info.n_q, "n_q");
-  positive(info.n_kv, "n_kv");
-  positive(info.d_head, "d_head");
   positive(info.n_vocab, "n_vocab");
   positive(info.n_tokens, "n_tokens");
   positive(info.chunk, "chunk");
   positive(info.capture.page_size, "page_size");
-  require(info.n_q % info.n_kv == 0, "n_q", fmt::format("a multiple of n_kv = {}", info.n_kv),
-          info.n_q);
+  check_shapes(info);
   require(info.capture.attn_topk >= 0 && info.capture.attn_topk < kMaxCount, "attn_topk",
           "0 or more", info.capture.attn_topk);
   require(info.n_prompt >= 1 && info.n_prompt <= info.n_tokens, "n_prompt",
@@ -188,7 +279,7 @@ void check_trace_info(const TraceInfo& info) {
   check_ascending(info.q_heads, info.n_q, "recorded query heads");
   check_ascending(info.kv_heads, info.n_kv, "recorded KV heads");
   for (Index q_head : info.q_heads) {
-    require(info.has_kv_head(q_head / info.group()), "recorded KV heads",
+    require(contains(info.kv_heads, q_head / info.group()), "recorded KV heads",
             fmt::format("the one of query head {}", q_head), q_head / info.group());
   }
   require(

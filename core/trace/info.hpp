@@ -51,6 +51,24 @@ struct LayerKind {
   bool operator==(const LayerKind&) const = default;
 };
 
+/// What one layer's attention is made of.
+struct LayerShape {
+  Index n_kv = 0;
+  Index d_head = 0;
+  float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
+  /// The layer whose keys and values it attends to: an earlier one where layers share them; -1 its
+  /// own. They are recorded with each layer.
+  Index keys_of = -1;
+  bool operator==(const LayerShape&) const = default;
+  /// Equal but for whose the keys are.
+  bool is_like(LayerShape other) const {
+    other.keys_of = keys_of;
+    return *this == other;
+  }
+  ScoreRule score_rule() const { return {score_scale, score_cap}; }
+};
+
 /// Shapes and provenance of a trace. Layers and heads carry their true indices of the model.
 struct TraceInfo {
   // the model
@@ -59,16 +77,19 @@ struct TraceInfo {
   std::string model_family;  // "llama", ...
   std::string model_config;  // config.json, verbatim
   Index n_layers = 0;
-  Index n_q = 0;
+  Index n_q = 0;  // in every layer
+  // Of every layer, unless layer_shapes says otherwise; then of the first recorded layer without a
+  // window (of the first recorded one, if all have windows).
   Index n_kv = 0;
   Index d_head = 0;
   Index d_model = 0;
   Index n_vocab = 0;
   float score_scale = 1.0f;
   float score_cap = 0.0f;                    // 0 = none; see ScoreRule
+  std::vector<LayerShape> layer_shapes;      // per layer of the model; empty = all as said above
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   /// Attention sinks [n_layers, n_q]: a logit per query head that joins every softmax of its layer
-  /// and has no key; empty = the model has none.
+  /// and has no key; -inf throughout a layer that has none; empty = the model has none.
   std::vector<float> sink_logits;
   std::vector<LayerKind> layer_kinds;  // per layer of the model; empty = not known
   Index n_experts_per_token = 0;       // 0 = no layer has experts
@@ -92,7 +113,7 @@ struct TraceInfo {
   std::vector<float> moved_scores;
   std::vector<Index> layers;    // recorded layers, ascending
   std::vector<Index> q_heads;   // recorded query heads, ascending
-  std::vector<Index> kv_heads;  // the KV heads that those need, ascending
+  std::vector<Index> kv_heads;  // the KV heads that those need, ascending; see n_kv
   TokenRange rows;              // positions whose q, lse, attn and logits are kept (k, v: all)
   Index n_tokens = 0;           // tokens recorded: prompt + decoded
   Index planned_tokens = 0;  // that it was to have; 0 = n_tokens (not interrupted, not ended early)
@@ -118,26 +139,41 @@ struct TraceInfo {
 
   Index n_planned() const { return planned_tokens > 0 ? planned_tokens : n_tokens; }
   Index group() const { return n_q / n_kv; }
+  /// Of the layers that n_kv and what follows it speak of.
+  LayerShape main_shape() const { return {n_kv, d_head, score_scale, score_cap}; }
+  LayerShape shape(Index layer) const;
+  /// The layer's sliding window; empty for full attention.
+  std::optional<Index> window_of(Index layer) const;
+  /// Query heads per KV head of a layer.
+  Index group(Index layer) const { return n_q / shape(layer).n_kv; }
+  /// The KV heads of a layer that the recorded query heads need, ascending.
+  std::vector<Index> kv_heads_of(Index layer) const;
   /// The row of rope_frequencies of a layer of the model; empty if they are not known.
   std::span<const float> frequencies_of(Index layer) const;
   /// How scores follow from q.k.
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
-  /// The sink of a query head in a layer of the model; empty if the model has none.
+  /// The sink of a query head in a layer of the model; empty if the layer has none.
   std::optional<double> sink_logit(Index layer, Index q_head) const;
-  /// All sinks of a layer [n_q]; empty if the model has none.
+  /// All sinks of a layer [n_q]; empty if it has none.
   std::span<const float> layer_sink_logits(Index layer) const;
   /// True if the layer's tokens are routed to experts.
   bool has_experts(Index layer) const;
   bool has_layer(Index layer) const;
   bool has_q_head(Index q_head) const;
-  bool has_kv_head(Index kv_head) const;
   /// The position in `layers` (or q_heads, kv_heads); throws ConfigError naming what is recorded.
   Index layer_slot(Index layer) const;
   Index q_slot(Index q_head) const;
-  Index kv_slot(Index kv_head) const;
+  Index kv_slot(Index layer, Index kv_head) const;
   /// Pages of capture.page_size tokens that are full.
   Index n_full_pages() const { return n_tokens / capture.page_size; }
 };
+
+/// The same trace with these of its layers only, ascending. Where they are of one shape, it is as a
+/// trace whose layers do not differ. Throws ConfigError for a layer that is not recorded.
+TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers);
+
+/// The recorded layers by shape, each ascending, the first of them by its first layer.
+std::vector<std::vector<Index>> layers_by_shape(const TraceInfo& info);
 
 /// The same trace cut after its first `n_calls` calls: n_tokens, n_prompt, rows and calls are
 /// shortened; planned_tokens keeps what it was to have.

@@ -77,16 +77,16 @@ void MemoryTrace::begin(const TraceInfo& info) {
   bytes_.clear();
   call_ = 0;
   const Index n_q = count_of(info.q_heads);
-  const Index n_kv = count_of(info.kv_heads);
-  for (std::size_t i = 0; i < info.layers.size(); ++i) {
-    layers_.push_back({Tensor<float>({n_q, info.rows.size(), info.d_head}),
-                       Tensor<float>({n_kv, info.n_tokens, info.d_head}),
-                       Tensor<float>({n_kv, info.n_tokens, info.d_head}),
+  for (const Index at : info.layers) {
+    const Index n_kv = count_of(info.kv_heads_of(at));
+    const Index d_head = info.shape(at).d_head;
+    layers_.push_back({Tensor<float>({n_q, info.rows.size(), d_head}),
+                       Tensor<float>({n_kv, info.n_tokens, d_head}),
+                       Tensor<float>({n_kv, info.n_tokens, d_head}),
                        Tensor<float>({n_q, info.rows.size()}),
                        {},
                        {}});
     Layer& layer = layers_.back();
-    const Index at = info.layers[i];
     const IndexShape& index = info.index;
     const Index n_rows = info.rows.size();
     if (index.has_layer(at)) {
@@ -98,7 +98,7 @@ void MemoryTrace::begin(const TraceInfo& info) {
         layer.selected = Tensor<std::int32_t>({index.n_lists, n_rows, index.n_selected});
     }
     if (info.capture.k_pre_rope)
-      layer.of(SideTensor::k_pre_rope) = Tensor<float>({n_kv, info.n_tokens, info.d_head});
+      layer.of(SideTensor::k_pre_rope) = Tensor<float>({n_kv, info.n_tokens, d_head});
   }
 }
 
@@ -110,19 +110,20 @@ void MemoryTrace::write_layer(const LayerRows& rows) {
                         std::min(tokens.end, info_.rows.end)};
   const Index n_rows = std::max<Index>(kept.size(), 0);
   const Index n_q = count_of(info_.q_heads);
-  const Index n_kv = count_of(info_.kv_heads);
+  const Index n_kv = count_of(info_.kv_heads_of(rows.layer));
+  const Index d_head = info_.shape(rows.layer).d_head;
   Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
   if (info_.capture.qkv) {
     Tensor<float> widened;
     const auto k = rows.k.floats(widened);
-    expect_shape(k, {n_kv, tokens.size(), info_.d_head}, rows.layer, "k");
+    expect_shape(k, {n_kv, tokens.size(), d_head}, rows.layer, "k");
     copy_rows(k, layer.k.view(), tokens.begin);
     const auto v = rows.v.floats(widened);
-    expect_shape(v, {n_kv, tokens.size(), info_.d_head}, rows.layer, "v");
+    expect_shape(v, {n_kv, tokens.size(), d_head}, rows.layer, "v");
     copy_rows(v, layer.v.view(), tokens.begin);
     if (n_rows > 0) {
       const auto q = rows.q.floats(widened);
-      expect_shape(q, {n_q, n_rows, info_.d_head}, rows.layer, "q");
+      expect_shape(q, {n_q, n_rows, d_head}, rows.layer, "q");
       copy_rows(q, layer.q.view(), kept.begin - info_.rows.begin);
     }
   }
@@ -209,8 +210,8 @@ Tensor<float> MemoryTrace::read(TraceTensor what, Index layer, Index head, Token
   const Layer& own = layer_at(layer);
   const Tensor<float>* const tensors[] = {&own.q, &own.k, &own.v, &own.lse};
   const bool of_queries = is_of_queries(what);
-  const auto rows = tensors[static_cast<std::size_t>(what)]->sub(of_queries ? info_.q_slot(head)
-                                                                            : info_.kv_slot(head));
+  const auto rows = tensors[static_cast<std::size_t>(what)]->sub(
+      of_queries ? info_.q_slot(head) : info_.kv_slot(layer, head));
   return read_rows(rows.range(0, 0, of_queries ? info_.rows.size() : info_.n_tokens), range,
                    of_queries ? info_.rows.begin : 0,
                    fmt::format("layers/{}/{} head {}", layer, enum_name(what), head));
@@ -224,7 +225,7 @@ Tensor<float> MemoryTrace::read_side(SideTensor what, Index layer, Index head,
   const TensorView<const float> all = layer_at(layer).of(what).view();
   const Index held = by_token ? info_.n_tokens : info_.rows.size();
   const std::string name = fmt::format("layers/{}/{} head {}", layer, enum_name(what), head);
-  return read_rows(all.sub(is_k ? info_.kv_slot(head) : head).range(0, 0, held), range,
+  return read_rows(all.sub(is_k ? info_.kv_slot(layer, head) : head).range(0, 0, held), range,
                    by_token ? 0 : info_.rows.begin, name);
 }
 

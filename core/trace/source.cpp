@@ -25,7 +25,7 @@ void require_side(const TraceSource& trace, SideTensor what, Index layer, Index 
   const TraceInfo& info = trace.info();
   if (!has_side(info, what, layer)) throw_no_side(trace, enum_name(what), layer);
   if (what == SideTensor::k_pre_rope) {
-    info.kv_slot(head);
+    info.kv_slot(layer, head);
     return;
   }
   const Index n = what == SideTensor::index_k ? info.index.n_key_heads : info.index.n_heads;

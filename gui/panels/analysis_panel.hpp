@@ -169,8 +169,9 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
             const TraceInfo& info = document->source().info();
             std::vector<Index> heads = {*part.q_head};
             if (card.scope == AnalysisScope::heads) heads = info.q_heads;
-            if (card.scope == AnalysisScope::group) heads = recorded_group_of(info, *part.q_head);
-            const TracePart one(document->source(), {{*part.layer}, heads});
+            if (card.scope == AnalysisScope::group)
+              heads = recorded_group_of(info, *part.layer, *part.q_head);
+            const TracePart one(document->source(), selected_part(info, {{*part.layer}, heads}));
             analyze(one, other, options, run);
           },
           job);

@@ -156,7 +156,7 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
           "Layer {} stays dense (\"dense-layers\" in the side bar): both keep all keys.",
           selection.layer);
     }
-    if (window_of(document_->info(), selection.layer)) {
+    if (document_->info().window_of(selection.layer)) {
       why = fmt::format(
           "Layer {} attends to a sliding window, which every method leaves as it is: choose a "
           "layer with full attention.",

@@ -160,8 +160,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     const SweepRow* found = picture_->find(layer, head);
     HoverLines lines = {
         {"layer", fmt::format("{}", layer)},
-        {"query head", fmt::format("{} (KV head {})", head,
-                                   head / std::max<Index>(1, document_->info().group()))},
+        {"query head", fmt::format("{} (KV head {})", head, head / document_->info().group(layer))},
         {"method", question_.method.spec.text()},
         {"budget", budget_text(budget_of(question_.method.name, question_.parameters))}};
     if (found == nullptr) {

@@ -63,7 +63,7 @@ void MethodOfText::find_keys(const Session& session, const std::shared_ptr<const
   const Selection& selected = session.selection();
   if (row->layer != selected.layer || row->q_head != selected.q_head) return;  // of before
   keys_ = kept_keys(*lists, method_, lists_.request().of.budget, *row,
-                    session.document()->info().group());
+                    session.document()->info().group(selected.layer));
   keys_of_ = lists;
   keys_at_ = row;
 }

@@ -283,7 +283,7 @@ nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<doub
       {MethodSpec("full"), std::nullopt},
       {MethodSpec("quoka:dense-layers=0"), Budget{Budget::Kind::tokens, budget}}};
   ReplayOptions options{.calls = {.chunk = 16}, .only_costs = true};
-  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  WorkCollector works(info);
   options.on_selection = [&](const SelectedCall& selected) { works.add(selected); };
   ThreadPool pool(2);
   replay_layers(trace, nullptr, info.layers, pairs, options, pool);

@@ -21,7 +21,7 @@ TEST_CASE("rows of a head are the same bits, read alone or among all queries") {
       found[i].assign(scores.begin(), scores.end());
     });
     std::vector<std::vector<double>> expected(positions.size());
-    loop.run(q.view(), 0, positions, keys, trace.info().score_rule(), window_of(trace.info(), 1),
+    loop.run(q.view(), 0, positions, keys, trace.info().score_rule(), trace.info().window_of(1),
              [&](Index i, std::span<double> scores, TokenRange) {
                expected[i].assign(scores.begin(), scores.end());
              });

@@ -107,6 +107,14 @@ TEST_CASE("cost --shape takes models that do not run here, by the layers that se
   CHECK_HAS(ran(with({"cost", "--shape", hybrid}, same)).out,
             "8 layers: 2 see all keys (16 query and 2 KV heads of 256 channels); 6 do not attend",
             "attention in the 2 of 8 layers that see everything");
+  // Leading dense layers are those of the model, of which only the fourth and eighth attend.
+  const auto speedup = [&](const std::string& method) {
+    Words words = with({"cost", "--shape", hybrid, "--json"}, same);
+    words[7] = method;
+    return kvscope_run(words).json().at("rows")[0].at("predicted_speedup").get<double>();
+  };
+  CHECK(speedup("quest:dense-layers=3") == speedup("quest:dense-layers=0"));
+  CHECK(speedup("quest:dense-layers=4") < speedup("quest:dense-layers=3"));
   CHECK_HAS(ran(with({"cost", "--shape", shared}, same)).out,
             "4 layers: 1 see all keys (8 query and 1 KV heads of 128 channels); 3 the last 512",
             "1 read an earlier layer's keys");

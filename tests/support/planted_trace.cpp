@@ -60,7 +60,7 @@ MemoryTrace planted_trace(const PlantOptions& options,
   MemoryTrace trace(info);
   Random random(options.seed);
   for (Index layer = 0; layer < options.n_layers; ++layer) {
-    for (Index head = 0; head < options.n_kv; ++head) {
+    for (Index head = 0; head < trace.k(layer).dim(0); ++head) {
       auto k = trace.k(layer).sub(head);
       auto v = trace.v(layer).sub(head);
       for (Index t = 0; t < options.n_tokens; ++t) {
@@ -74,7 +74,7 @@ MemoryTrace planted_trace(const PlantOptions& options,
     }
     for (Index head = 0; head < options.n_q; ++head) {
       auto q = trace.q(layer).sub(head);
-      const auto k = trace.k(layer).sub(head / info.group());
+      const auto k = trace.k(layer).sub(head / info.group(layer));
       for (Index t = 0; t < options.n_tokens; ++t) {
         for (float& x : q.row(t)) x = static_cast<float>(options.query_scale * random.normal());
         if (options.sink != 0.0) add(q.row(t), k.row(0), options.sink);
@@ -100,16 +100,17 @@ Index naive_first_visible(const TraceSource& trace, Index layer, Index pos) {
 std::vector<double> naive_scores(const TraceSource& trace, Index layer, Index q_head, Index pos) {
   const TraceInfo& info = trace.info();
   const Tensor<float> q = trace.read_q(layer, q_head, {pos, pos + 1});
-  const Index kv_head = q_head / (info.n_q / info.n_kv);
+  const LayerShape shape = info.shape(layer);
+  const Index kv_head = q_head / (info.n_q / shape.n_kv);
   const Index first = naive_first_visible(trace, layer, pos);
   const Tensor<float> k = trace.read_k(layer, kv_head, {first, pos + 1});
   std::vector<double> scores;
   for (Index t = 0; t < k.dim(0); ++t) {
     double dot = 0.0;
-    for (Index c = 0; c < info.d_head; ++c)
+    for (Index c = 0; c < shape.d_head; ++c)
       dot += static_cast<double>(q(Index{0}, c)) * static_cast<double>(k(t, c));
-    const double score = static_cast<double>(info.score_scale) * dot;
-    const auto cap = static_cast<double>(info.score_cap);
+    const double score = static_cast<double>(shape.score_scale) * dot;
+    const auto cap = static_cast<double>(shape.score_cap);
     scores.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
   }
   return scores;

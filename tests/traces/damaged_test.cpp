@@ -94,6 +94,15 @@ TEST_CASE("what contradicts the header is named") {
   CHECK_HAS(message_after("f['/progress'][0] = 2"), "only 2 of 6 calls");
   CHECK_HAS(message_after("f['/layers/1/q'][0, 3, 1] = float('inf')"), "/layers/1/q",
             "position 3, element 1 is Inf");
+  const std::string shapes = "f.attrs['features'] = f.attrs['features'] + b',layer-shapes'\n";
+  CHECK_HAS(message_after(shapes), "/model/layer_shapes is missing");
+  const std::string scores = shapes + "f['/model/layer_scores'] = np.full((3, 2), .5, '<f4')\n";
+  CHECK_HAS(message_after(scores + "f['/model/layer_shapes'] = np.full((2, 3), 1, '<i8')"),
+            "shape [2, 3], expected [3, 3]");
+  CHECK_HAS(message_after(scores + "f['/model/layer_shapes'] = np.full((3, 3), 8, '<i8')"),
+            "n_q of layer 0: expected a multiple of n_kv = 8");
+  CHECK_HAS(message_after(scores + "f['/model/layer_shapes'] = np.array([[2, 9, -1]] * 3, '<i8')"),
+            "/layers/0/q: shape [4, 24, 8], expected [4, 24, 9]");
   CHECK(message_after("f.attrs['extra'] = 1") == "no error");
 }
 

@@ -47,6 +47,7 @@ TraceInfo make_info(const Plan& plan) {
     info.calls.push_back({{t, std::min(t + plan.chunk, plan.n_prompt)}, false});
   for (Index t = plan.n_prompt; t < info.n_tokens; ++t) info.calls.push_back({{t, t + 1}, true});
   info.token_text_capacity = plan.with_text ? info.n_tokens * 8 : 0;
+  info.layer_shapes = plan.layer_shapes;
   info.created = "2026-01-02T03:04:05Z";
   info.writer = "kvscope test";
   info.command_line = "kvscope record --out \xC3\xA9t\xC3\xA9.h5";
@@ -71,6 +72,7 @@ void attend(SyntheticTrace& trace, Index index) {
   auto& layer = trace.layers[index];
   const TraceInfo& info = trace.info;
   const auto window = info.window[index];
+  const LayerShape shape = info.shape(index);
   layer.lse = Tensor<float>({info.n_q, info.n_tokens});
   layer.attn = Tensor<float>({info.n_q, info.n_tokens, info.n_tokens});
   for (Index h = 0; h < info.n_q; ++h) {
@@ -80,11 +82,11 @@ void attend(SyntheticTrace& trace, Index index) {
       for (Index j = 0; j <= t; ++j) {
         if (window && j <= t - *window) continue;
         double s = 0;
-        for (Index c = 0; c < info.d_head; ++c) {
+        for (Index c = 0; c < shape.d_head; ++c) {
           s += static_cast<double>(stored(info.dtype, layer.q(h, t, c))) *
-               stored(info.dtype, layer.k(h / info.group(), j, c));
+               stored(info.dtype, layer.k(h / info.group(index), j, c));
         }
-        score[j] = s * info.score_scale;
+        score[j] = s * shape.score_scale;
         sum += std::exp(score[j]);
       }
       layer.lse(h, t) = static_cast<float>(std::log(sum));
@@ -192,10 +194,12 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
   }
   for (Index i = 0; i < info.n_layers; ++i) {
     SyntheticTrace::Layer layer;
-    layer.q = random_tensor({info.n_q, info.n_tokens, info.d_head}, rng);
-    layer.k = random_tensor({info.n_kv, info.n_tokens, info.d_head}, rng);
+    const Index n_kv = info.shape(i).n_kv;
+    const Index d_head = info.shape(i).d_head;
+    layer.q = random_tensor({info.n_q, info.n_tokens, d_head}, rng);
+    layer.k = random_tensor({n_kv, info.n_tokens, d_head}, rng);
     for (float& x : layer.k.flat()) x *= i == 0 ? plan.key_scale : 1.0F;
-    layer.v = random_tensor({info.n_kv, info.n_tokens, info.d_head}, rng);
+    layer.v = random_tensor({n_kv, info.n_tokens, d_head}, rng);
     trace.layers.push_back(std::move(layer));
     attend(trace, i);
   }
@@ -215,15 +219,16 @@ void write_calls(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
     for (const Index i : info.layers) {
       const auto& layer = trace.layers[i];
       const auto q = pick(layer.q.view(), info.q_heads, row_begin, row_end);
-      const auto k = pick(layer.k.view(), info.kv_heads, begin, end);
-      const auto v = pick(layer.v.view(), info.kv_heads, begin, end);
+      const std::vector<Index> kv_heads = info.kv_heads_of(i);
+      const auto k = pick(layer.k.view(), kv_heads, begin, end);
+      const auto v = pick(layer.v.view(), kv_heads, begin, end);
       const auto lse = pick(layer.lse.view(), info.q_heads, row_begin, row_end);
       const auto q_norm = norms(q);
       const auto k_norm = norms(k);
       const auto low =
-          pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/false);
+          pages(layer.k.view(), kv_heads, page, begin / page, end / page, /*largest=*/false);
       const auto high =
-          pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/true);
+          pages(layer.k.view(), kv_heads, page, begin / page, end / page, /*largest=*/true);
       LayerRows rows{.layer = i,
                      .q = q.view(),
                      .k = k.view(),

@@ -29,6 +29,7 @@ struct Plan {
   std::vector<Index> kv_heads = {0, 1};
   TokenRange rows = {0, 24};
   bool with_text = true;
+  std::vector<LayerShape> layer_shapes = {};
   float key_scale = 1.0F;  // of layer 0
 };
 TraceInfo make_info(const Plan& plan);

@@ -32,12 +32,13 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
   }
   for (const Index i : info.layers) {
     const auto& layer = truth.layers[i];
-    for (const Index h : info.kv_heads) {
+    const Index d_head = info.shape(i).d_head;
+    for (const Index h : info.kv_heads_of(i)) {
       if (info.capture.qkv) {
         const auto k = file.read_k(i, h, all);
         const auto v = file.read_v(i, h, all);
         for (Index t = 0; t < info.n_tokens; ++t) {
-          for (Index c = 0; c < info.d_head; ++c) {
+          for (Index c = 0; c < d_head; ++c) {
             REQUIRE(k(t, c) == stored(dtype, layer.k(h, t, c)));
             REQUIRE(v(t, c) == stored(dtype, layer.v(h, t, c)));
           }
@@ -48,7 +49,7 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
         const auto high = file.read_page_max(i, h);
         REQUIRE(low.dim(0) == info.n_tokens / info.capture.page_size);
         for (Index p = 0; p < low.dim(0); ++p) {
-          for (Index c = 0; c < info.d_head; ++c) {
+          for (Index c = 0; c < d_head; ++c) {
             float lo = INFINITY;
             float hi = -INFINITY;
             for (Index t = p * info.capture.page_size; t < (p + 1) * info.capture.page_size; ++t) {
@@ -66,7 +67,7 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
       if (info.capture.qkv) {
         const auto q = file.read_q(i, h, rows);
         for (Index t = 0; t < rows.size(); ++t) {
-          for (Index c = 0; c < info.d_head; ++c)
+          for (Index c = 0; c < d_head; ++c)
             REQUIRE(q(t, c) == stored(dtype, layer.q(h, rows.begin + t, c)));
         }
       }
@@ -183,6 +184,27 @@ TEST_CASE("every field of the header survives") {
   CHECK(b.uuid.size() == 36);
   CHECK(b.uuid[14] == '8');
   require_equal(file, truth);
+}
+
+TEST_CASE("layers of several shapes come back as they were written, and verify") {
+  const TempFolder folder;
+  const LayerShape own{.n_kv = 2, .d_head = 8, .score_scale = 0.35355338f};
+  const LayerShape other{.n_kv = 1, .d_head = 16, .score_scale = 0.25f, .keys_of = 0};
+  Plan plan{.dtype = GENERATE(DType::f32, DType::bf16), .capture = everything()};
+  plan.layer_shapes = {own, other, own};
+  const SyntheticTrace truth = make_trace(plan);
+  WriterOptions options;
+  if (plan.dtype == DType::f32) options.gzip_level = 2;
+  write_all(truth, *create_trace(folder / "t.h5", options));
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().layer_shapes == plan.layer_shapes);
+  CHECK(file.warnings().empty());
+  require_equal(file, truth);
+  check_verifies(folder / "t.h5");
+  SyntheticTrace changed = make_trace(plan);
+  changed.info.layer_shapes[1].score_scale = 0.26f;
+  write_all(changed, *create_trace(folder / "changed.h5", options));
+  CHECK_FALSE(verified(folder / "changed.h5").ok);
 }
 
 TEST_CASE("an interrupted recording is a valid shorter trace") {

@@ -87,6 +87,8 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
     }
   }
   tell(made, summary, formats);
+  if (summary.contains("left_out"))
+    note("kvscope: left out: {}", summary["left_out"].get<std::string>());
   job_.end();
   const std::int64_t n_violations =
       summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});

@@ -26,6 +26,7 @@ struct AnalysisCard {
   std::vector<ReportColumn> columns;
   std::string headline = "";      // one line under the table, as filled_in has it
   std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
+  bool one_shape = false;  // KV heads or channels are axes of its arrays: of layers of one shape
   bool has_items = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
 };
 

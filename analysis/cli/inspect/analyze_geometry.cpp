@@ -27,6 +27,7 @@ KVSCOPE_COMMAND(
         .headline = "three axes hold {explained_shown:%} of the variance; queries lie at cosine "
                     "{query_clustering:3} to their mean, keys at {key_clustering:3} to theirs, and "
                     "the two means at {mean_query_mean_key:3}",
+        .one_shape = true,
         .has_items = true})
 
 }  // namespace kvscope::cli

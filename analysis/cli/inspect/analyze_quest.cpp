@@ -22,6 +22,7 @@ KVSCOPE_COMMAND(
             "of the attention (kernel rule: {kernel_mass:%}) and save "
             "{eval_reduction_per_kv_head:%} of the key reads",
         .must_be_zero = "violations",
+        .one_shape = true,
         .has_items = true})
 
 }  // namespace kvscope::cli

@@ -18,6 +18,7 @@ AnalysisCard quoka_card() {
   card.headline =
       "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: "
       "{mass_p05:%}) and save {reduction_per_kv_head:%} of the key reads";
+  card.one_shape = true;
   card.has_items = true;
   return card;
 }

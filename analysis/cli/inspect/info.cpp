@@ -75,12 +75,14 @@ void add_lines(std::string& out, const Json& json, const std::string& prefix) {
     const std::string name = one_line(prefix + key);
     if (value.is_object()) {
       add_lines(out, value, name + ".");
-    } else if (key == "inputs" && value.is_array() && !value.empty()) {
-      for (const Json& input : value) {
+    } else if ((key == "inputs" || key == "shapes") && value.is_array() && !value.empty()) {
+      const bool is_named = key == "shapes";
+      for (const Json& one : value) {
         std::string words;
-        for (const auto& [part, text] : input.items())
-          words += (words.empty() ? "" : " ") + value_text(part, text);
-        out += fmt::format("{:<22} {}\n", "input", one_line(words));
+        for (const auto& [part, text] : one.items())
+          words +=
+              (words.empty() ? "" : " ") + (is_named ? part + " " : "") + value_text(part, text);
+        out += fmt::format("{:<22} {}\n", is_named ? name : "input", one_line(words));
       }
     } else if (value.is_array() && !value.empty() && value[0].is_object()) {
       out += fmt::format("{:<22} {} entries (--json shows them)\n", name, value.size());

@@ -49,6 +49,20 @@ Json describe_trace(const fs::path& file) {
                    {"rope_theta", info.rope_theta},
                    {"qk_norm", info.qk_norm},
                    {"sinks", !info.sink_logits.empty()}};
+  if (!info.layer_shapes.empty()) {
+    for (const std::vector<Index>& layers : layers_by_shape(info)) {
+      const LayerShape shape = info.shape(layers.front());
+      json["model"]["shapes"].push_back({{"layers", layers},
+                                         {"n_kv", shape.n_kv},
+                                         {"d_head", shape.d_head},
+                                         {"score_scale", shape.score_scale},
+                                         {"score_cap", shape.score_cap}});
+    }
+    for (const Index layer : info.layers) {
+      const Index owner = info.shape(layer).keys_of;
+      json["model"]["keys_of"].push_back(owner < 0 ? layer : owner);
+    }
+  }
   if (info.n_experts_per_token > 0) {
     json["model"]["n_experts_per_token"] = info.n_experts_per_token;
   }

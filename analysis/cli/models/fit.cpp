@@ -14,6 +14,7 @@
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/trace/part.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -72,7 +73,16 @@ class FitCommand final : public Command {
     const MethodSpec::Stage& stage = spec.stages().front();
     const std::unique_ptr<Selector> selector = spec.make();
     ThreadPool pool(n_threads);
-    selector->calibrate(text, full_attention_layers(text, stage.method->name), pool);
+    const std::vector<Index> layers = full_attention_layers(text, stage.method->name);
+    const TracePart like = layers_like(text, layers.front());
+    for (const Index layer : layers) {
+      if (!like.info().has_layer(layer))
+        throw ConfigError(
+            "{}: layers {} and {} differ in KV heads, channels or scores, and a method learns from "
+            "layers of one shape",
+            trace_.string(), layers.front(), layer);
+    }
+    selector->calibrate(like, layers, pool);
     const Learned learned = selector->learned();
     save_text(*out_, artifact_text(stage.method->name, learned, text.info()), overwrite_);
     const std::string use =

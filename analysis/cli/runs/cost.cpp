@@ -219,7 +219,7 @@ class CostCommand final : public Command {
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
     replay.options.only_costs = true;
     replay.options.calibration = calibration ? &*calibration : nullptr;
-    WorkCollector works(info.n_q, info.n_kv, info.d_head);
+    WorkCollector works(info);
     ThreadPool pool(job_.work.n_threads());
     const Work work = cost_work(replay, settings(), pool);
     if (const auto code = job_.finish(work, given, name())) return code;

@@ -188,6 +188,7 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   question.chunk = calls.calls.chunk;
   question.drafts = calls.calls.drafts;
   question.dense_layers = calls.dense_layers;
+  question.places = shape.model.places;
   if (like_)
     question.like = measured_lists(read_whole_file(*like_, kMostListBytes), like_->string());
 

@@ -56,8 +56,8 @@ GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_hea
                                  GeometryOptions options) {
   info.layer_slot(layer);
   info.q_slot(q_head);
-  GeometryRequest request{.layer = layer, .kv_head = q_head / info.group()};
-  for (const Index slot : q_slots_of(info, request.kv_head)) {
+  GeometryRequest request{.layer = layer, .kv_head = q_head / info.group(layer)};
+  for (const Index slot : q_slots_of(info, layer, request.kv_head)) {
     request.q_heads.push_back(info.q_heads[static_cast<std::size_t>(slot)]);
   }
   request.options = std::move(options);

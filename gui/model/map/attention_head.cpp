@@ -95,16 +95,17 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
   }
   info.layer_slot(layer);
   info.q_slot(q_head);
-  const MapGrid grid{info.n_tokens, info.rows, window_of(info, layer)};
+  const MapGrid grid{info.n_tokens, info.rows, info.window_of(layer)};
   if (grid.n_tokens == 0 || grid.rows.size() <= 0)
     throw ConfigError("{}: {} holds no queries", kName, trace.where());
   check_stop(stop, kName);
   Tensor<float> q = trace.read_q(layer, q_head, grid.rows);
   check_stop(stop, kName);
-  const Tensor<float> k = trace.read_k(layer, q_head / info.group(), {0, grid.n_tokens});
+  const Tensor<float> k = trace.read_k(layer, q_head / info.group(layer), {0, grid.n_tokens});
   check_stop(stop, kName);
-  std::shared_ptr<AttentionHead> head(new AttentionHead(
-      grid, std::move(q), KeyTable(k.view()), info.score_rule(), info.sink_logit(layer, q_head)));
+  std::shared_ptr<AttentionHead> head(new AttentionHead(grid, std::move(q), KeyTable(k.view()),
+                                                        info.shape(layer).score_rule(),
+                                                        info.sink_logit(layer, q_head)));
   if (info.capture.lse) head->take_lse(trace, layer, q_head);
   return head;
 }

@@ -17,18 +17,18 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
     throw ConfigError("{}: the query at position {} was not recorded, expected {} to {}",
                       trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
-  AttentionRow row{.query = query, .visible = visible_keys(query, window_of(info, layer))};
+  AttentionRow row{.query = query, .visible = visible_keys(query, info.window_of(layer))};
   const Tensor<float> q = trace.read_q(layer, q_head, {query, query + 1});
-  const Tensor<float> k = trace.read_k(layer, q_head / info.group(), row.visible);
+  const Tensor<float> k = trace.read_k(layer, q_head / info.group(layer), row.visible);
   // One row: dot products as they stand, without the panels that many rows pay for.
-  const Index d = info.d_head;
+  const Index d = info.shape(layer).d_head;
   std::vector<double> scores(static_cast<std::size_t>(row.visible.size()));
   for (Index i = 0; i < row.visible.size(); ++i) {
     const float* key = k.data() + i * d;
     double dot = 0.0;
     for (Index c = 0; c < d; ++c)
       dot += static_cast<double>(q.data()[c]) * static_cast<double>(key[c]);
-    scores[static_cast<std::size_t>(i)] = info.score_rule().of(dot);
+    scores[static_cast<std::size_t>(i)] = info.shape(layer).score_rule().of(dot);
   }
   const auto sink_logit = info.sink_logit(layer, q_head);
   const double lse = softmax_in_place(scores, sink_logit);

@@ -58,7 +58,7 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
       RowLabels labels{.trace = std::filesystem::path(trace.where()).filename().string(),
                        .phase = std::string(name_of(request.phase)),
                        .pair = pairs[p],
-                       .group = trace.info().group(),
+                       .group = trace.info().group(layers[l].layer),
                        .pair_index = p};
       SweepBlock block = make_sweep_block(layers[l], p, l, labels);
       for (SweepRow& row : block.rows) out.rows.push_back(std::move(row));

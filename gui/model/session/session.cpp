@@ -463,7 +463,7 @@ void Session::set_ticked(const std::string& selector, bool on) {
 
 Index Session::kv_head() const {
   const auto open = document();
-  return open ? state_.selection.q_head / std::max<Index>(1, open->info().group()) : 0;
+  return open ? state_.selection.q_head / open->info().group(state_.selection.layer) : 0;
 }
 
 Phase Session::phase() const {

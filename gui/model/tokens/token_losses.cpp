@@ -118,7 +118,7 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
       const auto head =
           static_cast<std::size_t>(std::ranges::find(heads, row.q_head) - heads.begin());
       errors.at(row.layer)[head * n + static_cast<std::size_t>(row.pos)] =
-          error_of_output(row, values.of(row.layer, row.q_head / info.group()),
+          error_of_output(row, values.of(row.layer, row.q_head / info.group(row.layer)),
                           info.sink_logit(row.layer, row.q_head));
     };
     options.on_selection = [&](const SelectedCall& selected) {

@@ -136,9 +136,9 @@ MethodSelections method_selections(const TraceSource& trace, const TraceSource* 
     MethodSelections::Call& call = layer.calls.emplace_back();
     call.tokens = selected.tokens;
     const std::optional<Index> owner =
-        out.is_one_head
-            ? std::optional(owner_of(selected.selection.owner, request.of.q_head, info.group()))
-            : std::nullopt;
+        out.is_one_head ? std::optional(owner_of(selected.selection.owner, request.of.q_head,
+                                                 info.group(selected.layer)))
+                        : std::nullopt;
     call.selection = copied(selected.selection, owner);
     bytes += list_bytes(call.selection);
     if (bytes > kMostSelections) {
@@ -199,7 +199,7 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
       for (std::size_t m = 0; m < said.size(); ++m) {
         if (said[m] == nullptr) continue;
         if (const auto* known = said[m]->layer(layer))
-          kept[m].add(*known, said[m]->is_one_head, heads[i], info.group(), row);
+          kept[m].add(*known, said[m]->is_one_head, heads[i], info.group(layer), row);
       }
     }
   }

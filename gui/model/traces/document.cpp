@@ -37,7 +37,7 @@ class CachedSource final : public TraceSource {
   std::vector<std::string> token_bytes() const override { return file_.token_bytes(); }
 
   Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
-    const Index width = what == TraceTensor::lse ? 1 : info().d_head;
+    const Index width = what == TraceTensor::lse ? 1 : info().shape(layer).d_head;
     return rows(what, layer, head, range, is_of_queries(what) ? info().rows : all(), width);
   }
   // Side tensors are read as they are asked for.
@@ -182,8 +182,8 @@ bool continues(const TraceFile& now, const TraceFile& before) {
   return a.status == TraceStatus::recording && a.created == b.created && a.host == b.host &&
          a.model_name == b.model_name && a.command_line == b.command_line && a.dtype == b.dtype &&
          a.layers == b.layers && a.q_heads == b.q_heads && a.d_head == b.d_head &&
-         a.rows.begin == b.rows.begin && first.size() <= all.size() &&
-         std::equal(first.begin(), first.end(), all.begin());
+         a.layer_shapes == b.layer_shapes && a.rows.begin == b.rows.begin &&
+         first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
 }  // namespace

@@ -64,10 +64,16 @@ FactSection model_facts(const TraceInfo& info) {
   if (!info.model_hash.empty()) add(section, "weights", info.model_hash, "model_hash");
   add(section, "family", info.model_family);
   add(section, "layers", fmt::format("{}", info.n_layers));
-  add(section, "heads", fmt::format("{} query, {} key/value", info.n_q, info.n_kv),
-      fmt::format("{} read each key/value head",
-                  plural(info.group(), "query head", "query heads")));
-  add(section, "head size", fmt::format("{}", info.d_head), "d_head: channels of q, k and v");
+  for (const std::vector<Index>& layers : layers_by_shape(info)) {
+    const LayerShape shape = info.shape(layers.front());
+    const std::string where =
+        info.layer_shapes.empty() ? "" : fmt::format(" in layers {}", index_ranges(layers));
+    add(section, "heads", fmt::format("{} query, {} key/value{}", info.n_q, shape.n_kv, where),
+        fmt::format("{} read each key/value head",
+                    plural(info.n_q / shape.n_kv, "query head", "query heads")));
+    add(section, "head size", fmt::format("{}{}", shape.d_head, where),
+        "d_head: channels of q, k and v");
+  }
   add(section, "width", fmt::format("{}", info.d_model), "d_model: channels between layers");
   add(section, "vocabulary", fmt::format("{}", info.n_vocab));
   add(section, "rotary", rope_words(info), "rotary position embedding of q and k");
@@ -229,7 +235,7 @@ HeadGrid head_grid(const TraceInfo& info) {
   for (Index i = 0; i < info.n_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     GridLayer layer{.layer = i, .is_recorded = info.has_layer(i)};
-    const auto window = at < info.window.size() ? info.window[at] : std::nullopt;
+    const auto window = info.window_of(i);
     layer.words.push_back(window ? fmt::format("sliding window of {} tokens", *window)
                                  : "full attention");
     if (window) layer.marks += 'w';

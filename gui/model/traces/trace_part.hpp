@@ -1,5 +1,4 @@
-// A trace of which only some layers and heads are seen: analyses of the selected head take no
-// longer than that head.
+// What the panels ask of the trace in front of them.
 #pragma once
 
 #include <algorithm>
@@ -8,38 +7,10 @@
 #include <vector>
 
 #include "analysis/base/trace_selection.hpp"
+#include "core/trace/part.hpp"
 #include "core/trace/result.hpp"
-#include "core/trace/source.hpp"
 
 namespace kvscope::gui {
-
-/// Reads go to the whole trace, which must outlive this one. What an analysis writes about the part
-/// equals what it writes about these layers and heads of the whole.
-class TracePart final : public TraceSource {
- public:
-  /// Throws ConfigError for a layer or head that was not recorded.
-  TracePart(const TraceSource& whole, const TraceSelection& selection)
-      : whole_(whole), info_(selected_part(whole.info(), selection)) {}
-
-  const TraceInfo& info() const override { return info_; }
-  std::string where() const override { return whole_.where(); }
-  std::span<const TokenId> tokens() const override { return whole_.tokens(); }
-  std::vector<std::string> token_bytes() const override { return whole_.token_bytes(); }
-  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
-    return whole_.read(what, layer, head, range);
-  }
-  Tensor<float> read_side(SideTensor what, Index layer, Index head,
-                          TokenRange range) const override {
-    return whole_.read_side(what, layer, head, range);
-  }
-  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override {
-    return whole_.read_selected(layer, list, range);
-  }
-
- private:
-  const TraceSource& whole_;
-  TraceInfo info_;
-};
 
 /// The file name of a trace without folders, for titles and captions.
 inline std::string file_name_of(const TraceSource& trace) {
@@ -63,11 +34,11 @@ inline std::size_t bytes_of(const MemoryResult& result) {
   return bytes;
 }
 
-/// The recorded query heads that share a KV head with this one, ascending.
-inline std::vector<Index> recorded_group_of(const TraceInfo& info, Index q_head) {
+/// The recorded query heads that share a KV head with this one in a layer, ascending.
+inline std::vector<Index> recorded_group_of(const TraceInfo& info, Index layer, Index q_head) {
   std::vector<Index> heads;
   for (Index head : info.q_heads) {
-    if (head / info.group() == q_head / info.group()) heads.push_back(head);
+    if (head / info.group(layer) == q_head / info.group(layer)) heads.push_back(head);
   }
   return heads;
 }

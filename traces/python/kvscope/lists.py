@@ -100,19 +100,25 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
     end = pos + n_tok
     windows, sinks = opened._opened().windows(), opened._opened().sinks
     asked = [one for one in opened if one.window is None and one.index < layer] if caps["cross_layer"] else []
+    if any((one.n_kv, one.d_head) != (part.n_kv, part.d_head) for one in asked):
+        raise UsageError(f"kvs.select {spec}: what it finds in one layer serves others, and layers before {layer} have other KV heads or "
+                         "channels")
     asked.append(part)
     held = {one.index: (one.k[:, :end], one.v[:, :end]) for one in asked}
-    run = native.Run(spec, opened.n_layers, opened.n_q, opened.n_kv, opened.d_head, end, opened.score_scale, [text], dense_layers=0,
-                     score_cap=opened.score_cap, has_window=[window >= 0 for window in windows], model_config=opened._opened().model_config)
+    run = native.Run(spec, opened.n_layers, opened.n_q, part.n_kv, part.d_head, end, part.score_scale, [text], dense_layers=0,
+                     score_cap=part.score_cap, has_window=[window >= 0 for window in windows], model_config=opened._opened().model_config)
     has_history = caps["permanent"] or caps["needs_probs"]
+
+    def has_sinks(index: int) -> bool:
+        return len(sinks) > 0 and bool(np.isfinite(sinks[index][0]))
 
     def call(begin: int, stop: int, word: str, is_asked: bool) -> Any:
         run.begin_call(word, stop - begin)
         for one in asked:  # in the layers before, too, where lists pass from layer to layer
             at = slice(begin - opened.rows[0], stop - opened.rows[0])
-            q = one.q[:, at] if is_asked else np.zeros((opened.n_q, stop - begin, opened.d_head), np.float32)
+            q = one.q[:, at] if is_asked else np.zeros((opened.n_q, stop - begin, part.d_head), np.float32)
             k, v = (np.ascontiguousarray(rows[:, :stop]) for rows in held[one.index])
-            (answer,) = run.layer_call(one.index, np.ascontiguousarray(q), k, v, list(sinks[one.index]) if len(sinks) else [])
+            (answer,) = run.layer_call(one.index, np.ascontiguousarray(q), k, v, list(sinks[one.index]) if has_sinks(one.index) else [])
         return answer
 
     begin = 0
@@ -126,4 +132,4 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
     if pos < opened.rows[0] or end > opened.rows[1]:
         raise UsageError(f"kvs.select: positions {pos} to {end - 1}: expected recorded rows, {opened.rows[0]} to {opened.rows[1] - 1}")
     selection = call(pos, end, phase or ("decode" if n_tok == 1 else "prefill"), is_asked=True)
-    return Lists(selection, opened.n_q, opened.n_kv, pos, n_tok, spec, text, layer)
+    return Lists(selection, opened.n_q, part.n_kv, pos, n_tok, spec, text, layer)

@@ -44,14 +44,13 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         self._trace, self.name, self.layer = trace, name, layer
         axes, self.units, self.long_name = ARRAYS[name]
         self.dims = axes
-        heads = trace.q_heads if axes[0] == "q_head" else trace.kv_heads
-        self.heads = heads
+        self.heads = trace.q_heads if axes[0] == "q_head" else list(trace._opened().kv_heads_of(layer))
         self.first = trace.rows[0] if axes[0] == "q_head" else 0
         self.end = trace.rows[1] if axes[0] == "q_head" else trace.n_tokens
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self.heads), self.end - self.first) + ((self._trace.d_head,) if "channel" in self.dims else ())
+        return (len(self.heads), self.end - self.first) + ((self._trace[self.layer].d_head,) if "channel" in self.dims else ())
 
     @property
     def ndim(self) -> int:
@@ -155,6 +154,10 @@ class Layer:
         self._trace, self.index = trace, index
         window = trace._opened().windows()[index]
         self.window: int | None = None if window < 0 else window
+        #: KV heads of the model, channels, how scores follow from q.k, and the layer whose keys it attends to: an earlier one
+        #: where layers share them.
+        self.n_kv, self.d_head, self.score_scale, self.score_cap, keys_of = trace._opened().shape_of(index)
+        self.keys_of: int = index if keys_of < 0 else keys_of
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Layer, (self._trace, self.index)
@@ -288,11 +291,12 @@ class Trace(OpenedFile):
 
     def _facts(self) -> dict[str, str]:
         decoded = self.n_tokens - self.n_prompt
+        sizes = dict.fromkeys(f"{layer.n_kv} KV heads, {layer.d_head} channels" for layer in self)
         part = "" if len(self.layers) == self.n_layers else f", recorded {self.layers}"
         return {
             "model": f"{self.model} ({self.family})",
             "layers": f"{self.n_layers}{part}",
-            "heads": f"{self.n_q} query heads, {self.n_kv} KV heads, {self.d_head} channels",
+            "heads": f"{self.n_q} query heads, " + " or ".join(sizes),
             "tokens": f"{self.n_prompt} of the prompt" + (f" + {decoded} decoded" if decoded else ""),
             "text": self.text_source or "-",
             "file": f"{self.path}, {self.file_bytes / 2**20:.1f} MiB, {self.status}",

@@ -63,11 +63,6 @@ def choose(asked: Iterable[int] | int | None, available: Iterable[int], what: st
     return tuple(int(index) for index in chosen)
 
 
-def kv_heads_of(q_heads: tuple[int, ...], n_q: int, n_kv: int) -> tuple[int, ...]:
-    """The KV heads that these query heads read."""
-    return tuple(sorted({head // (n_q // n_kv) for head in q_heads}))
-
-
 def parse_rows(rows: tuple[int, int | None] | range | slice | None) -> tuple[int, int | None]:
     """Positions [begin, end) whose q, lse, attention and logits are kept; end None = to the end of the run."""
     if rows is None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import filters, indexers, interface, lse, masks, provenance
+from . import filters, indexers, interface, layers, lse, masks, provenance
 from .errors import ConfigError, RecordError, RecordWarning, UnsupportedModelError
+from .layers import LayerShape
 from .pre_rotary import PreRotary
 from .schema import TraceInfo
 from .sequence import Options, Sequence, Shape, scale_of
@@ -41,6 +43,7 @@ class Recorder:
                 f"capture index: no recorded layer of {type(model).__name__} has an indexer; 'kvscope fit indexer' learns one from "
                 "a recording without"
             )
+        self._shares_keys = any(getattr(module, "is_kv_shared_layer", False) for module in model.modules())
         self._index_calls: dict[int, indexers.IndexedCall] = {}  # of the running pass
         self._pre_rotary = PreRotary() if options.capture.k_pre_rope else None
         self._created = provenance.timestamp()
@@ -90,7 +93,9 @@ class Recorder:
         first = not any(row.ends for row in self._rows)
         if not first and self._facts.rope_kind in ("none", "default", "linear", "llama3", "yarn"):
             return  # these do not depend on the length
-        rotation = provenance.rotation_of(self._model, self._facts.windows, self._facts.layer_kinds)
+        assert self._shape is not None
+        widths = {layer: shape.d_head for layer, shape in self._shape.layers.items()}
+        rotation = provenance.rotation_of(self._model, self._facts.windows, self._facts.layer_kinds, widths)
         for row in self._rows:
             if not first and row.rotation is not None and row.rotation != rotation:
                 self._warn(
@@ -177,9 +182,12 @@ class Recorder:
         self._seen.clear()
         self._masks_checked.clear()
         self._running = True
-        if self._options.capture.logits and kwargs.get("logits_to_keep"):
-            kwargs = {**kwargs, "logits_to_keep": 0}  # generate() asks for the last position only
-            return args, kwargs
+        kept = kwargs.get("logits_to_keep")  # generate() asks for the last position only
+        if kept and self._options.capture.logits:
+            return args, {**kwargs, "logits_to_keep": 0}
+        if kept and isinstance(kept, int) and self._shares_keys:
+            # Gemma 4's layers with the keys of others leave out queries that no logit needs, unless positions are named one by one.
+            return args, {**kwargs, "logits_to_keep": torch.arange(self._n, device=ids.device)[-kept:]}
         return None
 
     def _take_rows(self, ids: torch.Tensor) -> None:
@@ -340,7 +348,8 @@ class Recorder:
     def _record_attention(self, layer: int, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor,
                           value: torch.Tensor, mask: Any, kwargs: dict[str, Any], kernel_lse: torch.Tensor | None) -> None:
         self._check_call(layer, query, key, value, kwargs)
-        shape = self._fix_shape(query, key, scale_of(kwargs.get("scaling"), query.shape[-1]), self._cap_of(module, kwargs))
+        scale, cap = scale_of(kwargs.get("scaling"), query.shape[-1]), self._cap_of(module, kwargs)
+        shape = self._fix_shape(layer, query, key, LayerShape(key.shape[1], query.shape[3], scale, cap))
         if layer in self._seen:
             to_what = "" if getattr(module, "is_causal", True) else " (the second time to an encoder's tokens: cross attention)"
             raise UnsupportedModelError(f"layer {layer} attends twice in one forward pass{to_what}, which a trace cannot hold")
@@ -350,7 +359,7 @@ class Recorder:
         self._check_mask(layer, module, mask, kwargs, first_slot, n_keys, window, query.device)
         self._check_cache(layer, key, first_slot, n_keys)
         sinks = _sinks(module, kwargs)
-        if sinks is not None or shape.cap or self._index is not None:
+        if sinks is not None or cap or self._index is not None:
             kernel_lse = None  # of the scores alone; of the chosen keys alone
         index = self._index_calls.pop(layer, None)
         k_pre_rope = None
@@ -414,22 +423,22 @@ class Recorder:
             return 0.0
         return float(cap or 0.0)
 
-    def _fix_shape(self, query: torch.Tensor, key: torch.Tensor, scale: float, cap: float) -> Shape:
-        """Takes heads, scale and type from the first call, and holds later calls to them."""
+    def _fix_shape(self, layer: int, query: torch.Tensor, key: torch.Tensor, found: LayerShape) -> Shape:
+        """Takes heads and type from the first call and all layers' shapes from their modules, and holds calls to them."""
         natural = "f32" if query.dtype != key.dtype else _DTYPE_NAMES.get(query.dtype, "f32")
-        n_q, n_kv, before = query.shape[1], key.shape[1], self._shape
-        if before is None:
+        n_q, dtype = query.shape[1], self._options.dtype or natural
+        if self._shape is None:
             q_heads = filters.choose(self._options.heads, range(n_q), "query head")
-            kv_heads = filters.kv_heads_of(q_heads, n_q, n_kv)
-        else:
-            q_heads, kv_heads = before.q_heads, before.kv_heads
-        found = Shape(n_q, n_kv, query.shape[3], scale, cap, self._options.dtype or natural, q_heads, kv_heads)
-        if before is not None and found != before:
-            raise UnsupportedModelError(
-                f"attention calls differ: {before} and {found}; a trace has one shape for all layers"
-            )
-        self._shape = found
-        return found
+            self._shape = Shape(n_q, dtype, q_heads, layers.shapes_of(self._model, n_q, layer, found))
+        shape = self._shape
+        if n_q != shape.n_q or dtype != shape.dtype:
+            raise UnsupportedModelError(f"layer {layer}: {n_q} query heads in {dtype}, expected {shape.n_q} in {shape.dtype}: a trace "
+                                        "has as many query heads in every layer, and one type")
+        expected = replace(shape.layers[layer], keys_of=-1)
+        if found != expected:
+            raise UnsupportedModelError(f"layer {layer}: attention is made of {found}, expected {expected} by its module and the "
+                                        "layers before")
+        return shape
 
     def _locate_keys(self, layer: int, kv_len: int, window: int) -> tuple[int, int]:
         """Slot of the first key, and how many keys are filled: caches of fixed size are longer."""

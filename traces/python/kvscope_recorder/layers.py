@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,41 @@ def sinks_of(model: Any, n_layers: int) -> np.ndarray | None:
             found[module.layer_idx] = sinks.detach().float().cpu().numpy().ravel()
     if not found:
         return None
-    if sorted(found) != list(range(n_layers)) or len({len(values) for values in found.values()}) != 1:
-        raise UnsupportedModelError(
-            f"attention sinks in layers {sorted(found)} only: a trace holds one per query head in all layers or none"
-        )
-    return np.stack([found[layer] for layer in range(n_layers)])
+    if len({len(values) for values in found.values()}) != 1:
+        raise UnsupportedModelError(f"attention sinks of layers {sorted(found)}: a trace holds as many in each, one per query head")
+    none = np.full_like(next(iter(found.values())), -np.inf)
+    return np.stack([found.get(layer, none) for layer in range(n_layers)])
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What one layer's attention is made of."""
+
+    n_kv: int
+    d_head: int
+    scale: float
+    cap: float  # scores become cap * tanh(score / cap); 0 = they stay
+    keys_of: int = -1  # the earlier layer whose keys and values it attends to; -1 = its own
+
+
+def shapes_of(model: Any, n_q: int, first: int, found: LayerShape) -> dict[int, LayerShape]:
+    """What each layer's attention is made of by its module's own numbers; all like `found`, seen in layer `first`, where these do
+    not say what was seen there."""
+    shapes: dict[int, LayerShape] = {}
+    owners: dict[Any, int] = {}  # by layer type: the last layer with keys of its own
+    for module in attention_modules(model):
+        layer, kind = module.layer_idx, getattr(module, "layer_type", None)
+        is_shared = bool(getattr(module, "is_kv_shared_layer", False))
+        if not is_shared:
+            owners[kind] = layer
+        group, width, scaling = (getattr(module, name, None) for name in ("num_key_value_groups", "head_dim", "scaling"))
+        n_kv = n_q // group if isinstance(group, int) and group > 0 else found.n_kv
+        d_head = width if isinstance(width, int) else found.d_head
+        scale = float(np.float32(scaling)) if isinstance(scaling, float) else found.scale
+        shapes[layer] = LayerShape(n_kv, d_head, scale, found.cap, owners.get(kind, -1) if is_shared else -1)
+    if replace(shapes[first], keys_of=-1) != found:
+        return {layer: replace(found, keys_of=shape.keys_of) for layer, shape in shapes.items()}
+    return shapes
 
 
 def experts_per_token(config: Any) -> int:

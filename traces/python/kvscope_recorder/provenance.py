@@ -130,8 +130,12 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
     )
 
 
-def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[int, int], ...]) -> Rotation | None:
-    """By what the model's rotary_emb rotates q and k of every layer now; None where that is not to be seen."""
+def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[int, int], ...],
+                widths: dict[int, int]) -> Rotation | None:
+    """By what the model's rotary_emb rotates q and k of every layer now; None where that is not to be seen.
+
+    widths: channels of the layers that attend. Rows of narrower layers, all of whose channels rotate, end in zeros.
+    """
     config = text_config(model)
     found = _rotary_modules(model)
     if len(found) != 1 or getattr(config, "kv_lora_rank", None):  # MLA rotates the last channels, not the first
@@ -146,8 +150,12 @@ def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[i
         turns = not layer_kinds or bool(layer_kinds[layer][0])
         rows.append(frequencies.detach().float().cpu().numpy() * turns)
         amplitudes.append(float(getattr(found[0], f"{prefix}attention_scaling", 1.0)) if turns else 1.0)
-    if len({row.shape for row in rows}) != 1 or rows[0].ndim != 1:
+    if any(row.ndim != 1 for row in rows):
         return None
+    n_pairs = max(len(row) for row in rows)
+    if any(len(rows[layer]) != min(n_pairs, width // 2) for layer, width in widths.items()):
+        return None
+    rows = [np.pad(row, (0, n_pairs - len(row))) for row in rows]
     return Rotation(np.stack(rows).astype("<f4"), np.array(amplitudes, dtype="<f4"))
 
 

@@ -87,7 +87,7 @@ class TraceInfo:
     rope_factor: float
     qk_norm: bool
     rotation: Rotation | None  # what q and k were rotated by; None = not known
-    sinks: np.ndarray | None  # [n_layers, n_q] f32: a logit per query head in every softmax; None = the model has none
+    sinks: np.ndarray | None  # [n_layers, n_q] f32: a logit per query head in every softmax, -inf in layers without; None = no layer has
     layer_kinds: tuple[tuple[int, int], ...]  # per layer has_rope, n_experts; empty = ordinary layers
     n_experts_per_token: int
     # what is captured
@@ -113,6 +113,9 @@ class TraceInfo:
     uuid: str = ""
     content_hash: str = ""
     index: IndexShape | None = None
+    # Where layers differ, per layer of the model: n_kv, d_head, score_scale, score_cap, and the layer whose keys it attends to
+    # (-1: its own). The fields above then speak of the first recorded layer without a window.
+    layer_shapes: tuple[tuple[int, int, float, float, int], ...] = ()
 
     @property
     def n_tokens(self) -> int:

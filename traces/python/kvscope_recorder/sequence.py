@@ -13,6 +13,7 @@ import torch
 from . import filters, indexers, lse, provenance
 from .errors import UnsupportedModelError
 from .plan import classify, predict
+from .layers import LayerShape
 from .schema import CaptureSet, IndexShape, Rotation, TraceInfo
 from .worker import HostCopy
 from .writer import TraceWriter
@@ -42,19 +43,18 @@ class Shape:
     """What the first attention call fixes for the whole trace."""
 
     n_q: int
-    n_kv: int
-    d_head: int
-    scale: float
-    cap: float  # scores become cap * tanh(score / cap); 0 = they stay
     dtype: str
     q_heads: tuple[int, ...]
-    kv_heads: tuple[int, ...]
+    layers: dict[int, LayerShape]  # of every layer that attends
 
-    @property
-    def kv_of(self) -> tuple[int, ...]:
+    def kv_of(self, layer: int) -> tuple[int, ...]:
         """The KV head of each recorded query head."""
-        group = self.n_q // self.n_kv
+        group = self.n_q // self.layers[layer].n_kv
         return tuple(head // group for head in self.q_heads)
+
+    def kv_heads(self, layer: int) -> tuple[int, ...]:
+        """The KV heads that the recorded query heads read."""
+        return tuple(sorted(set(self.kv_of(layer))))
 
 
 class Sequence:
@@ -156,10 +156,11 @@ class Sequence:
         """
         shape, capture, rows = self.shape, self._options.capture, self.new_rows()
         assert shape is not None
-        k_new = _select(k[:, self.begin - first_key : self.end - first_key], shape.kv_heads)
-        v_new = _select(v[:, self.begin - first_key : self.end - first_key], shape.kv_heads)
-        if v_new.shape[-1] < shape.d_head:  # the output's further elements are 0, so no norm or error changes
-            v_new = torch.nn.functional.pad(v_new, (0, shape.d_head - v_new.shape[-1]))
+        own, kv_heads = shape.layers[layer], shape.kv_heads(layer)
+        k_new = _select(k[:, self.begin - first_key : self.end - first_key], kv_heads)
+        v_new = _select(v[:, self.begin - first_key : self.end - first_key], kv_heads)
+        if v_new.shape[-1] < own.d_head:  # the output's further elements are 0, so no norm or error changes
+            v_new = torch.nn.functional.pad(v_new, (0, own.d_head - v_new.shape[-1]))
         q = _select(q[:, rows], shape.q_heads)
         at = f"/layers/{layer}"
         if capture.qkv:
@@ -167,7 +168,7 @@ class Sequence:
             self._write(f"{at}/k", k_new, shape.dtype)
             self._write(f"{at}/v", v_new, shape.dtype)
         if (capture.lse or capture.maps) and rows.stop > rows.start:
-            block = lse.Rows(q, k, shape.kv_of, shape.scale, shape.cap, self.first + rows.start, first_key, window)
+            block = lse.Rows(q, k, shape.kv_of(layer), own.scale, own.cap, self.first + rows.start, first_key, window)
             if kernel_lse is not None:
                 values = _select(kernel_lse[:, rows], shape.q_heads)
             else:
@@ -196,7 +197,7 @@ class Sequence:
             self._write(f"{at}/index_selected", chosen, "i32")
         if k_pre_rope is not None:
             new = k_pre_rope[:, self.begin - self.first : self.end - self.first]
-            self._write(f"{at}/k_pre_rope", _select(new, shape.kv_heads), shape.dtype)
+            self._write(f"{at}/k_pre_rope", _select(new, shape.kv_heads(layer)), shape.dtype)
 
     def _record_maps(self, at: str, block: lse.Rows, values: torch.Tensor, dtype: str) -> None:
         capture = self._options.capture
@@ -235,6 +236,13 @@ class Sequence:
         """The trace of a run whose passes end at these tokens."""
         shape, facts, options = self.shape, self._facts, self._options
         assert shape is not None
+        full = [layer for layer in self._layers if not facts.windows[layer]]
+        first = full[0] if full else self._layers[0]
+        main = shape.layers[first]
+        layer_shapes: tuple[tuple[int, int, float, float, int], ...] = ()
+        if any(one != main for one in shape.layers.values()):
+            all_layers = (shape.layers.get(layer, main) for layer in range(facts.n_layers))  # those that do not attend: as the main one
+            layer_shapes = tuple((one.n_kv, one.d_head, one.scale, one.cap, one.keys_of) for one in all_layers)
         calls, n_prompt, chunk = classify(ends)
         n_tokens = ends[-1]
         capacity = 0
@@ -242,13 +250,13 @@ class Sequence:
             capacity = max(1, n_tokens * self._texts.longest)
         return TraceInfo(
             model_name=facts.name, model_family=facts.family, model_config=facts.config_json,
-            n_layers=facts.n_layers, n_q=shape.n_q, n_kv=shape.n_kv, d_head=shape.d_head,
-            d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=shape.scale, score_cap=shape.cap,
+            n_layers=facts.n_layers, n_q=shape.n_q, n_kv=main.n_kv, d_head=main.d_head,
+            d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=main.scale, score_cap=main.cap,
             windows=facts.windows, rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
             rope_factor=facts.rope_factor, qk_norm=facts.qk_norm, rotation=self.rotation,
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
-            q_heads=shape.q_heads, kv_heads=shape.kv_heads,
+            q_heads=shape.q_heads, kv_heads=shape.kv_heads(first), layer_shapes=layer_shapes,
             rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, calls=calls,
             token_text_capacity=capacity, created=self._created, writer=provenance.writer_name(),
             command_line=provenance.command_line(), host=provenance.host_name(), text_source=options.text_source,

@@ -54,14 +54,13 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
     }
     info.layer_slot(layer);  // throws for what is not recorded, before the window is read
     info.q_slot(q_head);
-    const KeyTable keys(trace.read_k(layer, q_head / info.group(), {0, n_keys}).view());
+    const KeyTable keys(trace.read_k(layer, q_head / info.group(layer), {0, n_keys}).view());
     ScoreRows scratch;
     for (std::size_t i = 0; i < positions.size(); ++i) {
       const Index pos = positions[i];
       const Tensor<float> q = trace.read_q(layer, q_head, {pos, pos + 1});
-      const RowSource source{
-          q.view(), pos, keys, info.score_rule(),
-          info.window.empty() ? std::nullopt : info.window[static_cast<std::size_t>(layer)]};
+      const RowSource source{q.view(), pos, keys, info.shape(layer).score_rule(),
+                             info.window_of(layer)};
       visit_score_rows(source, std::span(&pos, 1), scratch,
                        [&](Index, std::span<double> scores, TokenRange visible) {
                          softmax_in_place(scores, info.sink_logit(layer, q_head));
@@ -99,8 +98,8 @@ nb::list token_bytes(const TraceFile& trace) {
 /// [n_layers] the layers' windows, -1 where there is none.
 std::vector<Index> windows(const TraceFile& trace) {
   std::vector<Index> out(static_cast<std::size_t>(trace.info().n_layers), -1);
-  for (std::size_t i = 0; i < trace.info().window.size(); ++i)
-    out[i] = trace.info().window[i].value_or(-1);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = trace.info().window_of(static_cast<Index>(i)).value_or(-1);
   return out;
 }
 
@@ -125,6 +124,18 @@ void bind_trace(nb::module_& module) {
       .def_prop_ro("n_q", [](const TraceFile& t) { return t.info().n_q; })
       .def_prop_ro("n_kv", [](const TraceFile& t) { return t.info().n_kv; })
       .def_prop_ro("d_head", [](const TraceFile& t) { return t.info().d_head; })
+      .def("kv_heads_of",
+           [](const TraceFile& t, Index layer) {
+             t.info().layer_slot(layer);
+             return t.info().kv_heads_of(layer);
+           })
+      .def("shape_of",
+           [](const TraceFile& t, Index layer) {
+             t.info().layer_slot(layer);
+             const LayerShape shape = t.info().shape(layer);
+             return nb::make_tuple(shape.n_kv, shape.d_head, shape.score_scale, shape.score_cap,
+                                   shape.keys_of);
+           })
       .def_prop_ro("n_tokens", [](const TraceFile& t) { return t.info().n_tokens; })
       .def_prop_ro("n_prompt", [](const TraceFile& t) { return t.info().n_prompt; })
       .def_prop_ro("rows",

@@ -78,6 +78,10 @@ void add_model(nb::handle of, TraceInfo& info) {
   info.n_vocab = field<Index>(of, "n_vocab");
   info.score_scale = field<float>(of, "score_scale");
   info.score_cap = field<float>(of, "score_cap");
+  for (const nb::handle shape : of.attr("layer_shapes"))
+    info.layer_shapes.push_back({nb::cast<Index>(shape[0]), nb::cast<Index>(shape[1]),
+                                 nb::cast<float>(shape[2]), nb::cast<float>(shape[3]),
+                                 nb::cast<Index>(shape[4])});
   for (const Index window : field<std::vector<Index>>(of, "windows"))
     info.window.push_back(window > 0 ? std::optional(window) : std::nullopt);
   if (const nb::object sinks = of.attr("sinks"); !sinks.is_none()) info.sink_logits = floats(sinks);
