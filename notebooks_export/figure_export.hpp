@@ -25,8 +25,9 @@ struct RenderOptions {
   plot::Ground theme = option(theme, "theme", plot::Ground::light, "light or dark ground");
   double width =
       option(width, "width", 0.0, "inches; 0 is the venue's column, or its page for wide figures",
-             in(0.0, 60.0));
-  double height = option(height, "height", 0.0, "inches; 0 follows from the panels", in(0.0, 60.0));
+             in(0.0, 60.0, "in"));
+  double height =
+      option(height, "height", 0.0, "inches; 0 follows from the panels", in(0.0, 60.0, "in"));
   Index columns =
       option(columns, "columns", 0,
              "panels side by side; 0 is as many as are legible, up to the figure's own", in(0, 16));

@@ -22,6 +22,8 @@ struct LatexOptions {
 inline constexpr std::array<std::string_view, 5> kLatexSizes = {
     "normalsize", "small", "footnotesize", "scriptsize", "tiny"};
 
+inline constexpr double kLatexPage = 488.0;  // points of a page of two columns: 6.75 in
+
 /// About how wide the table's letters and gaps are, in points.
 double latex_width(const PaperTable& table, std::string_view size);
 

@@ -111,8 +111,10 @@ void Device::resize(std::uint64_t n_bytes) {
 }
 
 bool Device::lock(bool exclusive) {
+  constexpr int kMostInterrupted = 100;  // of a call that does not wait
+  int n_interrupted = 0;
   while (::flock(fd_, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
+    if (errno == EINTR && ++n_interrupted < kMostInterrupted) continue;
     // Where there are no locks (NFS, Lustre, some read-only mounts), whoever only reads goes
     // without: the lock would keep writers away, and a trace under its name has none.
     const bool has_no_locks = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP;

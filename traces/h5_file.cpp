@@ -47,8 +47,10 @@ File File::create(const std::filesystem::path& path) {
   const Id creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
   file.n_failed_closes_ = n_failed_closes();
-  file.id_ = Id(check_io(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
-                         fmt::format("cannot create {}", path.string())));
+  const hid_t made = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
+  const bool is_unlocked = made < 0 && file.device_->lock_error() != 0;
+  file.id_ = Id(check_io(
+      made, fmt::format("cannot create {}{}", path.string(), is_unlocked ? kLockedAdvice : "")));
   return file;
 }
 

@@ -37,10 +37,11 @@ class Builder {
     const Index n_rows = info_.rows.size();
     const Index n_tokens = info_.n_tokens;
     const Index d_head = info_.shape(layer).d_head;
+    const std::string kv = kv_axis(layer);
     if (capture.qkv) {
       add(at("q"), stored, {n_q, n_rows, d_head}, Along::rows, "q_head,row,dim", "1");
-      add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
-      add(at("v"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
+      add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, kv + ",token,dim", "1");
+      add(at("v"), stored, {n_kv, n_tokens, d_head}, Along::tokens, kv + ",token,dim", "1");
     }
     if (capture.lse) add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,row", "nat");
     if (capture.attn_dense) {
@@ -62,11 +63,11 @@ class Builder {
     if (capture.stats) {
       const Index n_pages = info_.n_full_pages();
       add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,row", "1");
-      add(at("stats/k_norm"), h5::Type::f32, {n_kv, n_tokens}, Along::tokens, "kv_head,token", "1");
+      add(at("stats/k_norm"), h5::Type::f32, {n_kv, n_tokens}, Along::tokens, kv + ",token", "1");
       add(at("stats/page_min"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
-          "kv_head,page,dim", "1");
+          kv + ",page,dim", "1");
       add(at("stats/page_max"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
-          "kv_head,page,dim", "1");
+          kv + ",page,dim", "1");
     }
   }
 
@@ -89,12 +90,17 @@ class Builder {
     if (info_.capture.k_pre_rope)
       add(at("k_pre_rope"), stored,
           {std::ssize(info_.kv_heads_of(layer)), info_.n_tokens, info_.shape(layer).d_head},
-          Along::tokens, "kv_head,token,dim", "1");
+          Along::tokens, kv_axis(layer) + ",token,dim", "1");
   }
 
   std::vector<ArraySpec> take() { return std::move(arrays_); }
 
  private:
+  /// The scale kv_head holds the numbers of other heads, perhaps as many.
+  std::string kv_axis(Index layer) const {
+    return info_.kv_heads_of(layer) == info_.kv_heads ? "kv_head" : "layer_kv_head";
+  }
+
   const TraceInfo& info_;
   std::vector<ArraySpec> arrays_;
 };

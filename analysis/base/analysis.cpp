@@ -90,15 +90,17 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
 }
 
 void require_one_shape(const TraceInfo& info, std::string_view analysis) {
-  if (info.layer_shapes.empty()) return;
+  const std::vector<std::vector<Index>> alike = layers_by_heads(info);
+  if (alike.size() < 2) return;
   std::vector<std::string> shapes;
-  for (const std::vector<Index>& layers : layers_by_shape(info)) {
+  for (const std::vector<Index>& layers : alike) {
     const LayerShape shape = info.shape(layers.front());
     shapes.push_back(fmt::format("{} KV heads of {} channels in {} ({})", shape.n_kv, shape.d_head,
                                  layers.size() == 1 ? "layer" : "layers", fmt::join(layers, ", ")));
   }
-  throw ConfigError("{}: its arrays hold layers of one shape, found {}: choose layers of one",
-                    analysis, fmt::join(shapes, "; "));
+  throw ConfigError(
+      "{}: its arrays hold layers of one shape, found {}: choose layers of one (--layers)",
+      analysis, fmt::join(shapes, "; "));
 }
 
 void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,

@@ -57,7 +57,7 @@ void check_stop(const std::stop_token& stop, std::string_view analysis);
 /// then lie at the slots [kv_slot * group, (kv_slot + 1) * group).
 void require_whole_groups(const TraceInfo& info, std::string_view analysis);
 
-/// Throws ConfigError if layers differ in KV heads, channels or scores.
+/// Throws ConfigError if layers differ in KV heads or channels.
 void require_one_shape(const TraceInfo& info, std::string_view analysis);
 
 /// Declares and writes a rank-1 coordinate array.

@@ -77,18 +77,23 @@ CostModel cost_model(const TraceInfo& info, double weight_bits) {
                   .n_kv = info.n_kv,
                   .d_head = info.d_head,
                   .window = info.window};
+  std::optional<std::array<Index, 3>> full;
   for (Index layer = 0; layer < std::ssize(info.layer_shapes); ++layer) {
     const LayerShape shape = info.shape(layer);
     const bool is_full = !info.window_of(layer);
     const std::array<Index, 3> found = {info.n_q, shape.n_kv, shape.d_head};
-    auto& expected = model.window_shape;
-    if (!is_full && !expected) expected = found;
-    if (is_full ? found != std::array{info.n_q, info.n_kv, info.d_head} : found != *expected)
+    auto& expected = is_full ? full : model.window_shape;
+    if (!expected) expected = found;
+    if (found != *expected)
       throw ConfigError(
           "cost: layer {} has {} KV heads of {} channels, another that sees as much has others: "
           "cost knows one shape of layers that see everything and one of those with a window",
           layer, shape.n_kv, shape.d_head);
     if (shape.keys_of >= 0) ++(is_full ? model.n_full_shared : model.n_window_shared);
+  }
+  if (full) {
+    model.n_kv = (*full)[1];
+    model.d_head = (*full)[2];
   }
   if (info.model_config.empty()) return model;
   try {

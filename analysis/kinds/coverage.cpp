@@ -331,6 +331,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     summary["pairs"].push_back(pair_summaries[p].json(axes.pairs[p]));
   summary["skipped"] = plan.pairs.skipped;
   Json totals = totals_of(summary["layers"], axes, all_gains, options.target_mass);
+  totals["has_sinks"] = !info.sink_logits.empty();
   if (pinsker) {
     writer.write_pinsker(*pinsker);
     Json floors = pinsker_summary(*pinsker, summary["layers"]);

@@ -79,7 +79,7 @@ std::vector<ReplayLayer> layers_for(const KeySources& sources, const KeyQuestion
 struct LikeLayers {
   LikeLayers(const KeySources& all, const KeyQuestion& question)
       : trace(layers_like(all.trace, question.layer)), sources{trace, all.draft} {
-    require_like_layers(all.trace, question.selector);
+    require_like_layers(all.trace, {question.layer}, question.selector);
     if (all.calibration != nullptr)
       sources.calibration = &text.emplace(layers_like(*all.calibration, question.layer));
   }

@@ -85,16 +85,6 @@ void QueryPageMap::add_kept(Index pos, std::span<const double> probs, TokenRange
   }
 }
 
-void QueryPageMap::count_kept(Index pos, std::span<const KeyPos> keys) {
-  const Index block = grid_.block_of(pos);
-  for (std::size_t i = 0; i < keys.size();) {
-    const Index page = grid_.page_of(keys[i]);
-    const std::size_t first = i;
-    while (i < keys.size() && grid_.page_of(keys[i]) == page) ++i;
-    add_count(n_kept_[grid_.cell(block, page)], static_cast<std::int64_t>(i - first));
-  }
-}
-
 std::vector<float> QueryPageMap::mean_mass(std::span<const Index> visible_counts) const {
   std::vector<float> cells(mass_.size(), std::numeric_limits<float>::quiet_NaN());
   for (Index block = 0; block < grid_.n_blocks(); ++block) {

@@ -64,8 +64,6 @@ class QueryPageMap {
   /// The part of a row that was kept: `keys` ascending and visible.
   void add_kept(Index pos, std::span<const double> probs, TokenRange visible,
                 std::span<const KeyPos> keys);
-  /// The same for callers without the row's attention: for kept_share() only.
-  void count_kept(Index pos, std::span<const KeyPos> keys);
 
   /// Attention of each cell's page, mean over the block's rows and heads, [n_cells]; the cells of a
   /// block add up to the mean of what was added. NaN where `visible_counts` is 0.

@@ -223,14 +223,14 @@ void for_each_quest_step(const TraceSource& trace, const QuestOptions& options, 
     check_stop(stop, "quest");
     const Index pos = positions[static_cast<std::size_t>(step)];
     const Index row = pos - asked.begin;
-    visit(step,
-          steppers[static_cast<std::size_t>(worker)].measure({.layer = layer,
-                                                              .pos = pos,
-                                                              .q = q.view().range(1, row, row + 1),
-                                                              .k = k.view(),
-                                                              .keys = keys,
-                                                              .window = window,
-                                                              .score = info.score_rule()}));
+    visit(step, steppers[static_cast<std::size_t>(worker)].measure(
+                    {.layer = layer,
+                     .pos = pos,
+                     .q = q.view().range(1, row, row + 1),
+                     .k = k.view(),
+                     .keys = keys,
+                     .window = window,
+                     .score = info.shape(layer).score_rule()}));
   });
 }
 

@@ -269,7 +269,7 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
               kv_slot * info.group(),
               info.window_of(layer),
               quoka_selects_in(info, options, layer),
-              info.score_rule(),
+              info.shape(layer).score_rule(),
               Tensor<float>::uninitialized({info.group(), info.n_tokens, info.d_head}),
               std::move(k),
               {},
@@ -292,8 +292,8 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
                             .n_kv = 1,
                             .d_head = info.d_head,
                             .max_tokens = info.n_tokens,
-                            .score_scale = info.score_scale,
-                            .score_cap = info.score_cap});
+                            .score_scale = info.shape(layer).score_scale,
+                            .score_cap = info.shape(layer).score_cap});
   }
   pool.parallel_for(static_cast<Index>(plan.chunks.size()), [&](Index c, int thread) {
     check_stop(stop, "quoka");

@@ -178,11 +178,10 @@ template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
 template <class T>
-void set_value(const std::string& name, std::string_view text, T& target,
-               const std::string& help = {}) {
+void set_value(const std::string& name, std::string_view text, T& target) {
   if constexpr (IsOptional<T>::value) {
     typename T::value_type value{};
-    set_value(name, text, value, help);
+    set_value(name, text, value);
     target = std::move(value);
   } else if constexpr (IsVector<T>::value) {
     typename T::value_type value{};
@@ -192,7 +191,7 @@ void set_value(const std::string& name, std::string_view text, T& target,
     if (text.empty()) throw ConfigError(name + ": expected a file name, found nothing");
     target = std::filesystem::path(text);
   } else {
-    parse_field(Field{name, help}, text, target);
+    parse_field(Field{name, ""}, text, target);
   }
 }
 
@@ -241,8 +240,8 @@ OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::
                 std::same_as<T, std::vector<std::filesystem::path>>) {
     spec.kind = ValueKind::file;
   }
-  spec.set = [label = "--" + name, help, &target](std::string_view text) {
-    detail::set_value(label, text, target, help);
+  spec.set = [label = "--" + name, &target](std::string_view text) {
+    detail::set_value(label, text, target);
   };
   spec.name = std::move(name);
   spec.placeholder = std::move(placeholder);
@@ -298,11 +297,16 @@ void OptionSet::fields(Options& target) {
       };
       add_spec(std::move(spec));
     } else {
-      add(name,
-          std::is_floating_point_v<T>                         ? "X"
-          : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
-                                                              : "WORD",
-          help, value);
+      OptionSpec& spec = add(name,
+                             std::is_floating_point_v<T>                         ? "X"
+                             : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
+                                                                                 : "WORD",
+                             help, value);
+      if (!field.unit.empty()) {
+        spec.set = [label = "--" + name, unit = field.unit, &value](std::string_view text) {
+          parse_field(Field{.name = label, .help = "", .unit = unit}, text, value);
+        };
+      }
     }
   });
   checks_.push_back([&target] { check_fields(target); });

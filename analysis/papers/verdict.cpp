@@ -163,7 +163,8 @@ std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& 
   if (outcome.pairing != Pairing::none)
     text += (is_mean ? ", mean " : ", paired ") + difference_words(outcome);
   if (!outcome.against.empty())
-    text += fmt::format("; the claim fails in layers {}", fmt::join(outcome.against, ", "));
+    text += fmt::format("; the claim fails in layer{} {}", outcome.against.size() == 1 ? "" : "s",
+                        fmt::join(outcome.against, ", "));
   const double kept = outcome.kept_left / outcome.kept_right;
   if (std::abs(kept - 1.0) > kUnequal)
     text += fmt::format(", with {} keys a query against {}", number_text(outcome.kept_left, 4),

@@ -177,7 +177,8 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
         .hash = info.content_hash,
         .layers = plan.options.layers.empty() ? info.layers : plan.options.layers,
         .q_heads = plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads,
-        .calls = plan_calls(info, plan.options.replay.calls, trace.name)};
+        .calls = plan_calls(info, plan.options.replay.calls, trace.name),
+        .has_sinks = !info.sink_logits.empty()};
     const bool has_full_layer =
         std::ranges::any_of(known.layers, [&](Index layer) { return !info.window_of(layer); });
     if (!plan.options.match.empty() && !has_full_layer) {

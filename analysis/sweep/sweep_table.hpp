@@ -22,6 +22,7 @@ struct SweepTraceInfo {
   std::vector<Index> layers;
   std::vector<Index> q_heads;
   std::vector<TokenRange> calls;
+  bool has_sinks = false;  // shares of attention are of what keys get
 };
 
 /// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost

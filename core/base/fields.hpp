@@ -38,12 +38,13 @@ namespace kvscope {
 struct Limits {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
+  std::string_view unit = {};  // that may stand behind the number
 };
 constexpr Limits at_least(double low) {
   return {.min = low};
 }
-constexpr Limits in(double low, double high) {
-  return {low, high};
+constexpr Limits in(double low, double high, std::string_view unit = {}) {
+  return {low, high, unit};
 }
 
 /// Name, help and admissible range of one option.
@@ -52,6 +53,7 @@ struct Field {
   std::string_view help;  // in the user's terms, with the unit
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
+  std::string_view unit = {};  // see Limits
 };
 
 /// The same with underscores, as files and Python have it.
@@ -136,7 +138,7 @@ T option(T& member, std::string_view name, std::type_identity_t<T> value, std::s
          Limits limits = {}) {
   if (detail::OptionRecorder* const recorder = detail::option_recorder()) {
     Option said = detail::blank_option<T>();
-    said.field = {name, help, limits.min, limits.max};
+    said.field = {name, help, limits.min, limits.max, limits.unit};
     recorder->add(std::addressof(member), said);
   }
   return value;
@@ -264,7 +266,7 @@ void parse_field(const Field& field, std::string_view text, T& value) {
   } else if constexpr (std::is_arithmetic_v<T>) {
     T parsed{};
     std::string_view number = text;
-    if (field.help.starts_with("inches") && number.ends_with("in")) number.remove_suffix(2);
+    if (number.ends_with(field.unit)) number.remove_suffix(field.unit.size());
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), parsed);
     if (error != std::errc{} || end != number.data() + number.size()) fail();
     value = parsed;

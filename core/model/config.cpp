@@ -390,8 +390,13 @@ std::string model_config_text(const std::filesystem::path& model) {
 
 ModelConfig load_model_config(const std::filesystem::path& model) {
   const auto gguf = gguf_file_of(model);
-  return parse_model_config(model_config_text(model),
-                            (gguf ? *gguf : model / "config.json").string());
+  ModelConfig config =
+      parse_model_config(model_config_text(model), (gguf ? *gguf : model / "config.json").string());
+  std::error_code ignored;
+  // transformers applies it where peft is installed
+  if (!gguf && std::filesystem::exists(model / "adapter_config.json", ignored))
+    config.unread.emplace_back("adapter_config.json");
+  return config;
 }
 
 }  // namespace kvscope

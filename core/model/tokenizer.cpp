@@ -77,17 +77,6 @@ class PieceEncoder {
   std::vector<TokenId> ids_;
 };
 
-TokenizerCompanions companions_of(const std::filesystem::path& folder) {
-  const auto text_of = [&](const char* name) {
-    std::error_code ignored;
-    const std::filesystem::path file = folder / name;
-    return std::filesystem::exists(file, ignored) ? read_regular_file(file, kMaxSettingsBytes)
-                                                  : std::string();
-  };
-  return {text_of("tokenizer_config.json"), text_of("special_tokens_map.json"),
-          text_of("added_tokens.json")};
-}
-
 AddedTokenSet tokens_in_raw_text(const TokenizerParts& parts) {
   std::vector<AddedToken> selected;
   for (const AddedToken& token : parts.added_tokens) {
@@ -206,12 +195,12 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
   }
   if (path.filename() == kTekkenFile) return parse_tekken(mapped.text(), path.string());
   if (path.extension() != ".model") {
-    return Tokenizer(std::make_unique<const Impl>(
-        parse_tokenizer_json(mapped.text(), path.string(), companions_of(path.parent_path()))));
+    return Tokenizer(std::make_unique<const Impl>(parse_tokenizer_json(
+        mapped.text(), path.string(), TokenizerCompanions::read(path.parent_path()))));
   }
   const std::filesystem::path folder = path.parent_path();
   return Tokenizer(std::make_unique<const Impl>(
-      sentencepiece_tokenizer(mapped.text(), path.string(), companions_of(folder),
+      sentencepiece_tokenizer(mapped.text(), path.string(), TokenizerCompanions::read(folder),
                               (folder / "tokenizer_config.json").string())));
 }
 

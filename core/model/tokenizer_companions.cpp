@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
 #include "core/model/tokenizer_json_parts.hpp"
 
 namespace kvscope {
@@ -49,6 +50,7 @@ class Companions {
       add(token, "extra_special_tokens", /*special=*/true, /*overrides=*/false);
   }
   const std::vector<Companion>& tokens() const { return tokens_; }
+  const std::vector<std::pair<std::string, std::string>>& named() const { return named_; }
   /// Keys that would change ids and are not followed.
   std::vector<std::string> not_followed() const {
     std::vector<std::string> keys;
@@ -151,7 +153,9 @@ class Companions {
     for (const auto& [key, value] : typed_.items()) add_named(value, key);
   }
   void add_named(const OrderedJson& value, const std::string& key) {
-    if (has_token(value)) add(value, key, /*special=*/true, /*overrides=*/false);
+    if (!has_token(value)) return;
+    add(value, key, /*special=*/true, /*overrides=*/false);
+    named_.emplace_back(key, tokens_.back().token.content);
   }
   void add(const OrderedJson& value, const std::string& where, std::optional<bool> special,
            bool overrides) {
@@ -163,9 +167,26 @@ class Companions {
   OrderedJson own_ = OrderedJson::object();    // tokens with names that not every tokenizer has
   OrderedJson typed_ = OrderedJson::object();  // the same, in front of them
   std::vector<Companion> tokens_;
+  std::vector<std::pair<std::string, std::string>> named_;
 };
 
 }  // namespace
+
+TokenizerCompanions TokenizerCompanions::read(const std::filesystem::path& folder) {
+  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  const auto text_of = [&](const char* name) {
+    std::error_code ignored;
+    const std::filesystem::path file = folder / name;
+    return std::filesystem::exists(file, ignored) ? read_regular_file(file, kMostBytes)
+                                                  : std::string();
+  };
+  return {text_of("tokenizer_config.json"), text_of("special_tokens_map.json"),
+          text_of("added_tokens.json")};
+}
+
+std::vector<std::pair<std::string, std::string>> TokenizerCompanions::named_tokens() const {
+  return Companions(*this).named();
+}
 
 void add_companions(const TokenizerCompanions& files, const Vocabulary& vocabulary,
                     TokenizerParts& parts) {

@@ -52,6 +52,11 @@ struct TokenizerCompanions {
   std::string config;       // tokenizer_config.json
   std::string special_map;  // special_tokens_map.json, read if config has no added_tokens_decoder
   std::string added;        // added_tokens.json, the same
+
+  /// Of a model's folder.
+  static TokenizerCompanions read(const std::filesystem::path& folder);
+  /// The tokens that have a name (bos_token, image_token, ...), by these names.
+  std::vector<std::pair<std::string, std::string>> named_tokens() const;
 };
 
 /// Reads tokenizer.json text. `where` names the file in messages. Truncation and padding settings

@@ -125,7 +125,7 @@ std::vector<LayerReplay> replay_by_shape(const TraceSource& trace, const TraceSo
                                          const ReplayOptions& options, ThreadPool& pool,
                                          const ProgressFn& progress, const std::stop_token& stop) {
   const auto groups = layers_by_shape(with_layers(trace.info(), layers));
-  for (const ReplayPair& pair : pairs) require_like_layers(trace, pair.selector);
+  for (const ReplayPair& pair : pairs) require_like_layers(trace, layers, pair.selector);
   std::vector<LayerReplay> results;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const TracePart part = layers_like(trace, groups[g].front());

@@ -54,14 +54,18 @@ AttentionShape shape_of(const TraceInfo& info) {
   return shape;
 }
 
-void require_like_layers(const TraceSource& trace, const MethodSpec& selector) {
-  const TraceInfo& info = trace.info();
-  if (info.layer_shapes.empty() || !selector.caps().cross_layer) return;
+bool has_like_layers(const TraceInfo& info, const std::vector<Index>& layers) {
   std::vector<Index> asked;
   for (const Index layer : info.layers) {
-    if (!info.window_of(layer)) asked.push_back(layer);
+    const bool counts = layers.empty() || layer <= layers.back();
+    if (counts && !info.window_of(layer)) asked.push_back(layer);
   }
-  if (asked.empty() || with_layers(info, asked).layer_shapes.empty()) return;
+  return asked.empty() || layers_by_shape(with_layers(info, asked)).size() == 1;
+}
+
+void require_like_layers(const TraceSource& trace, const std::vector<Index>& layers,
+                         const MethodSpec& selector) {
+  if (!selector.caps().cross_layer || has_like_layers(trace.info(), layers)) return;
   throw ConfigError(
       "selector {}: what it finds in one layer serves others, and layers of {} that see everything "
       "differ in KV heads, channels or scores",

@@ -27,9 +27,11 @@ struct ReplayLayer {
 /// which stays dense.
 ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens);
 
-/// Throws ConfigError if layers without a window differ and the method carries what it finds in one
-/// layer to others.
-void require_like_layers(const TraceSource& trace, const MethodSpec& selector);
+/// True if the recorded layers without a window, up to the last of `layers`, are of one shape.
+bool has_like_layers(const TraceInfo& info, const std::vector<Index>& layers);
+/// Throws ConfigError if they are not, and the method carries what it finds in one layer to others.
+void require_like_layers(const TraceSource& trace, const std::vector<Index>& layers,
+                         const MethodSpec& selector);
 
 /// The attention structure of a recording whose layers do not differ.
 AttentionShape shape_of(const TraceInfo& info);

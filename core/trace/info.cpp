@@ -118,6 +118,29 @@ bool TraceInfo::has_experts(Index layer) const {
   return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
 }
 
+namespace {
+
+template <class AreAlike>
+std::vector<std::vector<Index>> alike_layers(const TraceInfo& info, const AreAlike& are_alike) {
+  std::vector<std::vector<Index>> groups;
+  for (const Index layer : info.layers) {
+    const auto found = std::ranges::find_if(groups, [&](const std::vector<Index>& group) {
+      return are_alike(info.shape(group.front()), info.shape(layer));
+    });
+    (found != groups.end() ? *found : groups.emplace_back()).push_back(layer);
+  }
+  return groups;
+}
+
+/// The recorded layer that n_kv and what follows it speak of.
+Index main_layer(const TraceInfo& info) {
+  const auto full =
+      std::ranges::find_if(info.layers, [&](Index layer) { return !info.window_of(layer); });
+  return full != info.layers.end() ? *full : info.layers.front();
+}
+
+}  // namespace
+
 TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
   for (const Index layer : layers) info.layer_slot(layer);
   TraceInfo part = info;
@@ -131,9 +154,7 @@ TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
   std::erase_if(part.index.layers, [&](Index layer) { return !part.has_layer(layer); });
   if (part.index.empty()) part.index = {};
   if (info.layer_shapes.empty() || part.layers.empty()) return part;
-  const auto full =
-      std::ranges::find_if(part.layers, [&](Index layer) { return !info.window_of(layer); });
-  const Index first = full != part.layers.end() ? *full : part.layers.front();
+  const Index first = main_layer(part);
   const LayerShape shape = info.shape(first);
   part.n_kv = shape.n_kv;
   part.d_head = shape.d_head;
@@ -145,14 +166,12 @@ TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
 }
 
 std::vector<std::vector<Index>> layers_by_shape(const TraceInfo& info) {
-  std::vector<std::vector<Index>> groups;
-  for (const Index layer : info.layers) {
-    const auto found = std::ranges::find_if(groups, [&](const std::vector<Index>& group) {
-      return info.shape(group.front()).is_like(info.shape(layer));
-    });
-    (found != groups.end() ? *found : groups.emplace_back()).push_back(layer);
-  }
-  return groups;
+  return alike_layers(info, [](const LayerShape& a, const LayerShape& b) { return a.is_like(b); });
+}
+
+std::vector<std::vector<Index>> layers_by_heads(const TraceInfo& info) {
+  return alike_layers(info,
+                      [](const LayerShape& a, const LayerShape& b) { return a.has_same_heads(b); });
 }
 
 TraceInfo cut_to_calls(const TraceInfo& info, Index n_calls) {
@@ -242,9 +261,24 @@ void check_shapes(const TraceInfo& info) {
           "and {}",
           where, shape.score_scale, shape.score_cap);
     }
-    require(shape.keys_of >= -1 && shape.keys_of < layer, "the layer that keys are of" + where,
+    const bool is_own = shape.keys_of == -1;
+    require(is_own || (shape.keys_of >= 0 && shape.keys_of < layer), "keys_of" + where,
             "an earlier one, or -1", shape.keys_of);
+    if (is_own) continue;
+    const LayerShape owner = info.shape(shape.keys_of);
+    require(owner.keys_of == -1 && owner.has_same_heads(shape), "keys_of" + where,
+            "one with keys of its own in as many heads and channels", shape.keys_of);
   }
+}
+
+void check_main_shape(const TraceInfo& info) {
+  const Index layer = main_layer(info);
+  if (info.shape(layer).is_like(info.main_shape())) return;
+  throw ConfigError(
+      "n_kv, d_head, score_scale and score_cap: expected those of layer {} ({}, {}, {}, {}), found "
+      "{}, {}, {}, {}",
+      layer, info.shape(layer).n_kv, info.shape(layer).d_head, info.shape(layer).score_scale,
+      info.shape(layer).score_cap, info.n_kv, info.d_head, info.score_scale, info.score_cap);
 }
 
 }  // namespace
@@ -275,6 +309,7 @@ void check_trace_info(const TraceInfo& info) {
 
   check_layers(info);
   check_ascending(info.layers, info.n_layers, "recorded layers");
+  check_main_shape(info);
   check_index_shape(info.index, info.layers);
   check_ascending(info.q_heads, info.n_q, "recorded query heads");
   check_ascending(info.kv_heads, info.n_kv, "recorded KV heads");

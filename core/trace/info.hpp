@@ -66,6 +66,9 @@ struct LayerShape {
     other.keys_of = keys_of;
     return *this == other;
   }
+  bool has_same_heads(const LayerShape& other) const {
+    return n_kv == other.n_kv && d_head == other.d_head;
+  }
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
 
@@ -174,6 +177,8 @@ TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers);
 
 /// The recorded layers by shape, each ascending, the first of them by its first layer.
 std::vector<std::vector<Index>> layers_by_shape(const TraceInfo& info);
+/// The same by KV heads and channels alone.
+std::vector<std::vector<Index>> layers_by_heads(const TraceInfo& info);
 
 /// The same trace cut after its first `n_calls` calls: n_tokens, n_prompt, rows and calls are
 /// shortened; planned_tokens keeps what it was to have.

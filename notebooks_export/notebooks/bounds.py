@@ -45,13 +45,13 @@ else:
     rows = [i for i, pos in enumerate(rows) if trace.has_row(pos) and pos > 0]
     for i in rows[-1:]:
         pos = int(theorem["row_pos"][i])
-        first, scores = trace.scores(layer, q_head, pos)
+        first, scores = trace.scores(layer, q_head, pos, is_capped=False)
         star = int(np.argmax(scores))
         q = trace.q(layer, q_head)[pos - trace.rows_begin].astype(np.float64)
         k = trace.k(layer, q_head)[first + star].astype(np.float64)
         others = np.delete(scores, star)
         log_odds = scores[star] - (others.max() + np.log(np.sum(np.exp(others - others.max()))))
-        length = trace.scale * np.linalg.norm(q) * np.linalg.norm(k)
+        length = trace.shapes[layer][1] * np.linalg.norm(q) * np.linalg.norm(k)
         jensen = max(-1.0, (np.log(len(others)) + log_odds + others.mean()) / length)
         here = at + (i,)
         assert first + star == theorem["star_pos"][here], "another key has the largest weight"

@@ -160,9 +160,12 @@ class Trace:
         self.file = file
         self.layers = list(file["/recorded/layers"][()])
         self.q_heads = list(file["/recorded/q_heads"][()])
-        self.kv_heads = list(file["/recorded/kv_heads"][()])
-        self.group = int(file.attrs["n_q"]) // int(file.attrs["n_kv"])
-        self.scale = float(file.attrs["score_scale"])
+        self.n_q = int(file.attrs["n_q"])
+        alike = [int(file.attrs["n_kv"]), float(file.attrs["score_scale"]), float(file.attrs.get("score_cap", 0.0))]
+        self.shapes = {layer: alike for layer in self.layers}  # n_kv, scale and cap of each layer
+        if "/model/layer_shapes" in file:
+            heads, scores = file["/model/layer_shapes"][()], file["/model/layer_scores"][()]
+            self.shapes = {layer: [int(heads[layer, 0]), *map(float, scores[layer])] for layer in self.layers}
         self.windows = file["/model/windows"][()] if "/model/windows" in file else np.zeros(int(file.attrs["n_layers"]), int)
         self.rows_begin = int(file.attrs["rows_begin"])
         self.n_tokens = int(file.attrs["n_tokens"])
@@ -188,17 +191,24 @@ class Trace:
 
     def k(self, layer, q_head):
         """[tokens, d_head]: the keys that this query head sees."""
-        return self._read("k", layer, self.kv_heads.index(q_head // self.group))[: self.n_tokens]
+        kv_heads = sorted({head // self.group(layer) for head in self.q_heads})
+        return self._read("k", layer, kv_heads.index(q_head // self.group(layer)))[: self.n_tokens]
+
+    def group(self, layer):
+        """Query heads per KV head."""
+        return self.n_q // self.shapes[layer][0]
 
     def has_row(self, pos):
         return self.rows_begin <= pos < self.rows_end
 
-    def scores(self, layer, q_head, pos):
+    def scores(self, layer, q_head, pos, is_capped=True):
         """First visible key, and the scaled scores of the visible ones in float64."""
         window = int(self.windows[layer])
         first = max(0, pos + 1 - window) if window > 0 else 0
         q = self.q(layer, q_head)[pos - self.rows_begin].astype(np.float64)
-        return first, self.scale * (self.k(layer, q_head)[first : pos + 1].astype(np.float64) @ q)
+        _, scale, cap = self.shapes[layer]
+        scores = scale * (self.k(layer, q_head)[first : pos + 1].astype(np.float64) @ q)
+        return first, cap * np.tanh(scores / cap) if cap and is_capped else scores
 
     def attention(self, layer, q_head, pos):
         """First visible key, and the softmax over the visible ones."""

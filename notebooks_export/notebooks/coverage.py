@@ -14,8 +14,8 @@ WRITTEN_BY = ""
 LAYER = None  # None: the middle one
 
 # %% choice
-any_result = next(iter(results.values()))
-all_layers, all_heads = list(any_result["layer"][()]), list(any_result["q_head"][()])
+all_layers = sorted(set.intersection(*(set(file["layer"][()]) for file in results.values())))
+all_heads = list(next(iter(results.values()))["q_head"][()])
 layer = all_layers[len(all_layers) // 2] if LAYER is None else LAYER
 trace = traces[0] if traces else None
 coverage, quest = results.get("coverage"), results.get("quest")

@@ -16,8 +16,6 @@ LAYER = None  # None: that of the head in which S_q finds the large weights best
 Q_HEAD = None  # None: that head
 
 # %% choice
-any_result = next(iter(results.values()))
-all_layers, all_heads = list(any_result["layer"][()]), list(any_result["q_head"][()])
 geometry, selection, quoka = (results.get(kind) for kind in ("geometry", "query-selection", "quoka"))
 if selection is not None:
     strength = selection["correlation/prompt/pearson_log"][()]
@@ -25,6 +23,10 @@ elif quoka is not None:
     strength = quoka["correlation/pearson_log"][()]
 else:
     strength = -geometry["clustering/means"][()]
+ranked = next(file for file in (selection, quoka, geometry) if file is not None)  # the one that strength is of
+all_layers, all_heads = list(ranked["layer"][()]), list(ranked["q_head"][()])
+if geometry is not None:  # which may hold fewer layers
+    strength = np.where(np.isin(all_layers, geometry["layer"][()])[:, None], strength, -np.inf)
 best = np.unravel_index(np.argmax(np.where(np.isfinite(strength), strength, -np.inf)), strength.shape)
 layer = all_layers[best[0]] if LAYER is None else LAYER
 q_head = all_heads[best[1]] if Q_HEAD is None else Q_HEAD
@@ -58,7 +60,7 @@ if geometry is None or trace is None:
 elif trace.n_tokens < int(trace.file.attrs["n_tokens"]) or trace.rows_begin > 0:
     print("the (partial) trace does not hold all rows of the fit: skipped")
 else:
-    heads_of = {"head": [q_head], "keys": []}.get(config["basis"], [x for x in geometry["q_head"][()] if x // trace.group == q_head // trace.group])
+    heads_of = {"head": [q_head], "keys": []}.get(config["basis"], [x for x in geometry["q_head"][()] if x // trace.group(layer) == q_head // trace.group(layer)])
     rows = np.concatenate([trace.k(layer, q_head)] + [trace.q(layer, x) for x in heads_of]).astype(np.float64)
     variance = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1]
     check_close("shares of the variance", (variance / variance.sum())[:3], explained[:3], rtol=1e-4)
@@ -115,7 +117,7 @@ else:
     for c in usable[-1:]:
         pos = int(ends[c] - 1)
         first, weights = trace.attention(layer, q_head, pos)
-        positions = quoka["selected/positions"][l, h // trace.group, offsets[c] : offsets[c + 1]]
+        positions = quoka["selected/positions"][l, h // trace.group(layer), offsets[c] : offsets[c + 1]]
         kept = np.zeros(pos + 1, dtype=bool)
         kept[positions[positions >= 0]] = True
         kept[begins[c] :] = True  # the chunk is attended densely

@@ -130,6 +130,7 @@ TEST_CASE("what a method finds in one layer does not serve layers of another sha
   const ReplayOptions options{.calls = {.chunk = 32}};
   const auto pairs = pairs_of({"lessismore"});
   CHECK_NOTHROW(replay_layers(of_two_shapes(true), nullptr, {0, 2}, pairs, options, pool));
+  CHECK_NOTHROW(replay_layers(of_two_shapes(false), nullptr, {0}, pairs, options, pool));
   CHECK_THROWS_WITH(replay_layers(of_two_shapes(false), nullptr, {0, 2}, pairs, options, pool),
                     ContainsSubstring("lessismore: what it finds in one layer serves others"));
 }
@@ -147,7 +148,9 @@ TEST_CASE("shapes that contradict one another are refused") {
   refused([](TraceInfo& info) { info.layer_shapes[1].d_head = 0; },
           "d_head of layer 1: expected 1");
   refused([](TraceInfo& info) { info.layer_shapes[2].score_scale = 0.0f; }, "of layer 2: expected");
-  refused([](TraceInfo& info) { info.layer_shapes[1].keys_of = 1; }, "keys are of of layer 1");
+  refused([](TraceInfo& info) { info.layer_shapes[1].keys_of = 1; }, "keys_of of layer 1");
+  refused([](TraceInfo& info) { info.layer_shapes[2].keys_of = 1; }, "keys of its own in as many");
+  refused([](TraceInfo& info) { info.n_kv = 1; }, "expected those of layer 0 (2, 8");
   refused([](TraceInfo& info) { info.sink_logits[1] = 1.0f; }, "layer 0, query head 1");
 }
 

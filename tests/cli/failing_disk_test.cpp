@@ -160,6 +160,11 @@ TEST_CASE("a trace is read where the file system has no locks") {
     ran({"info", shop.trace}, failing("lock", 1, reason, 1000, shop.file("count")));
   refused({"info", shop.trace}, 3, {"another program has the file open"},
           failing("lock", 1, EWOULDBLOCK, 1000, shop.file("count")));
+  refused({"analyze", "theorem-b1", shop.trace, "--out", shop.file("r.h5")}, 3,
+          {"cannot create", "HDF5_USE_FILE_LOCKING=FALSE"},
+          failing("lock", 1, ENOLCK, 1000, shop.file("count")));
+  refused({"info", shop.trace}, 3, {"cannot open"},
+          failing("lock", 1, EINTR, 1'000'000, shop.file("count")));
 }
 
 TEST_CASE("a limit on the size of files ends in a sentence") {

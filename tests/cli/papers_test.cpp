@@ -73,7 +73,7 @@ TEST_CASE("papers judges a choice against one at random, under every published r
   CHECK_HAS(recall.at("reason").get<std::string>(), "By the kernels' page rule, ",
             "By the evaluator's page rule, ");
   // one layer has a share of 17 %, and 100 % is a range over layers, not an interval
-  CHECK_HAS(items.at(0).at("checks").dump(), "the claim fails in layers 0");
+  CHECK_HAS(items.at(0).at("checks").dump(), "the claim fails in layer 0");
   CHECK(items.at(3).at("ours").get<double>() < 0.9);  // keys that both pairings keep
   CHECK_HAS(items.at(2).at("reason").get<std::string>(), "can refute");
 }

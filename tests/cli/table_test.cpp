@@ -39,6 +39,13 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
     CHECK(table.out == first);
   }
   CHECK_HAS(first, "Oracle top-k", "Each cell is the mean of 8 rows");
+  const auto wide =
+      ran({"table", "--rows", "selector", "--columns", "budget", "--value",
+           "mass_mean,mass_min,mass_p05,recall10,density,bytes,output_error_rel,jaccard,kept,"
+           "union",
+           "--format", "latex", file("sweep.csv")});
+  CHECK_HAS(wide.err, "pt wide, a page of two columns has 488",
+            "a smaller --size or fewer columns");
   const std::string quest = file("quest.h5");
   ran({"analyze", "quest", trace, "--out", quest});
   const auto layers = ran({"table", "--rows", "layer", "--value", "eval_mass,kernel_mass", quest});

@@ -142,7 +142,7 @@ Weights weights_of(Command& command) {
   command.declare(options);
   add_words(weights, command.name(), 6.0);
   if (const auto found = synonyms().find(command.name()); found != synonyms().end())
-    add_words(weights, found->second, 4.0);
+    add_words(weights, found->second, 5.0);
   if (command.name() == "selectors" || command.name() == "sweep") {
     for (const SelectorEntry& entry : selector_registry().entries())
       add_words(weights, entry.name, 4.0);
@@ -155,6 +155,11 @@ Weights weights_of(Command& command) {
 }
 
 }  // namespace
+
+bool is_about_window(const std::string& words) {
+  return std::ranges::any_of(words_of(words),
+                             [](const std::string& word) { return kOfWindow.contains(word); });
+}
 
 std::vector<std::string> commands_about(const std::string& words, std::size_t n) {
   const auto commands = all_commands();
@@ -195,10 +200,8 @@ std::string help_about(const std::string& words) {
   };
   const auto all = all_commands();
   std::string commands;
-  for (const std::string& word : asked) {
-    if (kOfWindow.contains(word) && commands.empty())
-      commands = two_columns("kvscope-explorer", "the window: looks at traces and results", kWidth);
-  }
+  if (is_about_window(words))
+    commands = two_columns("kvscope-explorer", "the window: looks at traces and results", kWidth);
   for (const std::string& name : commands_about(words, kMost)) {
     const auto at = std::ranges::find_if(all, [&](const auto& c) { return c->name() == name; });
     commands += two_columns(name, (*at)->card().summary, kWidth);

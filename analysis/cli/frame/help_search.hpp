@@ -10,8 +10,11 @@ namespace kvscope::cli {
 /// and synonyms, its summary, and (least) its description, examples and options; rare ones more.
 std::vector<std::string> commands_about(const std::string& words, std::size_t n);
 
-/// The same with their summaries, and what else the words name: options with the commands that have
-/// them, figures, methods and columns of results. Empty if nothing does.
+/// True if they ask of the window, which is a program of its own: kvscope-explorer.
+bool is_about_window(const std::string& words);
+
+/// commands_about with their summaries, and what else the words name: options with the commands
+/// that have them, figures, methods and columns of results. Empty if nothing does.
 std::string help_about(const std::string& words);
 
 }  // namespace kvscope::cli

@@ -60,6 +60,7 @@ std::string did_you_mean_or_about(const std::string& word, const Words& known,
                                   const std::string& question) {
   const std::string near = did_you_mean(word, known);
   if (!near.empty()) return near;
+  if (is_about_window(question)) return ". The window is a program of its own: kvscope-explorer";
   const Words about = commands_about(question, 2);
   return about.empty() ? "" : fmt::format(". About it: kvscope {}", fmt::join(about, ", kvscope "));
 }

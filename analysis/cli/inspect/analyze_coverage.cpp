@@ -131,9 +131,10 @@ class AnalyzeCoverage final : public AnalyzeCommand {
   }
   std::string headline(const Json& totals) const override {
     const std::string budget = fmt::format(
-        "an oracle needs {} keys per row for {} of the attention ({} in the worst row); one budget "
+        "an oracle needs {} keys per row for {} of {} ({} in the worst row); one budget "
         "for all: {}",
         number_cell(totals, "budget_mean"), percent_cell(totals, "target_mass"),
+        totals.value("has_sinks", false) ? "what keys get beside sink logits" : "the attention",
         number_cell(totals, "budget_max"), number_cell(totals, "budget_shared"));
     if (!totals.contains("specattn_mass")) return budget;
     return fmt::format("{}; SpecAttn keeps {}, floor {}, violated {} times", budget,

@@ -176,6 +176,12 @@ class TableCommand final : public Command {
     } else {
       print_data(text);
     }
+    const double width = latex_width(table, size_);
+    if (format == TableFormat::latex && width > kLatexPage)
+      note(
+          "kvscope: the table is about {:.0f} pt wide, a page of two columns has {:.0f}: {:.0f} "
+          "too many; a smaller --size or fewer columns (--value, --columns) fit",
+          width, kLatexPage, width - kLatexPage);
     return kOk;
   }
 

@@ -20,6 +20,8 @@ std::string why_not(const SelectorEntry& entry, const MethodNeeds& needs) {
     return "needs to know how the model rotates its keys, and the recording does not say";
   if (entry.caps.needs_projection && !needs.has_projection)
     return "needs the model's output projection, which recordings do not have";
+  if (entry.caps.cross_layer && !needs.has_like_layers)
+    return "carries what it finds in one layer to others, and layers differ in heads or scores";
   if (!entry.caps.needs_calibration || needs.has_calibration) return "";
   return entry.caps.artifact_option.empty()
              ? std::string("learns from a calibration text, and none is given")

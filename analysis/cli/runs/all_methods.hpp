@@ -15,6 +15,7 @@ struct MethodNeeds {
   bool has_calibration = false;
   bool has_rotation = true;     // AttentionShape::rotations
   bool has_projection = false;  // AttentionShape::projection
+  bool has_like_layers = true;  // those that see everything are of one shape
 };
 
 struct MethodList {

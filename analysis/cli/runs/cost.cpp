@@ -27,6 +27,7 @@
 #include "core/base/lists.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
+#include "core/sim/replay_run.hpp"
 #include "core/sim/rotations.hpp"
 #include "core/trace/info.hpp"
 #include "traces/reader.hpp"
@@ -202,9 +203,11 @@ class CostCommand final : public Command {
     if (draft_) draft.emplace(TraceFile::open(*draft_, {}));
     std::optional<TraceFile> calibration;
     if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
-    const MethodList methods = methods_of(
-        replay_.selector_lists(), {replay_.phase(), draft.has_value(), calibration.has_value(),
-                                   rotations_of(trace.info()) != nullptr});
+    const MethodList methods =
+        methods_of(replay_.selector_lists(),
+                   {replay_.phase(), draft.has_value(), calibration.has_value(),
+                    rotations_of(trace.info()) != nullptr,
+                    /*has_projection=*/false, has_like_layers(trace.info(), replay_.layers())});
     const PairPlan plan = plan_pairs(
         methods.methods, replay_.budgets(), replay_.phase(),
         draft ? std::nullopt : std::optional<std::string>(trace_->filename().string()), "cost");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/cli/frame/command.hpp"
@@ -17,6 +18,7 @@
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_work.hpp"
 #include "core/base/error.hpp"
+#include "core/sim/replay_run.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
 
@@ -164,16 +166,16 @@ class SweepCommand final : public Command {
     return same == 1 ? traces_[i].filename().string() : traces_[i].string();
   }
 
-  /// False: "all" leaves out methods that turn queries back. A file that cannot be opened is a
-  /// matter of its items.
-  bool has_rotations() const {
+  /// False: "all" leaves out methods that need it. A file that cannot be opened is a matter of its
+  /// items.
+  bool all_traces(const std::function<bool(const TraceInfo&)>& have) const {
     const std::vector<std::string> lists = replay_.selector_lists();
     const bool may_say_all = std::ranges::any_of(
         lists, [](const std::string& list) { return list.find("all") != std::string::npos; });
     if (!may_say_all) return true;  // no file is opened for a question that nobody asks
-    return std::ranges::all_of(traces_, [](const fs::path& file) {
+    return std::ranges::all_of(traces_, [&](const fs::path& file) {
       try {
-        return rotations_of(TraceFile::open(file, {}).info()) != nullptr;
+        return have(TraceFile::open(file, {}).info());
       } catch (const Error&) {
         return true;
       }
@@ -182,9 +184,12 @@ class SweepCommand final : public Command {
 
   SweepOptions make_options() const {
     SweepOptions options;
-    MethodList methods =
-        methods_of(replay_.selector_lists(),
-                   {replay_.phase(), !drafts_.empty(), calibration_.has_value(), has_rotations()});
+    MethodNeeds needs{replay_.phase(), !drafts_.empty(), calibration_.has_value()};
+    needs.has_rotation =
+        all_traces([](const TraceInfo& info) { return rotations_of(info) != nullptr; });
+    needs.has_like_layers =
+        all_traces([&](const TraceInfo& info) { return has_like_layers(info, replay_.layers()); });
+    MethodList methods = methods_of(replay_.selector_lists(), needs);
     options.selectors = std::move(methods.methods);
     options.left_out = std::move(methods.left_out);
     options.match = as_usage([&] { return parse_matches(match_); });

@@ -164,6 +164,8 @@ SweepSummary sweep_summary(const SweepResult& result) {
     text +=
         fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
                     n_windowed, n_windowed == 1 ? "" : "s", n_windowed == 1 ? "is" : "are");
+  if (std::ranges::any_of(result.traces, &SweepTraceInfo::has_sinks))
+    text += "Shares of attention are of what keys get: sink logits take the rest.\n";
   text += NumberFormats::of(result.config).line();
   for (const std::string& sentence : calibration_warnings(result.config))
     text += fmt::format("warning: {}\n", sentence);

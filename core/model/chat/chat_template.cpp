@@ -9,6 +9,7 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/tokenizer_json.hpp"
 
 namespace kvscope {
 
@@ -30,19 +31,6 @@ std::optional<std::string> template_in(const JsonObject& config) {
     if (named.string("name") == "default" || value->size() == 1) return named.string("template");
   }
   config.refuse("chat_template", "one template of the name \"default\"");
-}
-
-/// The tokens that tokenizer_config.json names by fields like bos_token: texts, or objects with
-/// their content.
-ChatTemplate::SpecialTokens special_in(const JsonObject& config) {
-  ChatTemplate::SpecialTokens special;
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-    const nlohmann::json* value = config.find(name);
-    if (value == nullptr) continue;
-    special.emplace_back(
-        name, value->is_object() ? config.object(name).string("content") : config.string(name));
-  }
-  return special;
 }
 
 ChatTemplate::SpecialTokens special_in(const GgufMetadata& metadata, const Tokenizer& tokenizer) {
@@ -82,15 +70,12 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model, const Toke
   const std::string name = fs::absolute(model).lexically_normal().filename().string();
   std::optional<std::string> source;
   const char* file = "tokenizer_config.json";
-  SpecialTokens special;
+  const TokenizerCompanions beside = TokenizerCompanions::read(model);
   std::error_code error;
-  if (fs::exists(model / file, error)) {
+  if (!beside.config.empty()) {
     const std::string where = (model / file).string();
-    const nlohmann::json json =
-        parse_json(read_regular_file(model / file, kMostConfigBytes), where);
-    const JsonObject config(json, where);
-    special = special_in(config);
-    source = template_in(config);
+    const nlohmann::json json = parse_json(beside.config, where);
+    source = template_in(JsonObject(json, where));
   }
   if (!source && fs::exists(model / "chat_template.json", error)) {
     file = "chat_template.json";
@@ -104,7 +89,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model, const Toke
     source = read_regular_file(model / file, kMostTemplateBytes);
   }
   if (!source) return std::nullopt;
-  return ChatTemplate(*std::move(source), std::move(special), name, file);
+  return ChatTemplate(*std::move(source), beside.named_tokens(), name, file);
 }
 
 std::string ChatTemplate::render(std::span<const ChatMessage> messages) const {

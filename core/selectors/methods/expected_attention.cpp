@@ -62,6 +62,7 @@ class ExpectedAttention final : public EvictingMethod {
     return caps;
   }
   void reset(const AttentionShape& shape) override { shape_ = shape; }
+  bool remembers() const override { return true; }  // sums over the prompt's queries
 
   void evict(const SelectCall& call, AliveMask& alive) override {
     if (!evicts_after(call)) return;

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,110 +51,94 @@ struct QueueView {
 template <class T>
 class AsyncQueue {
  public:
-  AsyncQueue() = default;
-  ~AsyncQueue() { job_.cancel(); }
-  AsyncQueue(const AsyncQueue&) = delete;
-  AsyncQueue& operator=(const AsyncQueue&) = delete;
-
   /// Values of the items that are known; starts the first one that is not, if nothing runs. Items
   /// that are no longer asked for are forgotten, and their job is cancelled.
   QueueView<T> ask(Workbench bench, const std::vector<QueueItem<T>>& items) {
     forget_others(items);
-    file_finished();
+    const QueueItem<T>* next = next_of(bench, items);
+    AsyncView<T> running;
+    while (next != nullptr && !is_cancelled_) {
+      running = slot_.ask(bench, next->key, next->request, next->compute);
+      if (running.is_pending()) break;
+      if (running.fresh) {
+        known_[next->key] = running.value;
+      } else if (running.failed()) {
+        over_[next->key] = running.status;
+      } else {
+        cancel();
+      }
+      if (!is_cancelled_) next = next_of(bench, items);
+    }
     QueueView<T> view;
-    const QueueItem<T>* next = nullptr;
     for (const QueueItem<T>& item : items) {
-      std::shared_ptr<const T> value = find(bench, item.key);
-      const auto failure = value ? over_.end() : over_.find(item.key);
-      const bool is_over = value != nullptr || failure != over_.end();
-      view.n_known += value != nullptr;
-      view.n_over += is_over;
-      view.errors.push_back(failure == over_.end() ? std::string() : failure->second.error);
-      if (failure != over_.end() && view.status.title.empty()) view.status = failure->second;
-      if (!is_over && next == nullptr) next = &item;
-      view.values.push_back(std::move(value));
+      const auto value = known_.find(item.key);
+      const auto failure = over_.find(item.key);
+      const bool is_known = value != known_.end();
+      const bool has_failed = !is_known && failure != over_.end();
+      view.n_known += is_known;
+      view.n_over += is_known || has_failed;
+      view.errors.push_back(has_failed ? failure->second.error : std::string());
+      if (has_failed && view.status.title.empty()) view.status = failure->second;
+      view.values.push_back(is_known ? value->second : nullptr);
     }
     if (next == nullptr) return view;
+    view.status = running.status;
     if (is_cancelled_) {  // what waits is over too, until retry()
       view.n_over = items.size();
       view.status.title = next->request.title;
       view.status.state = JobState::cancelled;
-      return view;
     }
-    if (running_.empty()) start(bench, *next);
-    view.status = job_.status();
     return view;
   }
 
   /// Stops what runs and starts nothing more before retry().
   void cancel() {
-    job_.cancel();
-    running_.clear();
+    slot_.retry();
     is_cancelled_ = true;
   }
   /// Computes again what failed or was cancelled.
   void retry() {
+    slot_.retry();
     over_.clear();
     is_cancelled_ = false;
   }
   /// Forgets everything.
   void clear() {
-    cancel();
     retry();
-    job_ = {};
-    known_ = std::make_shared<Known>();
+    slot_.clear();
+    known_.clear();
   }
 
  private:
-  using Known = std::map<std::string, std::shared_ptr<const T>, std::less<>>;
-
-  std::shared_ptr<const T> find(Workbench bench, const std::string& key) {
-    if (const auto it = known_->find(key); it != known_->end()) return it->second;
-    auto value = bench.cache.find<T>(key);
-    if (value) known_->emplace(key, value);
-    return value;
+  /// What runs already, else the first that is neither known nor failed; null if there is none.
+  const QueueItem<T>* next_of(Workbench bench, const std::vector<QueueItem<T>>& items) {
+    const QueueItem<T>* first = nullptr;
+    for (const QueueItem<T>& item : items) {
+      if (known_.contains(item.key)) continue;
+      if (auto value = bench.cache.find<T>(item.key)) {
+        known_.emplace(item.key, std::move(value));
+      } else if (!over_.contains(item.key)) {
+        if (item.key == slot_.key()) return &item;
+        if (first == nullptr) first = &item;
+      }
+    }
+    return first;
   }
 
   void forget_others(const std::vector<QueueItem<T>>& items) {
-    std::map<std::string_view, bool> wanted;
-    for (const QueueItem<T>& item : items) wanted[item.key] = true;
+    std::set<std::string_view> wanted;
+    for (const QueueItem<T>& item : items) wanted.insert(item.key);
     const auto is_other = [&](const auto& entry) { return !wanted.contains(entry.first); };
-    std::erase_if(*known_, is_other);
+    std::erase_if(known_, is_other);
     std::erase_if(over_, is_other);
-    if (running_.empty() || wanted.contains(running_)) return;
-    job_.cancel();
-    running_.clear();
-    is_cancelled_ = false;  // another question
+    if (slot_.key().empty() || wanted.contains(slot_.key())) return;
+    slot_.retry();  // another question
+    is_cancelled_ = false;
   }
 
-  void file_finished() {
-    if (running_.empty()) return;
-    const JobStatus status = job_.status();
-    const bool has_value = known_->contains(running_);
-    if (!has_value && !status.is_over()) return;
-    if (!has_value && status.state == JobState::done) return;  // delivered in the next poll
-    if (!has_value && status.state == JobState::failed) over_[running_] = status;
-    if (!has_value && status.state == JobState::cancelled) is_cancelled_ = true;
-    running_.clear();
-  }
-
-  void start(Workbench bench, const QueueItem<T>& item) {
-    running_ = item.key;
-    // The delivery may outlive this queue: it holds the values weakly, not the queue.
-    std::weak_ptr<Known> known = known_;
-    job_ = bench.jobs.start(
-        item.request.title, item.request.lane, kept_work<T>(bench.cache, item.key, item.compute),
-        [known, key = item.key](std::any result) {
-          if (const auto alive = known.lock())
-            (*alive)[key] = std::any_cast<std::shared_ptr<const T>>(std::move(result));
-        },
-        item.request.urgent);
-  }
-
-  std::shared_ptr<Known> known_ = std::make_shared<Known>();  // of the items asked for last
-  std::map<std::string, JobStatus, std::less<>> over_;        // failed
-  std::string running_;                                       // key of job_, or empty
-  Job job_;
+  std::map<std::string, std::shared_ptr<const T>, std::less<>> known_;  // of the items asked last
+  std::map<std::string, JobStatus, std::less<>> over_;                  // failed
+  AsyncValue<T> slot_;                                                  // of what runs
   bool is_cancelled_ = false;
 };
 

@@ -90,6 +90,8 @@ class AsyncValue {
     return ask(bench, key, request, std::move(compute));
   }
 
+  /// What was asked for last; empty: nothing, or what was forgotten.
+  const std::string& key() const { return key_; }
   /// Forgets the key, so that the next ask computes again (after a failure, say, or a cancel).
   void retry() {
     cancel();

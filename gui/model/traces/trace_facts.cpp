@@ -64,10 +64,11 @@ FactSection model_facts(const TraceInfo& info) {
   if (!info.model_hash.empty()) add(section, "weights", info.model_hash, "model_hash");
   add(section, "family", info.model_family);
   add(section, "layers", fmt::format("{}", info.n_layers));
-  for (const std::vector<Index>& layers : layers_by_shape(info)) {
+  const std::vector<std::vector<Index>> alike = layers_by_heads(info);
+  for (const std::vector<Index>& layers : alike) {
     const LayerShape shape = info.shape(layers.front());
     const std::string where =
-        info.layer_shapes.empty() ? "" : fmt::format(" in layers {}", index_ranges(layers));
+        alike.size() == 1 ? "" : fmt::format(" in layers {}", index_ranges(layers));
     add(section, "heads", fmt::format("{} query, {} key/value{}", info.n_q, shape.n_kv, where),
         fmt::format("{} read each key/value head",
                     plural(info.n_q / shape.n_kv, "query head", "query heads")));
@@ -225,7 +226,8 @@ bool HeadGrid::is_recorded(Index layer, Index q_head) const {
 
 HeadGrid head_grid(const TraceInfo& info) {
   HeadGrid grid;
-  grid.group = std::max<Index>(1, info.group());
+  const bool has_blocks = layers_by_heads(info).size() == 1;  // else each layer has its own
+  grid.group = has_blocks ? std::max<Index>(1, info.group()) : 1;
   for (Index head = 0; head < info.n_q; ++head) {
     grid.recorded_heads.push_back(info.has_q_head(head));
   }
@@ -238,6 +240,7 @@ HeadGrid head_grid(const TraceInfo& info) {
     const auto window = info.window_of(i);
     layer.words.push_back(window ? fmt::format("sliding window of {} tokens", *window)
                                  : "full attention");
+    if (!has_blocks) layer.words.push_back(fmt::format("{} KV heads", info.shape(i).n_kv));
     if (window) layer.marks += 'w';
     any_window |= window.has_value();
     if (at < info.layer_kinds.size()) {

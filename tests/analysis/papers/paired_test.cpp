@@ -145,7 +145,7 @@ TEST_CASE("totals are compared layer by layer, and layers that contradict are na
   const Judgement open = judged({Role::form, "a", Op::above, "b"});
   CHECK(open.verdict == Verdict::not_decided);  // .4, .4, .5, -.2 have a mean that may be 0
   CHECK_HAS(open.reason, "A (0.475, 0.1 to 0.7) cannot be told apart from b",
-            "over 4 layers of one text; the claim fails in layers 10");
+            "over 4 layers of one text; the claim fails in layer 10");
   const Judgement number = judged({Role::form, "a", Op::above, "-0.2"});
   CHECK(number.verdict == Verdict::holds);
   CHECK(number.checks[0].difference == Approx(0.475));

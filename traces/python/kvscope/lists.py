@@ -100,9 +100,9 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
     end = pos + n_tok
     windows, sinks = opened._opened().windows(), opened._opened().sinks
     asked = [one for one in opened if one.window is None and one.index < layer] if caps["cross_layer"] else []
-    if any((one.n_kv, one.d_head) != (part.n_kv, part.d_head) for one in asked):
-        raise UsageError(f"kvs.select {spec}: what it finds in one layer serves others, and layers before {layer} have other KV heads or "
-                         "channels")
+    if any((one.n_kv, one.d_head, one.score_scale, one.score_cap) != (part.n_kv, part.d_head, part.score_scale, part.score_cap) for one in asked):
+        raise UsageError(f"kvs.select {spec}: what it finds in one layer serves others, and layers before {layer} have other KV heads, "
+                         "channels or scores")
     asked.append(part)
     held = {one.index: (one.k[:, :end], one.v[:, :end]) for one in asked}
     run = native.Run(spec, opened.n_layers, opened.n_q, part.n_kv, part.d_head, end, part.score_scale, [text], dense_layers=0,

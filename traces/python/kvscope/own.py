@@ -54,7 +54,10 @@ def top(scores: Any, budget: CallBudget | int) -> Any:
     budget  call.budget: the answer of a selector, with as many past keys as the budget buys, dead keys and the call's own
             left out; or a number: arrays of positions, ascending, one per row (one array for [keys])
     """
-    values = np.ascontiguousarray(as_numpy(scores), dtype=np.float64)
+    numbers = as_numpy(scores)
+    if np.iscomplexobj(numbers):
+        raise UsageError("kvs.top: expected real scores, found complex numbers")
+    values = np.ascontiguousarray(numbers, dtype=np.float64)
     if isinstance(budget, native.CallBudget):
         return budget.top(values)
     if values.ndim not in (1, 2):

@@ -24,7 +24,7 @@ try:
     from .policy_method import Method
     from .sequences import Sequences, marks_of
     from kvscope_recorder import masks
-    from kvscope_recorder.interface import cache_of
+    from kvscope_recorder.interface import cache_of, shares_keys, with_all_queries
     from kvscope_recorder.provenance import attention_kinds, sees_all
     from kvscope_recorder.wrapped import plain_model
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -43,6 +43,7 @@ class Policy(Method):
         self._sequences: weakref.WeakKeyDictionary[Any, Sequences] = weakref.WeakKeyDictionary()  # by attention module
         self._counts: dict[tuple[str, int], list[int]] = {}  # by phase and layer: keys attended to, keys visible
         self.cache: Any = None  # of the running forward pass, where it is known
+        self.gets_all_queries = False  # also layers that attend to the keys of others
         #: Attention calls of the model, and those of layers without full attention.
         self.n_calls = self.n_left = 0
 
@@ -74,6 +75,9 @@ class Policy(Method):
                dropout: float = 0.0, **kwargs: Any) -> tuple[Any, None]:
         """The entry of transformers' attention interface."""
         self.n_calls += 1
+        if getattr(module, "is_kv_shared_layer", False) and not self.gets_all_queries:
+            raise UsageError(f"policy {self.spec}: layers of {type(module).__name__} share keys and may get a prompt's last queries alone: "
+                             "expected kvs.policy(model, ...), which sees to it that they get all")
         refuse_call(self.spec, module, query, key, attention_mask, kwargs)
         is_left = kwargs.get("sliding_window") is not None or not sees_all(attention_kinds(module.config)[module.layer_idx])
         self.n_left += is_left
@@ -200,10 +204,14 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
     part = TextPart(model, spec)
     passes: list[None] = []
 
-    def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    shares = chosen.gets_all_queries = shares_keys(model)
+
+    def before(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         passes.append(None)
         chosen.cache = cache_of(kwargs)
         refuse_cache(chosen, chosen.cache)
+        ids = kwargs.get("input_ids", args[0] if args else kwargs.get("inputs_embeds"))
+        return (args, with_all_queries(kwargs, ids.shape[1])) if shares else None
 
     counter = model.register_forward_pre_hook(before, with_kwargs=True)
     name = _register(chosen, f"kvscope-{id(chosen)}")

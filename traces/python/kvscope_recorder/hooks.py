@@ -16,12 +16,13 @@ from .errors import ConfigError, RecordError, RecordWarning, UnsupportedModelErr
 from .layers import LayerShape
 from .pre_rotary import PreRotary
 from .schema import TraceInfo
-from .sequence import Options, Sequence, Shape, scale_of
+from .sequence import Options, Sequence, Shape, loses_digits, scale_of
 from .worker import Worker
 
 _BATCH_BYTES = 1 << 20
 _DTYPE_NAMES = {torch.float16: "f16", torch.bfloat16: "bf16"}
 _ROW = "{row}"
+_MOST_MOVED = 0.5  # nats, that need no word
 
 
 class Recorder:
@@ -43,7 +44,7 @@ class Recorder:
                 f"capture index: no recorded layer of {type(model).__name__} has an indexer; 'kvscope fit indexer' learns one from "
                 "a recording without"
             )
-        self._shares_keys = any(getattr(module, "is_kv_shared_layer", False) for module in model.modules())
+        self._shares_keys = interface.shares_keys(model)
         self._index_calls: dict[int, indexers.IndexedCall] = {}  # of the running pass
         self._pre_rotary = PreRotary() if options.capture.k_pre_rope else None
         self._created = provenance.timestamp()
@@ -149,6 +150,16 @@ class Recorder:
             self.infos = tuple(row.finish(status) for row in self._rows if row.ends)
         except (OSError, ConfigError) as failure:
             self._give_up(failure, raise_it=error is None)
+        self._tell_rounding()
+
+    def _tell_rounding(self) -> None:
+        moved: dict[int, float] = {}
+        for row in self._rows:
+            moved = {layer: max(nats, moved.get(layer, 0.0)) for layer, nats in row.moved.items()}
+        far = [layer for layer, nats in moved.items() if nats > _MOST_MOVED]
+        if far and self._shape is not None:
+            self._warn(f"storing q and k in {self._shape.dtype} moves scores of layers {filters.ranges(far)} by up to "
+                       f"{max(moved.values()):.2g} nats: their rows are not quite the model's; dtype='f32' keeps them")
 
     def _give_up(self, error: BaseException | None, raise_it: bool) -> None:
         hints = dict.fromkeys(text for text in (row.writer.abandon() for row in self._rows) if text)
@@ -182,13 +193,9 @@ class Recorder:
         self._seen.clear()
         self._masks_checked.clear()
         self._running = True
-        kept = kwargs.get("logits_to_keep")  # generate() asks for the last position only
-        if kept and self._options.capture.logits:
-            return args, {**kwargs, "logits_to_keep": 0}
-        if kept and isinstance(kept, int) and self._shares_keys:
-            # Gemma 4's layers with the keys of others leave out queries that no logit needs, unless positions are named one by one.
-            return args, {**kwargs, "logits_to_keep": torch.arange(self._n, device=ids.device)[-kept:]}
-        return None
+        if self._options.capture.logits and kwargs.get("logits_to_keep"):
+            return args, {**kwargs, "logits_to_keep": 0}  # generate() asks for the last position only
+        return (args, interface.with_all_queries(kwargs, self._n)) if self._shares_keys else None
 
     def _take_rows(self, ids: torch.Tensor) -> None:
         """One sequence per row of the batch, which keeps its size."""
@@ -429,7 +436,8 @@ class Recorder:
         n_q, dtype = query.shape[1], self._options.dtype or natural
         if self._shape is None:
             q_heads = filters.choose(self._options.heads, range(n_q), "query head")
-            self._shape = Shape(n_q, dtype, q_heads, layers.shapes_of(self._model, n_q, layer, found))
+            is_rounded = loses_digits(query, dtype) or loses_digits(key, dtype)
+            self._shape = Shape(n_q, dtype, is_rounded, q_heads, layers.shapes_of(self._model, n_q, layer, found))
         shape = self._shape
         if n_q != shape.n_q or dtype != shape.dtype:
             raise UnsupportedModelError(f"layer {layer}: {n_q} query heads in {dtype}, expected {shape.n_q} in {shape.dtype}: a trace "

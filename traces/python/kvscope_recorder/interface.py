@@ -113,6 +113,18 @@ def cache_of(arguments: dict[str, Any]) -> Any:
     return next((arguments[name] for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
 
 
+def shares_keys(model: torch.nn.Module) -> bool:
+    """True if layers attend to the keys of earlier ones (Gemma 3n, Gemma 4)."""
+    return any(getattr(module, "is_kv_shared_layer", False) for module in model.modules())
+
+
+def with_all_queries(arguments: dict[str, Any], n: int) -> dict[str, Any]:
+    """The arguments of a call of n tokens, by which every layer gets all queries: Gemma 4's layers with the keys of others leave out
+    those that no logit needs, unless logits_to_keep names their positions one by one."""
+    kept = arguments.get("logits_to_keep")
+    return {**arguments, "logits_to_keep": torch.arange(n)[-kept:]} if kept and isinstance(kept, int) else arguments
+
+
 def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
     """Lets `listener` see the model's attention calls; returns what ends that. Raises UnsupportedModelError."""
     attached: list[tuple[_Entry, int]] = []

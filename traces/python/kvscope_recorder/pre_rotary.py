@@ -59,6 +59,6 @@ class PreRotary:
             shape = None if found is None else list(found.shape)
             raise UnsupportedModelError(
                 f"capture k-pre-rope: layer {layer} rotated keys of shape {shape}, expected {expected}: models that rotate a part "
-                "of their channels apart (MLA, partial rotary) are not followed"
+                "of their channels apart (MLA, partial rotary), or queries and keys apart (Gemma 3n and 4), are not followed"
             )
         return found

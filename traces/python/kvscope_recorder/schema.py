@@ -116,6 +116,7 @@ class TraceInfo:
     # Where layers differ, per layer of the model: n_kv, d_head, score_scale, score_cap, and the layer whose keys it attends to
     # (-1: its own). The fields above then speak of the first recorded layer without a window.
     layer_shapes: tuple[tuple[int, int, float, float, int], ...] = ()
+    is_rounded: bool = False  # q and k lose digits when they are stored: the writer gets by how much scores move
 
     @property
     def n_tokens(self) -> int:

@@ -44,6 +44,7 @@ class Shape:
 
     n_q: int
     dtype: str
+    is_rounded: bool  # q and k lose digits when they are stored
     q_heads: tuple[int, ...]
     layers: dict[int, LayerShape]  # of every layer that attends
 
@@ -83,6 +84,8 @@ class Sequence:
         self._planned: list[int] = []
         self._ids: HostCopy | None = None  # of the running pass
         self._tails: dict[int, torch.Tensor] = {}  # keys after the last full page
+        self._key_norms: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by layer, of each KV head: longest key, largest rounding
+        self.moved: dict[int, float] = {}  # by layer: nats by which storing q and k moves scores at most
 
     @property
     def n_tokens(self) -> int:
@@ -177,6 +180,8 @@ class Sequence:
                 self._write(f"{at}/lse", values, "f32")
             if capture.maps:
                 self._record_maps(at, block, values, shape.dtype)
+        if capture.qkv and shape.is_rounded:
+            self._note_rounding(layer, q, k_new, shape)
         if capture.stats:
             self._record_stats(layer, q, k_new, rows)
 
@@ -221,6 +226,19 @@ class Sequence:
             self._write(f"{at}/page_min", pages.amin(dim=2), "f32")
             self._write(f"{at}/page_max", pages.amax(dim=2), "f32")
 
+    def _note_rounding(self, layer: int, q: torch.Tensor, k: torch.Tensor, shape: Shape) -> None:
+        """|q.k - q'.k'| <= |q| max |k' - k| + |q' - q| max |k'|, where q' and k' are stored: the bound that kvscope record has."""
+        (longest, error), (rows, row_errors) = (_norms(x, shape.dtype) for x in (k, q))
+        longest, error = (x.amax(dim=1) if x.shape[1] else x.new_zeros(len(x)) for x in (longest, error))
+        if layer in self._key_norms:
+            longest, error = (torch.maximum(x, before) for x, before in zip((longest, error), self._key_norms[layer]))
+        self._key_norms[layer] = longest, error
+        heads = shape.kv_heads(layer)
+        slots = [heads.index(head) for head in shape.kv_of(layer)]
+        moved = rows * error[slots, None] + row_errors * longest[slots, None]
+        nats = shape.layers[layer].scale * float(moved.amax()) if moved.numel() else 0.0
+        self.moved[layer] = max(self.moved.get(layer, 0.0), nats)
+
     def _write(self, path: str, tensor: torch.Tensor, stored: str) -> None:
         copy = HostCopy(tensor, stored)
         writer = self.writer
@@ -230,7 +248,7 @@ class Sequence:
 
     def finish(self, status: str) -> TraceInfo:
         """Makes the trace of the whole passes. Raises OSError, ConfigError."""
-        return self.writer.finish(status, self.describe(self.ends))
+        return self.writer.finish(status, self.describe(self.ends), [self.moved.get(layer, 0.0) for layer in self._layers])
 
     def describe(self, ends: list[int]) -> TraceInfo:
         """The trace of a run whose passes end at these tokens."""
@@ -257,11 +275,24 @@ class Sequence:
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=shape.q_heads, kv_heads=shape.kv_heads(first), layer_shapes=layer_shapes,
+            is_rounded=shape.is_rounded and options.capture.qkv,
             rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, calls=calls,
             token_text_capacity=capacity, created=self._created, writer=provenance.writer_name(),
             command_line=provenance.command_line(), host=provenance.host_name(), text_source=options.text_source,
             tokenizer_hash=self._texts.hash if self._texts else "", seed=options.seed, index=self._index,
         )
+
+
+def loses_digits(tensor: torch.Tensor, dtype: str) -> bool:
+    """True if a tensor's numbers change when they are stored."""
+    return dtype != "f32" and tensor.dtype != {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+
+
+def _norms(rows: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row [heads, n]: its norm, exact or stored, and that of what storing changes."""
+    exact = rows.detach().double()
+    stored = exact.to(torch.float16 if dtype == "f16" else torch.bfloat16).double()
+    return torch.maximum(exact.norm(dim=-1), stored.norm(dim=-1)), (stored - exact).norm(dim=-1)
 
 
 def _select(heads: torch.Tensor, chosen: tuple[int, ...]) -> torch.Tensor:

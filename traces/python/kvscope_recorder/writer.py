@@ -95,13 +95,14 @@ class TraceWriter:
         with _usage_as(ConfigError):
             self._native.replan(info)
 
-    def finish(self, status: str, info: TraceInfo) -> TraceInfo:
-        """Makes OUT of the whole calls. `info` is the plan cut to them; returns it with hash and uuid.
+    def finish(self, status: str, info: TraceInfo, moved_scores: list[float]) -> TraceInfo:
+        """Makes OUT of the whole calls. `info` is the plan cut to them; returns it with hash and uuid. moved_scores: nats by which
+        storing q and k moved scores at most, of each recorded layer; not looked at unless info.is_rounded.
 
         Raises OSError if the disk is full (OUT.part then still holds everything).
         """
         with _usage_as(ConfigError):
-            content, uuid = self._native.finish(status, info)
+            content, uuid = self._native.finish(status, info, moved_scores)
         self._close()
         return info.replace(status=status, content_hash=content, uuid=uuid)
 

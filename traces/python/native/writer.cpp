@@ -4,6 +4,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -106,6 +107,7 @@ TraceInfo info_of(nb::handle of) {
   info.index = index_of(of.attr("index"));
   info.dtype = dtype_from_name(field<std::string>(of, "dtype")).value();
   info.layers = field<std::vector<Index>>(of, "layers");
+  if (field<bool>(of, "is_rounded")) info.moved_scores.assign(info.layers.size(), NAN);
   info.q_heads = field<std::vector<Index>>(of, "q_heads");
   info.kv_heads = field<std::vector<Index>>(of, "kv_heads");
   const auto rows = field<std::vector<Index>>(of, "rows");
@@ -193,7 +195,9 @@ void bind_writer(nb::module_& module) {
       .def("write_tokens", &write_tokens)
       .def("commit", &TraceWriter::commit_call, nb::call_guard<nb::gil_scoped_release>())
       .def("finish",
-           [](TraceWriter& writer, const std::string& status, nb::handle info) {
+           [](TraceWriter& writer, const std::string& status, nb::handle info,
+              const std::vector<float>& moved_scores) {
+             writer.write_moved_scores(moved_scores);
              const auto [hash, uuid] = finish(writer, status, info);
              return nb::make_tuple(hash, uuid);
            })

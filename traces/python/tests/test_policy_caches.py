@@ -119,7 +119,8 @@ def test_a_cache_that_is_cut_back(model, spec, engine):
 #: (what is evicted by, tokens of decoding that stay, whether what the method kept there is known): a prompt and a question in two
 #: calls each, eight steps.
 CUTS = [("snapkv:window=4@tokens=12", 0, True), ("snapkv:window=4@tokens=12", 3, True), ("snapkv:window=4@tokens=12", -10, True),
-        ("keydiff@tokens=12", -10, True), ("tova@tokens=12", -14, True), ("keydiff@tokens=12", 3, False), ("h2o@tokens=12", 0, False)]
+        ("keydiff@tokens=12", -10, True), ("tova@tokens=12", -14, True), ("keydiff@tokens=12", 3, False), ("h2o@tokens=12", 0, False),
+        ("expected-attention:n-future=16@tokens=12", 0, False)]
 
 
 @pytest.mark.parametrize("spec, end, is_known", CUTS)

@@ -13,7 +13,7 @@ import kvscope as kvs  # noqa: E402
 import transformers  # noqa: E402
 from conftest import IS_FIVE, small_llama, token_ids  # noqa: E402
 from families import EXPERTS, PARTLY, REFUSED, TAKEN, small  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: E402
 
 IDS = token_ids(40).clamp(min=3)
@@ -108,6 +108,24 @@ def test_full_is_the_models_own_attention_and_methods_are_refused(family):
     model.set_attn_implementation(kvs.policy.attn_implementation("full"))
     with pytest.raises(kvs.UsageError, match="has attention sinks|caps its scores"):
         logits(model)
+
+
+@pytest.mark.skipif(not IS_FIVE, reason="transformers 4 has no Gemma 4")
+@torch.no_grad()
+def test_layers_that_share_keys_get_all_queries_of_a_prompt():
+    """Gemma 4 leaves out those that no logit needs where, as in generate(), the last logits alone are asked for."""
+    model = build("gemma4_text", TAKEN["gemma4_text"], "sdpa")
+    ids = token_ids(30)
+    plain = model(ids, logits_to_keep=1).logits
+    with kvs.policy(model, "recent@tokens=8", phases="decode") as policy:
+        torch.testing.assert_close(model(ids, logits_to_keep=1).logits, plain, rtol=0, atol=1e-5)
+        assert list(policy.kept_by_phase) == ["prefill"]
+        model(ids[:, :1], past_key_values=DynamicCache(config=model.config))
+    with kvs.policy(model, "snapkv:window=4@tokens=4096"):
+        torch.testing.assert_close(model(ids, logits_to_keep=1).logits, plain, rtol=0, atol=1e-5)
+    model.set_attn_implementation(kvs.policy.attn_implementation("recent@tokens=8"))
+    with pytest.raises(kvs.UsageError, match="share keys and may get a prompt's last queries alone"):
+        model(ids, logits_to_keep=1)
 
 
 def test_layers_without_a_number_are_refused():

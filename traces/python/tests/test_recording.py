@@ -12,7 +12,7 @@ import torch
 from conftest import ROOT, SAMPLES, load, probabilities, small_llama, token_ids
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, MistralConfig, MistralForCausalLM
 
-from kvscope_recorder import record
+from kvscope_recorder import RecordWarning, record
 
 
 def units(trace: h5py.File) -> list[list[int]]:
@@ -134,6 +134,21 @@ def test_bf16_is_kept_bit_by_bit(tmp_path, kvscope):
         np.testing.assert_array_equal(stored[...].astype("f4"), expected.float().numpy())
         raw = np.fromfile(tmp_path / "trace.h5", dtype="u2", count=stored.size, offset=stored.id.get_offset())
         np.testing.assert_array_equal(raw, expected.contiguous().view(torch.int16).numpy().view("u2").ravel())
+
+
+@torch.no_grad()
+def test_sixteen_bits_say_by_how_much_they_move_scores(tmp_path, kvscope):
+    model = small_llama(attention_bias=True)
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.k_proj.bias)
+    model.model.layers[1].self_attn.k_proj.bias += 300.0  # as Qwen2.5's first layer
+    with pytest.warns(RecordWarning, match=r"storing q and k in bf16 moves scores of layers 1 by up to [0-9.e+]+ nats"):
+        with record(model, tmp_path / "trace.h5", dtype="bf16"):
+            model(token_ids(40)[:, :30], use_cache=True)
+    kvscope("verify", tmp_path / "trace.h5")  # which finds less than the trace says
+    with h5py.File(tmp_path / "trace.h5") as trace:
+        moved = trace["/recorded/moved_scores"][()]
+    assert 0 < moved[0] < 0.5 < moved[1]
 
 
 @torch.no_grad()
