@@ -283,7 +283,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     // short, so that it stands where the map is empty
     if (is_sorted) words = fmt::format("{}.{}\n{}", layers[tile.layer], heads[tile.head], words);
     plot::Note note = tile_note(atlas, tile, std::move(words));
-    if (has_maps && !is_sorted) note.room_y *= 0.6;  // what is below is the map's
+    if (has_maps) note.room_y *= 0.6;  // what is below is the map's
+    if (has_maps && is_sorted) note.room_x *= 0.6;
     panel.marks.emplace_back(std::move(note));
   }
 

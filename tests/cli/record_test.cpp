@@ -268,6 +268,7 @@ TEST_CASE("Ctrl-C and SIGTERM leave a valid file marked as interrupted") {
     CHECK(info.at("status") == "interrupted");
     CHECK(info.at("n_tokens") >= 128);
     CHECK(info.at("n_tokens") < 24000);
+    CHECK(info.at("planned_tokens") == 24000);
     ran({"verify", out.string()});
   }
 }
