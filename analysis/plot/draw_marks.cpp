@@ -190,10 +190,12 @@ class MarkPainter {
     }
   }
 
-  void operator()(const Note& m) {
+  void operator()(Note m) {
     const Rect& frame = layout_.frame;
     Point at{frame.x + m.x * frame.w, frame.y + m.y * frame.h};
-    const double size = note_size(m);
+    double size = note_size(m);
+    for (; size == 0.0 && m.text.find('\n') != std::string::npos; size = note_size(m))
+      m.text.resize(m.text.rfind('\n'));
     if (size == 0.0) return;
     TextStyle style{size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;

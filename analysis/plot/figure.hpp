@@ -139,8 +139,8 @@ struct Note {
   double y = 0.0;
   enum class Align { left, centre, right } align = Align::left;
   /// Of a note that belongs to a cell: how much of the panel's width and height it may take. It has
-  /// a pale ground, is a little smaller where it would take more, and left out where it would be
-  /// too small. 0: as much as it needs.
+  /// a pale ground, is a little smaller where it would take more, and left out, from the last line
+  /// on, where it would be too small. 0: as much as it needs.
   double room_x = 0.0;
   double room_y = 0.0;
 };
