@@ -210,8 +210,8 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
         passes.append(None)
         chosen.cache = cache_of(kwargs)
         refuse_cache(chosen, chosen.cache)
-        ids = kwargs.get("input_ids", args[0] if args else kwargs.get("inputs_embeds"))
-        return (args, with_all_queries(kwargs, ids.shape[1])) if shares else None
+        ids = next((one for one in (kwargs.get("input_ids"), *args[:1], kwargs.get("inputs_embeds")) if one is not None), None)
+        return (args, with_all_queries(kwargs, ids.shape[1])) if shares and ids is not None else None
 
     counter = model.register_forward_pre_hook(before, with_kwargs=True)
     name = _register(chosen, f"kvscope-{id(chosen)}")

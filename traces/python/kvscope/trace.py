@@ -50,7 +50,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self.heads), self.end - self.first) + ((self._trace[self.layer].d_head,) if "channel" in self.dims else ())
+        return (len(self.heads), self.end - self.first) + ((self._trace._opened().shape_of(self.layer)[1],) if "channel" in self.dims else ())
 
     @property
     def ndim(self) -> int:

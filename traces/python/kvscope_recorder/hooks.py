@@ -155,7 +155,8 @@ class Recorder:
     def _tell_rounding(self) -> None:
         moved: dict[int, float] = {}
         for row in self._rows:
-            moved = {layer: max(nats, moved.get(layer, 0.0)) for layer, nats in row.moved.items()}
+            for layer, nats in row.moved.items():
+                moved[layer] = max(nats, moved.get(layer, 0.0))
         far = [layer for layer, nats in moved.items() if nats > _MOST_MOVED]
         if far and self._shape is not None:
             self._warn(f"storing q and k in {self._shape.dtype} moves scores of layers {filters.ranges(far)} by up to "
@@ -356,7 +357,7 @@ class Recorder:
                           value: torch.Tensor, mask: Any, kwargs: dict[str, Any], kernel_lse: torch.Tensor | None) -> None:
         self._check_call(layer, query, key, value, kwargs)
         scale, cap = scale_of(kwargs.get("scaling"), query.shape[-1]), self._cap_of(module, kwargs)
-        shape = self._fix_shape(layer, query, key, LayerShape(key.shape[1], query.shape[3], scale, cap))
+        shape = self._fix_shape(layer, module, query, key, LayerShape(key.shape[1], query.shape[3], scale, cap))
         if layer in self._seen:
             to_what = "" if getattr(module, "is_causal", True) else " (the second time to an encoder's tokens: cross attention)"
             raise UnsupportedModelError(f"layer {layer} attends twice in one forward pass{to_what}, which a trace cannot hold")
@@ -430,14 +431,14 @@ class Recorder:
             return 0.0
         return float(cap or 0.0)
 
-    def _fix_shape(self, layer: int, query: torch.Tensor, key: torch.Tensor, found: LayerShape) -> Shape:
+    def _fix_shape(self, layer: int, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, found: LayerShape) -> Shape:
         """Takes heads and type from the first call and all layers' shapes from their modules, and holds calls to them."""
         natural = "f32" if query.dtype != key.dtype else _DTYPE_NAMES.get(query.dtype, "f32")
         n_q, dtype = query.shape[1], self._options.dtype or natural
         if self._shape is None:
             q_heads = filters.choose(self._options.heads, range(n_q), "query head")
             is_rounded = loses_digits(query, dtype) or loses_digits(key, dtype)
-            self._shape = Shape(n_q, dtype, is_rounded, q_heads, layers.shapes_of(self._model, n_q, layer, found))
+            self._shape = Shape(n_q, dtype, is_rounded, q_heads, layers.shapes_of(self._model, module.config, n_q, layer, found))
         shape = self._shape
         if n_q != shape.n_q or dtype != shape.dtype:
             raise UnsupportedModelError(f"layer {layer}: {n_q} query heads in {dtype}, expected {shape.n_q} in {shape.dtype}: a trace "

@@ -37,12 +37,14 @@ class LayerShape:
     keys_of: int = -1  # the earlier layer whose keys and values it attends to; -1 = its own
 
 
-def shapes_of(model: Any, n_q: int, first: int, found: LayerShape) -> dict[int, LayerShape]:
+def shapes_of(model: Any, config: Any, n_q: int, first: int, found: LayerShape) -> dict[int, LayerShape]:
     """What each layer's attention is made of by its module's own numbers; all like `found`, seen in layer `first`, where these do
-    not say what was seen there."""
+    not say what was seen there. config: of the attending modules; a picture's tower has another one, and numbers of layers too."""
     shapes: dict[int, LayerShape] = {}
     owners: dict[Any, int] = {}  # by layer type: the last layer with keys of its own
     for module in attention_modules(model):
+        if module.config is not config:
+            continue
         layer, kind = module.layer_idx, getattr(module, "layer_type", None)
         is_shared = bool(getattr(module, "is_kv_shared_layer", False))
         if not is_shared:

@@ -119,6 +119,22 @@ def test_refused(family, tmp_path):
 
 
 @torch.no_grad()
+def test_a_tower_for_pictures_has_layers_of_its_own(tmp_path, kvscope):
+    """Gemma 4 as people load it: the tower's layers have the numbers of the text's, and other heads."""
+    if "gemma4" not in CONFIG_MAPPING_NAMES:
+        pytest.skip(f"transformers {transformers.__version__} has no gemma4")
+    torch.manual_seed(3)
+    vision = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=16)
+    config = AutoConfig.for_model("gemma4", text_config=TAKEN["gemma4_text"] | {"model_type": "gemma4_text", "pad_token_id": 0},
+                                  vision_config=vision | {"model_type": "gemma4_vision"}, audio_config=None)
+    model = transformers.AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+    with record(model, tmp_path / "trace.h5") as recorder:
+        model.generate(token_ids(20).clamp(3), max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=0)
+    kvscope("verify", tmp_path / "trace.h5")
+    assert {shape[:2] for shape in recorder.info.layer_shapes} == {(2, 8), (2, 16)}
+
+
+@torch.no_grad()
 def test_gemma2_with_and_without_its_soft_cap(tmp_path, kvscope):
     for cap in (None, 0.5):
         path = tmp_path / f"{cap}.h5"

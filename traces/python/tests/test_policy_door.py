@@ -123,6 +123,8 @@ def test_layers_that_share_keys_get_all_queries_of_a_prompt():
         model(ids[:, :1], past_key_values=DynamicCache(config=model.config))
     with kvs.policy(model, "snapkv:window=4@tokens=4096"):
         torch.testing.assert_close(model(ids, logits_to_keep=1).logits, plain, rtol=0, atol=1e-5)
+        of_embeddings = model(input_ids=None, inputs_embeds=model.get_input_embeddings()(ids), logits_to_keep=1)
+    torch.testing.assert_close(of_embeddings.logits, plain, rtol=0, atol=1e-5)
     model.set_attn_implementation(kvs.policy.attn_implementation("recent@tokens=8"))
     with pytest.raises(kvs.UsageError, match="share keys and may get a prompt's last queries alone"):
         model(ids, logits_to_keep=1)
