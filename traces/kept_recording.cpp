@@ -22,12 +22,10 @@ namespace fs = std::filesystem;
 class KeptRows final : public KvStore {
  public:
   KeptRows(fs::path file, const TraceInfo& info, Index n_tokens)
-      : file_(std::move(file)), n_layers_(info.n_layers), n_tokens_(n_tokens) {
-    rows_ = Tensor<float>::uninitialized({info.n_kv, n_tokens, info.d_head});
-  }
+      : file_(std::move(file)), info_(info), n_tokens_(n_tokens) {}
   Index capacity() const override { return n_tokens_; }
   Index n_tokens() const override { return n_tokens_; }
-  Index n_layers() const override { return n_layers_; }
+  Index n_layers() const override { return info_.n_layers; }
   DType dtype() const override { return DType::f32; }
   void advance(Index) override { fail(); }
   void truncate(Index) override { fail(); }
@@ -47,7 +45,10 @@ class KeptRows final : public KvStore {
     const auto place = layout_->find(path);
     if (!place) throw FormatError("{}: {} is missing", layout_->file.name(), path);
     const DType dtype = h5::dtype_of(layout_->arrays[*place].type).value();
-    const Index n = end - begin, width = rows_.dim(2);
+    const LayerShape heads = info_.shape(layer);
+    const Index n = end - begin, width = heads.d_head;
+    if (rows_.count() == 0 || rows_.dim(0) != heads.n_kv || rows_.dim(2) != width)
+      rows_ = Tensor<float>::uninitialized({heads.n_kv, n_tokens_, width});
     bytes_.resize(static_cast<std::size_t>(n * width) * size_of(dtype));
     for (Index head = 0; head < rows_.dim(0); ++head) {
       layout_->data(*place).read({head, begin, 0}, {1, n, width}, bytes_.data());
@@ -58,7 +59,7 @@ class KeptRows final : public KvStore {
   }
 
   fs::path file_;
-  Index n_layers_;
+  TraceInfo info_;
   Index n_tokens_;
   mutable std::optional<TraceLayout> layout_;
   mutable Tensor<float> rows_;
@@ -105,8 +106,10 @@ bool has_exact_rows(const TraceInfo& plan) {
 std::string why_not_resumable(const TraceInfo& plan) {
   if (!plan.capture.qkv)
     return "it has no keys and values (--capture qkv), from which it would go on";
-  if (static_cast<Index>(plan.layers.size()) != plan.n_layers ||
-      static_cast<Index>(plan.kv_heads.size()) != plan.n_kv)
+  const auto lacks_heads = [&](Index layer) {
+    return std::ssize(plan.kv_heads_of(layer)) != plan.shape(layer).n_kv;
+  };
+  if (std::ssize(plan.layers) != plan.n_layers || std::ranges::any_of(plan.layers, lacks_heads))
     return "it has the keys of some layers or heads, and would go on from those of all";
   if (!has_exact_rows(plan))
     return fmt::format(

@@ -218,6 +218,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.n_vocab = config.n_vocab;
   info.score_scale = config.score_scale();
   info.score_cap = static_cast<float>(config.plan.score_softcap);
+  info.layer_shapes = config.layer_shapes;
   info.window = config.window;
   for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
     info.layer_kinds.push_back(
@@ -228,13 +229,16 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
     throw ConfigError("routing cannot be captured: {} models have no experts",
                       name_of(config.family));
   }
-  const std::size_t n_pairs = config.rope.frequencies.size();
+  std::size_t n_pairs = config.rope.frequencies.size();
+  if (config.local_rope) n_pairs = std::max(n_pairs, config.local_rope->frequencies.size());
   for (Index layer = 0; layer < config.n_layers && n_pairs > 0; ++layer) {
     const bool turns = config.has_rope[static_cast<std::size_t>(layer)];
     const RopeConfig& rope = config.rope_of(layer);
     info.rope_amplitudes.push_back(turns ? static_cast<float>(rope.amplitude) : 1.0f);
-    for (std::size_t i = 0; i < n_pairs; ++i)
-      info.rope_frequencies.push_back(turns ? rope.frequencies[i] : 0.0f);
+    for (std::size_t i = 0; i < n_pairs; ++i) {
+      const bool has_pair = turns && i < rope.frequencies.size();
+      info.rope_frequencies.push_back(has_pair ? rope.frequencies[i] : 0.0f);
+    }
   }
   info.rope_kind = config.rope.kind;
   info.rope_theta = config.rope.theta;
@@ -249,6 +253,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
     const Index kv_head = q_head / config.group();
     if (info.kv_heads.empty() || info.kv_heads.back() != kv_head) info.kv_heads.push_back(kv_head);
   }
+  if (!info.layer_shapes.empty()) info = with_layers(info, info.layers);
   info.rows = options.rows.value_or(TokenRange{0, info.n_tokens});
   if (info.rows.begin < 0 || info.rows.end > info.n_tokens || info.rows.begin >= info.rows.end) {
     throw ConfigError("rows {} to {}: expected a range inside the {} tokens", info.rows.begin,

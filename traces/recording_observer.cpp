@@ -99,17 +99,17 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
   LayerRows out;
   out.layer = event.layer;
   const auto q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
-  const auto k = select_heads(event.k, info_.kv_heads, k_copy);
+  const auto k = select_heads(event.k, info_.kv_heads_of(event.layer), k_copy);
   if (info_.capture.qkv) {
     out.q = q;
     out.k = k;
-    out.v = select_heads(event.v, info_.kv_heads, v_copy);
+    out.v = select_heads(event.v, info_.kv_heads_of(event.layer), v_copy);
   }
   if (info_.capture.lse)
     out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
   if (info_.capture.stats) {
     const Index page_size = info_.capture.page_size;
-    const auto cache = select_heads(event.k_cache, info_.kv_heads, cache_copy);
+    const auto cache = select_heads(event.k_cache, info_.kv_heads_of(event.layer), cache_copy);
     q_norm = norms_of(q);
     k_norm = norms_of(k);
     pages = page_bounds(cache, page_size, event.pos_begin / page_size,
@@ -145,8 +145,8 @@ void RecordingObserver::on_rows(const RowsEvent& event) {
   out.layer = event.layer;
   if (info_.capture.qkv) {
     out.q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
-    out.k = select_heads(event.k, info_.kv_heads, k_copy);
-    out.v = select_heads(event.v, info_.kv_heads, v_copy);
+    out.k = select_heads(event.k, info_.kv_heads_of(event.layer), k_copy);
+    out.v = select_heads(event.v, info_.kv_heads_of(event.layer), v_copy);
   }
   if (info_.capture.lse)
     out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
@@ -165,6 +165,7 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
   const Index row_bytes = n_heads * 4 * ((dense ? n_keys : 0) + 2 * n_top);
   const Index block = std::max<Index>(kMaxBlockBytes / std::max<Index>(row_bytes, 1), 1);
   const std::optional<Index> window = info_.window_of(event.layer);
+  const Index group = info_.group(event.layer);
 
   struct Scratch {
     std::vector<float> probs;
@@ -188,8 +189,8 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
       Scratch& mine = scratch[static_cast<std::size_t>(worker)];
       if (!dense) mine.probs.resize(static_cast<std::size_t>(n_keys));
       const std::span<float> row = dense ? probs.sub(slot).row(i) : std::span<float>(mine.probs);
-      attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / info_.group()),
-                    pos, window, event.score_rule(), event.lse(q_head, first + i), row);
+      attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / group), pos,
+                    window, event.score_rule(), event.lse(q_head, first + i), row);
       if (n_top > 0) {
         largest_entries(row, first_visible(pos, window), pos + 1, mine.order,
                         top_pos.sub(slot).row(i), top_prob.sub(slot).row(i));

@@ -189,10 +189,18 @@ HeadShape window_heads_of(const JsonObject& fields, const HeadShape& heads) {
   return own;
 }
 
-/// Gemma 4's layers without a window have.
-HeadShape full_heads_of(const JsonObject& fields, HeadShape heads) {
-  heads.n_kv = count_or(fields, {"num_global_key_value_heads"}, heads.n_kv);
+/// Gemma 4's layers without a window have; `layer` is one of them, which per_layer_config names in
+/// files that transformers wrote.
+HeadShape full_heads_of(const JsonObject& fields, HeadShape heads, std::size_t layer) {
+  if (fields.boolean_or("attention_k_eq_v", true))
+    heads.n_kv = count_or(fields, {"num_global_key_value_heads"}, heads.n_kv);
   heads.d_head = count_or(fields, {"global_head_dim"}, heads.d_head);
+  if (fields.find("per_layer_config") == nullptr) return heads;
+  const JsonObject layers = fields.object("per_layer_config");
+  if (layers.find(std::to_string(layer)) == nullptr) return heads;
+  const JsonObject own = layers.object(std::to_string(layer));
+  heads.n_kv = count_or(own, {"num_key_value_heads"}, heads.n_kv);
+  heads.d_head = count_or(own, {"head_dim"}, heads.d_head);
   return heads;
 }
 
@@ -229,7 +237,7 @@ std::string heads_words(const HeadShape& heads) {
 std::optional<AnyShape> any_shape(std::string_view config_text, const std::string& where,
                                   const std::string& name, double weight_bits) {
   const json root = parse_json(config_text, where);
-  if (has_family(root)) return std::nullopt;
+  if (has_equal_layers(root)) return std::nullopt;
   const JsonObject fields(text_config(root), where);
   if (fields.find("kv_lora_rank") != nullptr) {
     throw ConfigError(
@@ -257,7 +265,8 @@ std::optional<AnyShape> any_shape(std::string_view config_text, const std::strin
   };
   const HeadShape heads = heads_of(fields, config.d_model);
   const HeadShape of_window = window_heads_of(fields, heads);
-  const HeadShape of_full = full_heads_of(fields, heads);
+  const auto first_full = std::ranges::find(sees, LayerSees::all) - sees.begin();
+  const HeadShape of_full = full_heads_of(fields, heads, static_cast<std::size_t>(first_full));
   for (const HeadShape& one : {of_window, of_full}) check_heads(fields, one);
   config.n_q = of_full.n_q;
   config.n_kv = of_full.n_kv;

@@ -16,7 +16,7 @@ struct AnyShape {
   CostModel model;     // its weights are estimated from the widths, of all layers
 };
 
-/// Empty for a model that the runtime computes (parse_model_config). Throws FormatError for a file
+/// Empty for a model of equal layers that the runtime computes. Throws FormatError for a file
 /// without layers, heads or widths, ConfigError for layers whose cost does not follow from these:
 /// keys stored as one latent vector (MLA), or no layer that attends.
 std::optional<AnyShape> any_shape(std::string_view config_text, const std::string& where,

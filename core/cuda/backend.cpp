@@ -19,6 +19,11 @@ constexpr Index kMostPage = 4096;     // keys, of Quest's
 constexpr Index kMostBudget = Index{1} << 20;
 
 void check_model(const ModelConfig& config) {
+  if (!config.layer_shapes.empty())
+    throw ConfigError(fmt::format(
+        "the CUDA backend computes models whose layers have equal heads, and those of {} differ; "
+        "--device cpu takes them",
+        name_of(config.family)));
   if (config.d_head > kMostHead)
     throw ConfigError(fmt::format(
         "the CUDA backend computes heads of at most {} channels, found {}; --device cpu takes them",

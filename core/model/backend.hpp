@@ -48,12 +48,13 @@ class BackendCall {
 
   virtual std::unique_ptr<Block> make_block(Index n_features) = 0;
 
-  /// x = the tokens' embeddings times the model's scale. x [n_tok, d_model]
+  /// x = the tokens' embeddings times the model's scale; keeps those for each layer, where there are
+  /// such. x [n_tok, d_model]
   virtual void embed(std::span<const TokenId> tokens, Block& x) = 0;
   /// y = norm(x); they may be the same block. [n_tok, d_model]
   virtual void norm(Index layer, NormAt at, const Block& x, Block& y) = 0;
   /// q, k, v = the layer's projections of x. q [n_tok, n_q * d_head], k and v [n_tok,
-  /// n_kv * d_head]
+  /// n_kv * d_head]; of a layer that attends to another one's keys q alone.
   virtual void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) = 0;
   /// QK-norm and RoPE of q and k, as far as the layer has them; then k and v join the store.
   virtual void position_and_append(Index layer, Block& q, Block& k, const Block& v) = 0;
@@ -74,6 +75,11 @@ class BackendCall {
   virtual Routing mix_experts(Index layer, const Block& x, Block& y) = 0;
   /// x += y. [n_tok, d_model]
   virtual void add(Block& x, const Block& y) = 0;
+  /// What comes behind the MLP in models with embeddings for each layer or numbers that scale x;
+  /// branch is room. [n_tok, d_model]
+  virtual void end_layer(Index layer, Block& x, Block& branch) {
+    (void)layer, (void)x, (void)branch;
+  }
   /// Logits of the last n_rows tokens: final norm, head, soft cap. [n_rows, n_vocab]
   virtual Tensor<float> logits(const Block& x, Index n_rows) = 0;
 

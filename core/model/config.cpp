@@ -131,6 +131,8 @@ bool slides_by_default(const JsonObject& json, const FamilyTraits& traits,
       return !config.has_rope[static_cast<std::size_t>(layer)];
     case FamilyTraits::Sliding::late_layers:
       return layer >= json.integer_or("max_window_layers", 0, kMost, 28);
+    case FamilyTraits::Sliding::all_but_every_and_last:
+      return (layer + 1) % traits.sliding_period != 0 && layer + 1 < config.n_layers;
     case FamilyTraits::Sliding::all_but_every: {
       Index period = traits.sliding_period;
       if (!traits.sliding_period_field.empty()) {
@@ -146,7 +148,7 @@ bool slides_by_default(const JsonObject& json, const FamilyTraits& traits,
 // Needs has_rope.
 void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   config.window.assign(static_cast<std::size_t>(config.n_layers), std::nullopt);
-  const std::vector<bool> slides = read_layer_types(json, config.n_layers);
+  std::vector<bool> slides = read_layer_types(json, config.n_layers);
   const bool any_slides = std::find(slides.begin(), slides.end(), true) != slides.end();
 
   if (traits.sliding == FamilyTraits::Sliding::never) {
@@ -170,6 +172,8 @@ void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfi
     return;
   }
   if (!window) return;
+  if (traits.sliding == FamilyTraits::Sliding::all_but_every_and_last && !slides.empty())
+    slides.back() = false;
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
     if (slides.empty() ? slides_by_default(json, traits, config, layer) : slides[i]) {
@@ -218,11 +222,14 @@ void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   }
   config.plan.logit_softcap = read_cap(json, "final_logit_softcapping", traits.logit_softcap);
   config.plan.score_softcap = read_cap(json, "attn_logit_softcapping", traits.score_softcap);
-  for (const auto& [field, causal] :
-       {std::pair("use_bidirectional_attention", false), std::pair("is_causal", true)}) {
-    if (json.boolean_or(field, causal) != causal)
-      throw ConfigError("{}: expected {} (only causal attention is computed)", json.name_of(field),
-                        causal);
+  const auto* both_ways = json.find("use_bidirectional_attention");  // "vision": of pictures alone
+  if (both_ways != nullptr && *both_ways != false && *both_ways != "vision") {
+    throw ConfigError("{}: expected false (only causal attention is computed)",
+                      json.name_of("use_bidirectional_attention"));
+  }
+  if (!json.boolean_or("is_causal", true)) {
+    throw ConfigError("{}: expected true (only causal attention is computed)",
+                      json.name_of("is_causal"));
   }
 }
 
@@ -270,6 +277,24 @@ void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits
 
 }  // namespace
 
+LayerShape ModelConfig::shape(Index layer) const {
+  if (!layer_shapes.empty()) return layer_shapes[static_cast<std::size_t>(layer)];
+  return {n_kv, d_head, score_scale(), static_cast<float>(plan.score_softcap)};
+}
+
+Index ModelConfig::kv_width() const {
+  Index width = 0;
+  for (Index layer = 0; layer < n_layers; ++layer) {
+    const LayerShape heads = shape(layer);
+    if (heads.keys_of < 0) width += 2 * heads.n_kv * heads.d_head;
+  }
+  return width;
+}
+
+Index ModelConfig::ff_width(Index layer) const {
+  return plan.wide_mlp_where_shared && shape(layer).keys_of >= 0 ? 2 * d_ff : d_ff;
+}
+
 float ModelConfig::score_scale() const {
   return static_cast<float>(
       1.0 / std::sqrt(query_scale > 0.0 ? query_scale : static_cast<double>(d_head)));
@@ -279,19 +304,31 @@ namespace {
 
 // Weights of all layers and embeddings, with n_experts of every mixture.
 std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
-  const Index q_width = c.n_q * c.d_head;
-  const Index kv_width = c.n_kv * c.d_head;
-  Index attention = c.d_model * (q_width + 2 * kv_width) + q_width * c.d_model;
-  if (c.qkv_bias) attention += q_width + 2 * kv_width;
-  if (c.o_bias) attention += c.d_model;
-  if (c.qk_norm) attention += c.plan.norms_all_heads ? q_width + kv_width : 2 * c.d_head;
-  if (c.has_sink_logits) attention += c.n_q;
+  Index attention = 0;  // of all layers
+  for (Index layer = 0; layer < c.n_layers; ++layer) {
+    const LayerShape shape = c.shape(layer);
+    const bool has_keys = shape.keys_of < 0;
+    const Index n_stored = !has_keys ? 0 : c.has_keys_as_values(layer) ? 1 : 2;
+    const Index q_width = c.n_q * shape.d_head;
+    const Index kv_width = shape.n_kv * shape.d_head;
+    attention += c.d_model * (2 * q_width + n_stored * kv_width);
+    if (c.qkv_bias) attention += q_width + n_stored * kv_width;
+    if (c.o_bias) attention += c.d_model;
+    if (c.qk_norm && c.plan.norms_all_heads) attention += q_width + kv_width;
+    if (c.qk_norm && !c.plan.norms_all_heads) attention += (has_keys ? 2 : 1) * shape.d_head;
+    if (c.has_sink_logits) attention += c.n_q;
+  }
   const Index norm = (c.plan.layer_norm ? 2 : 1) * c.d_model;
   const Index norms = (c.plan.norms == LayerPlan::Norms::both ? 4 : 2) * norm;
 
   const Index n_in = c.plan.is_gated ? 2 : 1;  // projections to d_ff
-  Index dense = (n_in + 1) * c.d_model * c.d_ff;
-  if (c.mlp_bias) dense += n_in * c.d_ff + c.d_model;
+  Index dense = 0;                             // of all layers
+  for (Index layer = 0; layer < c.n_layers; ++layer) {
+    const auto at = static_cast<std::size_t>(layer);
+    if (at < c.has_experts.size() && c.has_experts[at]) continue;
+    dense += (n_in + 1) * c.d_model * c.ff_width(layer);
+    if (c.mlp_bias) dense += n_in * c.d_ff + c.d_model;
+  }
   Index router = c.moe.n_experts * c.d_model;
   Index expert = 3 * c.d_model * c.moe.d_ff;
   if (c.moe.is_clamped) {
@@ -299,9 +336,14 @@ std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
     expert += 2 * c.moe.d_ff + c.d_model;
   }
   const Index n_sparse = std::count(c.has_experts.begin(), c.has_experts.end(), true);
-  const Index mlps = n_sparse * (router + n_experts * expert) + (c.n_layers - n_sparse) * dense;
-  const Index embeddings = (c.tied_embeddings ? 1 : 2) * c.n_vocab * c.d_model;
-  return embeddings + c.n_layers * (attention + norms) + mlps + norm;
+  const Index mlps = n_sparse * (router + n_experts * expert) + dense;
+  Index embeddings = (c.tied_embeddings ? 1 : 2) * c.n_vocab * c.d_model;
+  Index others = c.n_layers * (norms + (c.plan.scales_output ? 1 : 0));
+  if (c.d_layer_input > 0) {
+    embeddings += c.n_layer_vocab * c.n_layers * c.d_layer_input;
+    others += c.n_layers * (3 * c.d_model * c.d_layer_input + norm) + c.d_layer_input;
+  }
+  return embeddings + attention + others + mlps + norm;
 }
 
 }  // namespace
@@ -362,14 +404,15 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   refuse_other_activations(json, traits);
   config.quantization = read_quantization(json, traits.family);
   read_sizes(json, traits, config);
+  read_rope_layers(json, traits, config);
+  read_windows(json, traits, config);
   read_plan(json, traits, config);
+  if (traits.reads_layer_shapes) read_layer_shapes(json, config);
   config.rms_eps = json.number_or(std::string(traits.norm_eps_field), 0.0, 1.0, traits.rms_eps);
   read_rope(json, traits, config);
   config.tied_embeddings = json.boolean_or("tie_word_embeddings", traits.tied_embeddings);
   read_biases(json, traits, config);
   read_moe(json, traits, config);
-  read_rope_layers(json, traits, config);
-  read_windows(json, traits, config);
   read_special_tokens(json, traits, config);
   for (std::string& name : json.unread()) {
     if (!has_no_numbers(name)) config.unread.push_back(std::move(name));

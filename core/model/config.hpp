@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -24,6 +25,7 @@ enum class ModelFamily {
   gpt_oss,
   gemma2,
   gemma3_text,
+  gemma4_text,
   phi3,
   olmo2,
   gpt_neox,
@@ -31,8 +33,9 @@ enum class ModelFamily {
 
 /// "llama", "mistral", ...: the `model_type` of config.json.
 std::string_view name_of(ModelFamily family);
-/// True if the model_type of a config.json, or of the text inside it, is a family's.
-bool has_family(const nlohmann::json& config);
+/// True if the model_type of a config.json, or of the text inside it, is that of a family whose
+/// layers have equal heads.
+bool has_equal_layers(const nlohmann::json& config);
 
 /// How rotary position embedding turns a position into angles: numbers, whatever rule gave them
 /// (core/model/config_rope.cpp).
@@ -88,6 +91,10 @@ struct LayerPlan {
   bool fused_by_head = false;
   bool fused_gate_up = false;  // one stored matrix holds gate and up: Phi-3
   Names names = Names::llama;
+  bool norms_values = false;           // RMS norm without weights of every head's values: Gemma 4
+  bool keys_are_values = false;        // layers without a window have no projection of v: it is k's
+  bool wide_mlp_where_shared = false;  // twice d_ff in layers that attend to another one's keys
+  bool scales_output = false;          // a number per layer, by which x is multiplied at its end
   double embedding_scale = 1.0;
   /// Attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2.
   double score_softcap = 0.0;
@@ -109,13 +116,37 @@ struct QuantizationConfig {
   Index block_cols = 0;  // likewise
 };
 
+/// What one layer's attention is made of.
+struct LayerShape {
+  Index n_kv = 0;
+  Index d_head = 0;
+  float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
+  /// The layer whose keys and values it attends to: an earlier one where layers share them; -1 its
+  /// own. They are recorded with each layer.
+  Index keys_of = -1;
+  bool operator==(const LayerShape&) const = default;
+  /// Equal but for whose the keys are.
+  bool is_like(LayerShape other) const {
+    other.keys_of = keys_of;
+    return *this == other;
+  }
+  bool has_same_heads(const LayerShape& other) const {
+    return n_kv == other.n_kv && d_head == other.d_head;
+  }
+  ScoreRule score_rule() const { return {score_scale, score_cap}; }
+};
+
 /// One model's shape and constants. Every field is checked by parse_model_config.
 struct ModelConfig {
   ModelFamily family = ModelFamily::llama;
   Index n_layers = 0;
-  Index n_q = 0;     // query heads
+  Index n_q = 0;     // query heads, in every layer
   Index n_kv = 0;    // key/value heads; divides n_q
   Index d_head = 0;  // even
+  /// Per layer, where they differ; n_kv, d_head and rope are then of those without a window. Empty:
+  /// all layers as said here.
+  std::vector<LayerShape> layer_shapes;
   Index d_model = 0;
   Index d_ff = 0;
   Index n_vocab = 0;
@@ -124,7 +155,7 @@ struct ModelConfig {
   LayerPlan plan;
   RopeConfig rope;
   std::optional<RopeConfig> local_rope;  // of layers with a window; empty = as the others
-  Index rotary_dim = 0;                  // the first channels of a head, which RoPE turns; even
+  Index rotary_dim = 0;                  // the first channels of a head, which `rope` turns; even
   double query_scale = 0;                // score_scale is query_scale^(-1/2); 0 = d_head
   bool tied_embeddings = false;
   bool qkv_bias = false;  // q, k and v projections add a bias
@@ -136,6 +167,10 @@ struct ModelConfig {
   std::vector<bool> has_rope;     // per layer: q and k are rotated. Size n_layers
   std::vector<bool> has_experts;  // per layer: the MLP is a mixture of experts. Size n_layers
   MoeConfig moe;
+  /// Channels of a token's embedding for each layer, which joins x behind the MLP (Gemma 4, after
+  /// Gemma 3n); 0 = none.
+  Index d_layer_input = 0;
+  Index n_layer_vocab = 0;       // tokens that have such embeddings
   bool has_sink_logits = false;  // a learned logit per query head joins every softmax
   QuantizationConfig quantization;
   std::vector<std::int32_t> eos_ids;  // may be empty
@@ -148,6 +183,16 @@ struct ModelConfig {
   const RopeConfig& rope_of(Index layer) const {
     return local_rope && window[static_cast<std::size_t>(layer)] ? *local_rope : rope;
   }
+  LayerShape shape(Index layer) const;
+  /// Channels of keys and values that all layers store for one token.
+  Index kv_width() const;
+  /// Width of the layer's dense MLP.
+  Index ff_width(Index layer) const;
+  /// True if the layer's values are its keys before their norm.
+  bool has_keys_as_values(Index layer) const {
+    return plan.keys_are_values && !window[static_cast<std::size_t>(layer)];
+  }
+  /// Query heads per KV head, where layers do not differ.
   Index group() const { return n_q / n_kv; }
   /// The factor in front of q.k: 1 / sqrt(d_head), or of query_scale where there is one.
   float score_scale() const;

@@ -147,6 +147,25 @@ FamilyTraits gemma3_text() {
   return t;
 }
 
+// Gemma 4's text models: QK-norm and no scale, values with a norm, wider heads without a window, of
+// which a part of the pairs turns; the last layers attend to the keys of earlier ones.
+FamilyTraits gemma4_text() {
+  FamilyTraits t = gemma3_text();
+  t.family = ModelFamily::gemma4_text;
+  t.name = "gemma4_text";
+  t.sliding = FamilyTraits::Sliding::all_but_every_and_last;
+  t.sliding_period_field = "";
+  t.window = 512;
+  t.rope.kind = "proportional";
+  t.rope.proportion = 0.25;
+  t.reads_layer_shapes = true;
+  t.query_scale.reset();
+  t.plan.norm_adds_one = false;
+  t.plan.norms_values = true;
+  t.plan.scales_output = true;
+  return t;
+}
+
 FamilyTraits phi3() {
   FamilyTraits t{ModelFamily::phi3, "phi3"};
   t.sliding = FamilyTraits::Sliding::everywhere;
@@ -197,10 +216,10 @@ FamilyTraits gpt_neox() {
 }
 
 // In the order of ModelFamily.
-const std::array<FamilyTraits, 12>& table() {
-  static const std::array<FamilyTraits, 12> rows = {
-      llama(),   mistral(), qwen2(),       qwen3(), qwen3_moe(), smollm3(),
-      gpt_oss(), gemma2(),  gemma3_text(), phi3(),  olmo2(),     gpt_neox()};
+const std::array<FamilyTraits, 13>& table() {
+  static const std::array<FamilyTraits, 13> rows = {
+      llama(),  mistral(),     qwen2(),       qwen3(), qwen3_moe(), smollm3(), gpt_oss(),
+      gemma2(), gemma3_text(), gemma4_text(), phi3(),  olmo2(),     gpt_neox()};
   return rows;
 }
 
@@ -221,11 +240,12 @@ const FamilyTraits& read_family(const JsonObject& json) {
                     fmt::join(names, ", "), quote(type));
 }
 
-bool has_family(const nlohmann::json& config) {
+bool has_equal_layers(const nlohmann::json& config) {
   const nlohmann::json text = text_part(config);
   const auto type = text.is_object() ? text.find("model_type") : text.end();
-  return type != text.end() &&
-         std::ranges::any_of(table(), [&](const FamilyTraits& row) { return *type == row.name; });
+  return type != text.end() && std::ranges::any_of(table(), [&](const FamilyTraits& row) {
+           return *type == row.name && !row.reads_layer_shapes;
+         });
 }
 
 std::string_view name_of(ModelFamily family) {

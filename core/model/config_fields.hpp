@@ -15,9 +15,10 @@ namespace kvscope {
 
 /// The rule by which a file says RopeConfig's numbers.
 struct RopeSettings {
-  std::string kind = "default";  // or linear, llama3, yarn
+  std::string kind = "default";  // or linear, llama3, yarn, proportional
   double theta = 10000.0;
-  double factor = 1.0;            // linear, llama3, yarn
+  double factor = 1.0;            // all others
+  double proportion = 1.0;        // proportional: of the pairs, the first ones, which are turned
   double low_freq_factor = 1.0;   // llama3
   double high_freq_factor = 4.0;  // llama3
   double original_positions = 0;  // llama3, yarn: context length before scaling
@@ -35,7 +36,7 @@ double yarn_amplitude(double factor, double m = 1.0);
 /// them, so that long contexts rotate by the same rounded angles: default theta^(-2i/d); linear
 /// divides by the factor; llama3 divides long wavelengths (more than original_positions /
 /// low_freq_factor), keeps short ones and blends between; yarn does so by the number of turns
-/// within the original context.
+/// within the original context; proportional (Gemma 4) divides by the factor.
 RopeConfig rope_from(const RopeSettings& settings, Index rotary_dim);
 
 /// One family: how its layers are built, which fields of config.json it reads, and what its config
@@ -48,7 +49,8 @@ struct FamilyTraits {
     everywhere,   // whatever layer_types says
     late_layers,  // from max_window_layers on
     layers_without_rope,
-    all_but_every,  // all but every sliding_period-th
+    all_but_every,           // all but every sliding_period-th
+    all_but_every_and_last,  // the same, and the last one sees everything in any case
   };
   enum class Bias {
     none,
@@ -81,6 +83,7 @@ struct FamilyTraits {
 
   RopeSettings rope;                       // where config.json has no settings
   std::optional<double> local_rope_theta;  // layers with a window have settings of their own
+  bool reads_layer_shapes = false;         // layers without a window have heads of their own
   bool partial_rotary = false;             // partial_rotary_factor is read
   double rotary_factor = 1.0;              // where it is not said
   std::string_view rotary_factor_field =
@@ -135,8 +138,11 @@ Index read_count_or(const JsonObject& json, const std::string& field, Index most
                     Index null_value);
 
 /// Fills config.rotary_dim, rope and local_rope from both styles (rope_theta + rope_scaling;
-/// rope_parameters). Needs d_head and max_positions.
+/// rope_parameters). Needs layer_shapes, window and max_positions.
 void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);
+
+/// Fills config.layer_shapes, and with it n_kv and d_head: Gemma 4. Needs read_sizes' and window.
+void read_layer_shapes(const JsonObject& json, ModelConfig& config);
 
 /// Fills config.has_rope: which layers rotate q and k (SmolLM3 leaves some out). Needs n_layers.
 void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);

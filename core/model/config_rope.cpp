@@ -57,7 +57,12 @@ RopeConfig rope_from(const RopeSettings& rope, Index d_head) {
     frequency[i] = 1.0f / power;
     if (!rope.divisors.empty()) frequency[i] /= rope.divisors[i];
   }
-  if (rope.kind == "linear") {
+  if (rope.kind == "proportional") {
+    const auto n_turned =
+        static_cast<std::size_t>(rope.proportion * static_cast<double>(d_head / 2));
+    std::fill(frequency.begin() + static_cast<std::ptrdiff_t>(n_turned), frequency.end(), 0.0f);
+  }
+  if (rope.kind == "linear" || rope.kind == "proportional") {
     for (float& f : frequency) f /= static_cast<float>(rope.factor);
   }
   if (rope.kind == "llama3") {
@@ -84,7 +89,8 @@ RopeConfig rope_from(const RopeSettings& rope, Index d_head) {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
+constexpr std::array<std::string_view, 5> kRopeNames = {"default", "linear", "llama3", "yarn",
+                                                        "proportional"};
 constexpr double kLeastTheta = 1e-3;
 constexpr double kMostTheta = 1e15;
 
@@ -95,7 +101,8 @@ std::string read_rope_kind(const JsonObject& rope, const FamilyTraits& traits) {
   if (!is_new && !is_old) return "default";
   const std::string field = is_new ? "rope_type" : "type";
   const std::string& name = rope.string(field);
-  const auto names = std::span(kRopeNames).first(traits.family == ModelFamily::phi3 ? 1 : 4);
+  const std::size_t n_names = traits.family == ModelFamily::phi3 ? 1 : 4;
+  const auto names = std::span(kRopeNames).first(traits.reads_layer_shapes ? 5 : n_names);
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     throw ConfigError("{}: expected one of {} (in a {} model), found {}", rope.name_of(field),
                       fmt::join(names, ", "), traits.name, quote(name));
@@ -167,9 +174,9 @@ struct RopeGroup {
 };
 
 RopeConfig read_settings(const JsonObject& json, const FamilyTraits& traits, const RopeGroup& group,
-                         double theta, const ModelConfig& config) {
+                         double theta, const ModelConfig& config, Index rotary_dim) {
   const JsonObject& fields = group.fields;
-  if (fields.find("frequencies")) return read_numbers(fields, theta, config.rotary_dim);
+  if (fields.find("frequencies")) return read_numbers(fields, theta, rotary_dim);
   RopeSettings rope;
   rope.theta = fields.number_or("rope_theta", kLeastTheta, kMostTheta, theta);
   rope.kind = read_rope_kind(fields, traits);
@@ -183,14 +190,17 @@ RopeConfig read_settings(const JsonObject& json, const FamilyTraits& traits, con
                                              static_cast<double>(config.max_positions));
     if (is_beside) fields.has(field);
   }
-  if (rope.kind != "default") {
+  if (rope.kind == "proportional") {
+    rope.proportion = fields.number_or("partial_rotary_factor", 0.0, 1.0, 1.0);
+    rope.factor = fields.number_or("factor", 1e-6, 1e9, 1.0);
+  } else if (rope.kind != "default") {
     const bool is_stretch = rope.kind == "yarn" && fields.has("factor") && !fields.find("factor");
     rope.factor = is_stretch ? static_cast<double>(config.max_positions) / rope.original_positions
                              : fields.number("factor", 1e-6, 1e9);
   }
   if (rope.kind == "llama3") read_llama3(fields, rope);
   if (rope.kind == "yarn") read_yarn(fields, group.is_of_some_layers, rope);
-  return rope_from(rope, config.rotary_dim);
+  return rope_from(rope, rotary_dim);
 }
 
 // The part of rope_parameters for one type of layers, for families whose layers differ.
@@ -252,9 +262,12 @@ void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
                                       traits.rope.theta);
   json.has("original_max_position_embeddings");  // which says nothing of kinds that do not ask
   const auto group = group_of_model(json, traits);
-  config.rotary_dim = read_rotary_dim(json, traits, group, config.d_head);
+  // a part of the pairs turns by its settings there, and the rest by nothing
+  const bool is_whole = traits.reads_layer_shapes;
+  config.rotary_dim =
+      is_whole ? config.d_head : read_rotary_dim(json, traits, group, config.d_head);
   if (group) {
-    config.rope = read_settings(json, traits, *group, theta, config);
+    config.rope = read_settings(json, traits, *group, theta, config, config.rotary_dim);
   } else {
     RopeSettings rope = traits.rope;
     rope.theta = theta;
@@ -265,8 +278,14 @@ void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   local.theta =
       json.number_or("rope_local_base_freq", kLeastTheta, kMostTheta, *traits.local_rope_theta);
   const auto local_group = group_of_layers(json, "sliding_attention");
-  config.local_rope = local_group ? read_settings(json, traits, *local_group, local.theta, config)
-                                  : rope_from(local, config.rotary_dim);
+  Index rotary_dim = config.rotary_dim;
+  const auto with_window =
+      std::ranges::find_if(config.window, [](auto w) { return w.has_value(); });
+  if (traits.reads_layer_shapes && with_window != config.window.end())
+    rotary_dim = config.shape(with_window - config.window.begin()).d_head;
+  config.local_rope =
+      local_group ? read_settings(json, traits, *local_group, local.theta, config, rotary_dim)
+                  : rope_from(local, rotary_dim);
 }
 
 void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {

@@ -22,6 +22,11 @@ json gemma3_defaults() {
           {"num_hidden_layers", 26}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}};
 }
 
+json gemma4_defaults() {
+  return {{"vocab_size", 262144},    {"hidden_size", 2304},      {"intermediate_size", 9216},
+          {"num_hidden_layers", 30}, {"num_attention_heads", 8}, {"num_key_value_heads", 4}};
+}
+
 json qwen2_vl_defaults() {
   return {{"vocab_size", 152064},    {"hidden_size", 8192},       {"intermediate_size", 29568},
           {"num_hidden_layers", 80}, {"num_attention_heads", 64}, {"num_key_value_heads", 8},
@@ -38,9 +43,10 @@ json qwen3_vl_defaults() {
 
 // Their layers of text see pictures as rows among the others, so that texts alone need nothing
 // more.
-const std::array<PictureModel, 5>& picture_models() {
-  static const std::array<PictureModel, 5> models = {
+const std::array<PictureModel, 6>& picture_models() {
+  static const std::array<PictureModel, 6> models = {
       {{"gemma3", "gemma3_text", gemma3_defaults(), "final_logit_softcapping"},
+       {"gemma4", "gemma4_text", gemma4_defaults()},
        {"mistral3", "mistral", json::object()},
        {"qwen2_vl", "qwen2", qwen2_vl_defaults()},
        {"qwen2_5_vl", "qwen2", qwen2_vl_defaults()},

@@ -27,10 +27,17 @@ KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype)
         "context of {} tokens: expected 1 to {} (max_position_embeddings of the model)", capacity,
         config.max_positions);
   }
+  for (Index layer = 0; layer < config.n_layers; ++layer) {
+    const Index owner = config.shape(layer).keys_of;
+    places_.push_back(static_cast<std::size_t>(owner < 0 ? layer : owner));
+  }
   for (auto* all : {&k_, &v_}) {
-    all->resize(static_cast<std::size_t>(config.n_layers));
-    for (Rows& rows : *all) {
-      const Shape shape{config.n_kv, capacity, config.d_head};
+    all->resize(places_.size());
+    for (Index layer = 0; layer < config.n_layers; ++layer) {
+      const LayerShape heads = config.shape(layer);
+      if (heads.keys_of >= 0) continue;
+      const Shape shape{heads.n_kv, capacity, heads.d_head};
+      Rows& rows = at(*all, layer);
       if (dtype == DType::bf16) {
         rows.halves = Tensor<std::uint16_t>::uninitialized(shape);
         prefer_huge_pages(rows.halves.data(), rows.halves.flat().size_bytes());
@@ -100,6 +107,7 @@ void KvCache::copy_from(const KvStore& other) {
   const bool has_same_halves =
       cache != nullptr && cache->dtype() == DType::bf16 && dtype_ == DType::bf16;
   for (Index layer = 0; layer < n_layers(); ++layer) {
+    if (static_cast<Index>(place(layer)) != layer) continue;
     if (has_same_halves) {
       at(k_, layer).copy_from(cache->k_halves(layer), other.n_tokens());
       at(v_, layer).copy_from(cache->v_halves(layer), other.n_tokens());

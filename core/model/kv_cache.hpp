@@ -32,12 +32,10 @@ class KvCache final : public KvStore {
     void copy_from(TensorView<const float> from);
     void copy_from(TensorView<const std::uint16_t> from, Index n_tokens);
   };
-  static Rows& at(std::vector<Rows>& rows, Index layer) {
-    return rows[static_cast<std::size_t>(layer)];
-  }
-  static const Rows& at(const std::vector<Rows>& rows, Index layer) {
-    return rows[static_cast<std::size_t>(layer)];
-  }
+  Rows& at(std::vector<Rows>& rows, Index layer) { return rows[place(layer)]; }
+  const Rows& at(const std::vector<Rows>& rows, Index layer) const { return rows[place(layer)]; }
+  /// The layer itself, or the one whose keys it attends to.
+  std::size_t place(Index layer) const { return places_[static_cast<std::size_t>(layer)]; }
 
  public:
   /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions.
@@ -91,7 +89,8 @@ class KvCache final : public KvStore {
   Index capacity_ = 0;
   Index n_tokens_ = 0;
   DType dtype_;
-  std::vector<Rows> k_;
+  std::vector<std::size_t> places_;  // by layer
+  std::vector<Rows> k_;              // by layer; empty where the keys are another one's
   std::vector<Rows> v_;
   ListMemory lists_;
 };

@@ -49,9 +49,11 @@ class Collector {
     const std::string layer = fmt::format("model.layers.{}.", index);
     LayerWeights w;
     add_norms(layer, w);
-    add_attention(layer + "self_attn.", w);
+    add_attention(index, layer + "self_attn.", w);
+    if (config_.d_layer_input > 0) add_layer_input(layer, w);
+    if (config_.plan.scales_output) w.output_scale = vector(layer + "layer_scalar", 1).data()[0];
     if (!config_.has_experts[static_cast<std::size_t>(index)]) {
-      add_mlp(layer + "mlp.", w);
+      add_mlp(config_.ff_width(index), layer + "mlp.", w);
     } else if (config_.moe.is_clamped) {
       add_clamped_experts(layer + "mlp.", w.moe);
     } else {
@@ -105,10 +107,13 @@ class Collector {
     }
   }
 
-  void add_attention(const std::string& prefix, LayerWeights& w) const {
+  void add_attention(Index layer, const std::string& prefix, LayerWeights& w) const {
+    const LayerShape shape = config_.shape(layer);
+    const bool has_k = shape.keys_of < 0;
+    const bool has_v = has_k && !config_.has_keys_as_values(layer);
     const Index d = config_.d_model;
-    const Index d_q = config_.n_q * config_.d_head;
-    const Index d_kv = config_.n_kv * config_.d_head;
+    const Index d_q = config_.n_q * shape.d_head;
+    const Index d_kv = shape.n_kv * shape.d_head;
     if (config_.plan.fused_qkv) {
       const auto part = [&](Index begin, Index n) {
         return rows(prefix + "qkv_proj", {begin, d_q + 2 * d_kv}, n, d, kept_);
@@ -118,38 +123,48 @@ class Collector {
       w.v = part(d_q + d_kv, d_kv);
     } else {
       w.q = matrix(prefix + "q_proj", d_q, d);
-      w.k = matrix(prefix + "k_proj", d_kv, d);
-      w.v = matrix(prefix + "v_proj", d_kv, d);
+      if (has_k) w.k = matrix(prefix + "k_proj", d_kv, d);
+      if (has_v) w.v = matrix(prefix + "v_proj", d_kv, d);
+    }
+    if (!has_k) {  // stored all the same by some
+      for (const char* name : {"k_proj.weight", "v_proj.weight", "k_norm.weight"})
+        files_.pass_over(prefix + name);
     }
     w.o = matrix(prefix + "o_proj", d, d_q);
     if (config_.qkv_bias) {
       w.q_bias = vector(prefix + "q_proj.bias", d_q);
-      w.k_bias = vector(prefix + "k_proj.bias", d_kv);
-      w.v_bias = vector(prefix + "v_proj.bias", d_kv);
+      if (has_k) w.k_bias = vector(prefix + "k_proj.bias", d_kv);
+      if (has_v) w.v_bias = vector(prefix + "v_proj.bias", d_kv);
     }
     if (config_.o_bias) w.o_bias = vector(prefix + "o_proj.bias", d);
     if (config_.qk_norm) {
       const bool all = config_.plan.norms_all_heads;
-      w.q_norm = norm(prefix + "q_norm", all ? d_q : config_.d_head);
-      w.k_norm = norm(prefix + "k_norm", all ? d_kv : config_.d_head);
+      w.q_norm = norm(prefix + "q_norm", all ? d_q : shape.d_head);
+      if (has_k) w.k_norm = norm(prefix + "k_norm", all ? d_kv : shape.d_head);
     }
     if (config_.has_sink_logits) w.sink_logits = vector(prefix + "sinks", config_.n_q);
   }
 
-  void add_mlp(const std::string& prefix, LayerWeights& w) const {
+  void add_layer_input(const std::string& layer, LayerWeights& w) const {
+    const Index d = config_.d_model;
+    w.input_gate = matrix(layer + "per_layer_input_gate", config_.d_layer_input, d);
+    w.input_projection = matrix(layer + "per_layer_projection", d, config_.d_layer_input);
+    w.input_norm = norm(layer + "post_per_layer_input_norm", d);
+  }
+
+  void add_mlp(Index d_ff, const std::string& prefix, LayerWeights& w) const {
     const Index d = config_.d_model;
     if (config_.plan.fused_gate_up) {
-      const Index d_ff = config_.d_ff;
       w.gate = rows(prefix + "gate_up_proj", {0, 2 * d_ff}, d_ff, d, kept_);
       w.up = rows(prefix + "gate_up_proj", {d_ff, 2 * d_ff}, d_ff, d, kept_);
     } else {
-      w.gate = matrix(prefix + "gate_proj", config_.d_ff, d);
-      w.up = matrix(prefix + "up_proj", config_.d_ff, d);
+      w.gate = matrix(prefix + "gate_proj", d_ff, d);
+      w.up = matrix(prefix + "up_proj", d_ff, d);
     }
-    w.down = matrix(prefix + "down_proj", d, config_.d_ff);
+    w.down = matrix(prefix + "down_proj", d, d_ff);
     if (config_.mlp_bias) {
-      w.gate_bias = vector(prefix + "gate_proj.bias", config_.d_ff);
-      w.up_bias = vector(prefix + "up_proj.bias", config_.d_ff);
+      w.gate_bias = vector(prefix + "gate_proj.bias", d_ff);
+      w.up_bias = vector(prefix + "up_proj.bias", d_ff);
       w.down_bias = vector(prefix + "down_proj.bias", d);
     }
   }
@@ -303,6 +318,16 @@ ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files
   weights.final_norm = collector.norm(final_norm, config.d_model);
   if (config.plan.layer_norm) {
     weights.final_norm_bias = collector.vector(final_norm + ".bias", config.d_model);
+  }
+  if (config.d_layer_input > 0) {
+    const Index n = config.n_layers * config.d_layer_input;
+    // Of a vocabulary's rows few are read: they stay where they are.
+    weights.layer_inputs = collector.rows("model.embed_tokens_per_layer", {0, config.n_layer_vocab},
+                                          config.n_layer_vocab, n, Kept::as_stored);
+    weights.layer_input_projection =
+        collector.matrix("model.per_layer_model_projection", n, config.d_model);
+    weights.layer_input_norm =
+        collector.norm("model.per_layer_projection_norm", config.d_layer_input);
   }
   if (has_own_head(config, files, embedding, head)) {
     weights.lm_head = collector.matrix(head, config.n_vocab, config.d_model);

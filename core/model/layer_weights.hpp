@@ -34,7 +34,9 @@ struct LayerWeights {
   std::array<Tensor<float>, 4> norm_biases;  // [d_model] or empty, likewise
   Matrix qkv;              // [n_q * 3 * d_head, d_model] head after head, instead of q, k, v
   Tensor<float> qkv_bias;  // [n_q * 3 * d_head] or empty
-  Matrix q, k, v;          // [n_q * d_head, d_model], [n_kv * d_head, d_model] twice
+  // [n_q * d_head, d_model], [n_kv * d_head, d_model] twice; no k and v where another layer's are
+  // attended to, no v where it is k.
+  Matrix q, k, v;
   Tensor<float> q_bias, k_bias, v_bias;
   Tensor<float> q_norm, k_norm;  // [d_head], or [n_q * d_head] and [n_kv * d_head]
   Matrix o;                      // [d_model, n_q * d_head]
@@ -43,7 +45,12 @@ struct LayerWeights {
   Tensor<float> gate_bias, up_bias;
   Matrix down;  // [d_model, d_ff]
   Tensor<float> down_bias;
-  MoeWeights moe;             // instead of gate, up and down
+  MoeWeights moe;  // instead of gate, up and down
+  // Of the token's embedding e for this layer (Gemma 4): x += norm(project(gelu(gate(x)) * e))
+  Matrix input_gate;          // [d_layer_input, d_model] or empty
+  Matrix input_projection;    // [d_model, d_layer_input] or empty
+  Tensor<float> input_norm;   // [d_model] or empty
+  float output_scale = 1.0f;  // of x at the layer's end
   Tensor<float> sink_logits;  // [n_q] or empty
 
   const Tensor<float>& norm(NormAt at) const { return norms[static_cast<std::size_t>(at)]; }
@@ -59,6 +66,10 @@ struct ModelWeights {
   Tensor<float> final_norm;       // [d_model]
   Tensor<float> final_norm_bias;  // [d_model] or empty
   Matrix lm_head;                 // [n_vocab, d_model]; empty if it is the embedding
+  // Embeddings of tokens for every layer (Gemma 4), or empty: their own, and what follows from x.
+  Matrix layer_inputs;             // [n_layer_vocab, n_layers * d_layer_input]
+  Matrix layer_input_projection;   // [n_layers * d_layer_input, d_model]
+  Tensor<float> layer_input_norm;  // [d_layer_input]
 };
 
 /// Throws ConfigError, naming the method, if the weights are quantised in a way that the runtime

@@ -23,11 +23,7 @@ class Forward {
         n_tok_(n_tok),
         x_(backend.make_block(config.d_model)),
         normed_(backend.make_block(config.d_model)),
-        branch_(backend.make_block(config.d_model)),
-        q_(backend.make_block(config.n_q * config.d_head)),
-        k_(backend.make_block(config.n_kv * config.d_head)),
-        v_(backend.make_block(config.n_kv * config.d_head)),
-        attended_(backend.make_block(config.n_q * config.d_head)) {}
+        branch_(backend.make_block(config.d_model)) {}
 
   Tensor<float> run(std::span<const TokenId> tokens) {
     backend_.embed(tokens, *x_);
@@ -62,6 +58,7 @@ class Forward {
   // x += out_norm(attention(in_norm(x))); x += out_norm(mlp(in_norm(x))), with the norms that the
   // plan has; in a parallel plan both see the same x.
   void run_layer(Index layer) {
+    make_heads(config_.shape(layer));
     const Block& to_attention = normed(layer, NormAt::attention_in);
     backend_.project_qkv(layer, to_attention, *q_, *k_, *v_);
     backend_.position_and_append(layer, *q_, *k_, *v_);
@@ -82,6 +79,17 @@ class Forward {
       backend_.gated_mlp(layer, to_mlp, *branch_);
     }
     add_branch(layer, NormAt::mlp_out);
+    backend_.end_layer(layer, *x_, *branch_);
+  }
+
+  // Blocks for the heads of a layer; those of the layer before it, where they are alike.
+  void make_heads(const LayerShape& shape) {
+    if (q_ != nullptr && shape.has_same_heads(heads_)) return;
+    heads_ = shape;
+    q_ = backend_.make_block(config_.n_q * shape.d_head);
+    k_ = backend_.make_block(shape.n_kv * shape.d_head);
+    v_ = backend_.make_block(shape.n_kv * shape.d_head);
+    attended_ = backend_.make_block(config_.n_q * shape.d_head);
   }
 
   const Block& normed(Index layer, NormAt at) {
@@ -177,8 +185,8 @@ class Forward {
   // With shapes, and no data.
   AttentionQuestion shapes_of(Index layer) const {
     AttentionQuestion question = question_of(layer);
-    question.q = {nullptr, Shape{config_.n_q, n_tok_, config_.d_head}};
-    question.k = {nullptr, Shape{config_.n_kv, pos_begin_ + n_tok_, config_.d_head}};
+    question.q = {nullptr, Shape{config_.n_q, n_tok_, heads_.d_head}};
+    question.k = {nullptr, Shape{heads_.n_kv, pos_begin_ + n_tok_, heads_.d_head}};
     question.v = question.k;
     return question;
   }
@@ -189,8 +197,8 @@ class Forward {
     question.layer = layer;
     question.pos_begin = pos_begin_;
     question.n_tok = n_tok_;
-    question.score_scale = config_.score_scale();
-    question.score_cap = static_cast<float>(config_.plan.score_softcap);
+    question.score_scale = heads_.score_scale;
+    question.score_cap = heads_.score_cap;
     question.window = config_.window[static_cast<std::size_t>(layer)];
     if (!sink_logits_.empty()) {
       question.sink_logits = sink_logits_.subspan(static_cast<std::size_t>(layer * config_.n_q),
@@ -205,8 +213,8 @@ class Forward {
     event.layer = layer;
     event.pos_begin = pos_begin_;
     event.n_tok = n_tok_;
-    event.score_scale = config_.score_scale();
-    event.score_cap = static_cast<float>(config_.plan.score_softcap);
+    event.score_scale = heads_.score_scale;
+    event.score_cap = heads_.score_cap;
     event.q = q_rows;
     event.lse = backend_.host_lse();
     event.k_cache = store_.host_k(layer, 0, n_ctx);
@@ -233,6 +241,7 @@ class Forward {
   Index n_tok_;
   std::unique_ptr<Block> x_;                // residual stream
   std::unique_ptr<Block> normed_, branch_;  // what goes into a sublayer, and what it adds to x
+  LayerShape heads_;                        // of the layer that runs
   std::unique_ptr<Block> q_, k_, v_, attended_;
   std::vector<Followed> followed_;
 };

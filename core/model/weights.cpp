@@ -110,12 +110,14 @@ struct WeightFiles::Impl {
 
   // Models of texts and pictures have the layers of text under another name.
   void name_text_part() {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kPrefixes = {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPrefixes = {
         {{"language_model.model.", "model."},
          {"language_model.lm_head.", "lm_head."},
          {"model.language_model.", "model."},
          // a model that was saved without its head
          {"embed_tokens.", "model.embed_tokens."},
+         {"embed_tokens_per_layer.", "model.embed_tokens_per_layer."},
+         {"per_layer_", "model.per_layer_"},
          {"layers.", "model.layers."},
          {"norm.", "model.norm."}}};
     rename_all([&](const std::string& name) {
@@ -249,6 +251,10 @@ Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expecte
   }
   require_finite(out.flat(), name, stored.file);
   return out;
+}
+
+void WeightFiles::pass_over(std::string_view name) const {
+  if (contains(name)) impl_->asked.emplace(name);
 }
 
 std::vector<std::string> WeightFiles::names() const {

@@ -106,7 +106,9 @@ class WeightFiles {
   std::vector<std::string> names() const;
   /// All tensors in the order of their names.
   std::vector<ListedTensor> list() const;
-  /// Those that get(), get_bytes() and get_float() were never asked for.
+  /// Takes a tensor, if it is there, as one that has no meaning.
+  void pass_over(std::string_view name) const;
+  /// Those that get(), get_bytes() and get_float() were never asked for, others than passed over.
   std::vector<std::string> unread() const;
   /// Bytes of the tensors by the name of their type: {"Q4_K", 1234}, ...
   std::map<std::string, std::int64_t> bytes_by_type() const;

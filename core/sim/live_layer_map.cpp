@@ -25,14 +25,15 @@ class SampledRows final : public Observer {
   void on_attention(const AttentionEvent& event) override {
     const auto at = static_cast<std::size_t>(event.layer);
     std::vector<KeyTable> tables;
-    for (Index head = 0; head < config_.n_kv; ++head) tables.emplace_back(event.k_cache.sub(head));
+    const Index n_kv = event.k_cache.dim(0);
+    for (Index head = 0; head < n_kv; ++head) tables.emplace_back(event.k_cache.sub(head));
     for (const Index pos : positions_) {
       if (pos < event.pos_begin || pos >= event.pos_begin + event.n_tok) continue;
       Tensor<double> sums(Shape{1, event.k_cache.dim(1)});
       for (Index head = 0; head < config_.n_q; ++head) {
         add_attention_rows(event.q.sub(head).row(pos - event.pos_begin), event.score_rule(),
                            /*n_rows=*/1, pos,
-                           tables[static_cast<std::size_t>(head / config_.group())],
+                           tables[static_cast<std::size_t>(head * n_kv / config_.n_q)],
                            config_.window[at], 1.0 / static_cast<double>(config_.n_q),
                            sink_logit_of(sink_logits_, config_, event.layer, head), scratch_, sums);
       }

@@ -40,6 +40,7 @@ MemoryTrace record_in_memory(const Transformer& model, std::span<const TokenId> 
       make_trace_info(config.n_layers, config.n_q, config.n_kv, config.d_head, n_tokens, chunk);
   info.score_scale = config.score_scale();
   info.score_cap = static_cast<float>(config.plan.score_softcap);
+  info.layer_shapes = config.layer_shapes;
   info.window = config.window;
   info.sink_logits = model.sink_logits();
   MemoryTrace trace(info);

@@ -62,6 +62,15 @@ bool TraceInfo::has_q_head(Index q_head) const {
   return contains(q_heads, q_head);
 }
 
+std::vector<std::string> CaptureSet::words() const {
+  std::vector<std::string> words;
+  for (const auto& [word, member] : kCaptureWords) {
+    if (this->*member) words.emplace_back(word);
+    if (word == "attn" && attn_topk > 0) words.push_back(fmt::format("attn-topk={}", attn_topk));
+  }
+  return words;
+}
+
 LayerShape TraceInfo::shape(Index layer) const {
   if (layer_shapes.empty()) return main_shape();
   return layer_shapes[static_cast<std::size_t>(layer)];
@@ -139,6 +148,17 @@ Index main_layer(const TraceInfo& info) {
   return full != info.layers.end() ? *full : info.layers.front();
 }
 
+/// Leaves each layer as many pairs as heads of d_head channels have.
+void cut_frequencies(TraceInfo& info) {
+  const auto n_layers = static_cast<std::size_t>(info.n_layers);
+  std::vector<float>& numbers = info.rope_frequencies;
+  const std::size_t n_pairs = numbers.size() / n_layers;
+  const std::size_t n_kept = std::min(n_pairs, static_cast<std::size_t>(info.d_head / 2));
+  for (std::size_t i = 0; i < n_layers * n_kept; ++i)
+    numbers[i] = numbers[i / n_kept * n_pairs + i % n_kept];
+  numbers.resize(n_layers * n_kept);
+}
+
 }  // namespace
 
 TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
@@ -161,7 +181,9 @@ TraceInfo with_layers(const TraceInfo& info, std::vector<Index> layers) {
   part.score_scale = shape.score_scale;
   part.score_cap = shape.score_cap;
   part.kv_heads = info.kv_heads_of(first);
-  if (layers_by_shape(part).size() == 1) part.layer_shapes.clear();
+  if (layers_by_shape(part).size() > 1) return part;
+  part.layer_shapes.clear();
+  cut_frequencies(part);
   return part;
 }
 

@@ -1,6 +1,7 @@
 // What a trace says about itself: the model it came from, what was captured, and how the run ended.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,7 +29,23 @@ struct CaptureSet {
   Index page_size = 16;     // tokens per page of the stats
   bool k_pre_rope = false;  // keys before their rotation, beside those after it
   bool operator==(const CaptureSet&) const = default;
+  /// As `record --capture` has them: "qkv", "attn-topk=64".
+  std::vector<std::string> words() const;
 };
+
+/// Those of them that are there or not.
+struct CaptureWord {
+  std::string_view word;
+  bool CaptureSet::*member;
+};
+inline constexpr std::array<CaptureWord, 7> kCaptureWords = {
+    {{"qkv", &CaptureSet::qkv},
+     {"lse", &CaptureSet::lse},
+     {"logits", &CaptureSet::logits},
+     {"attn", &CaptureSet::attn_dense},
+     {"stats", &CaptureSet::stats},
+     {"routing", &CaptureSet::routing},
+     {"k-pre-rope", &CaptureSet::k_pre_rope}}};
 
 /// How the recording ended.
 enum class TraceStatus { recording, complete, interrupted, recovered };
@@ -49,27 +66,6 @@ struct LayerKind {
   bool has_rope = true;  // q and k were rotated by their positions
   Index n_experts = 0;   // 0 = a dense MLP
   bool operator==(const LayerKind&) const = default;
-};
-
-/// What one layer's attention is made of.
-struct LayerShape {
-  Index n_kv = 0;
-  Index d_head = 0;
-  float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
-  /// The layer whose keys and values it attends to: an earlier one where layers share them; -1 its
-  /// own. They are recorded with each layer.
-  Index keys_of = -1;
-  bool operator==(const LayerShape&) const = default;
-  /// Equal but for whose the keys are.
-  bool is_like(LayerShape other) const {
-    other.keys_of = keys_of;
-    return *this == other;
-  }
-  bool has_same_heads(const LayerShape& other) const {
-    return n_kv == other.n_kv && d_head == other.d_head;
-  }
-  ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
 
 /// Shapes and provenance of a trace. Layers and heads carry their true indices of the model.

@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvscope::test::cost_shape_test {
 
@@ -118,6 +119,10 @@ TEST_CASE("cost --shape takes models that do not run here, by the layers that se
   CHECK_HAS(ran(with({"cost", "--shape", shared}, same)).out,
             "4 layers: 1 see all keys (8 query and 1 KV heads of 128 channels); 3 the last 512",
             "1 read an earlier layer's keys");
+  CHECK_HAS(
+      ran(with({"cost", "--shape", (testing::source_dir() / "tests/golden/gemma4").string()}, same))
+          .out,  // per_layer_config
+      "6 layers: 3 see all keys (4 query and 2 KV heads of 20 channels)");
 }
 
 TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {

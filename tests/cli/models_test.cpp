@@ -35,9 +35,10 @@ RunResult record(const fs::path& model, const TempDir& dir) {
 }
 
 TEST_CASE("every family records and verifies, sinks, windows and experts included") {
-  for (const char* name : {"llama2_mha", "llama3_bf16_sharded", "mistral_window", "qwen2", "qwen3",
-                           "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
-                           "phi3", "olmo2", "gpt_neox", "gpt_neox_serial"}) {
+  for (const char* name :
+       {"llama2_mha", "llama3_bf16_sharded", "mistral_window", "qwen2", "qwen3", "qwen3_moe",
+        "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "gemma4",
+        "gemma4_keys_as_values", "phi3", "olmo2", "gpt_neox", "gpt_neox_serial"}) {
     INFO(name);
     const TempDir dir;
     const auto run = record(kGolden / name, dir);
@@ -52,9 +53,9 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
 }
 
 TEST_CASE("quantised checkpoints and text towers record and verify") {
-  for (const char* name :
-       {"quantized/fp8_block", "quantized/fp8_tensor", "quantized/fp8_row", "towers/gemma3",
-        "towers/mistral3", "towers/qwen2_vl_flat", "towers/qwen2_5_vl", "towers/qwen3_vl"}) {
+  for (const char* name : {"quantized/fp8_block", "quantized/fp8_tensor", "quantized/fp8_row",
+                           "towers/gemma3", "towers/gemma4", "towers/mistral3",
+                           "towers/qwen2_vl_flat", "towers/qwen2_5_vl", "towers/qwen3_vl"}) {
     INFO(name);
     const TempDir dir;
     const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 9, 17, 8, 1, 44, 20, 7, 63, 9]");

@@ -1,4 +1,4 @@
-"""Makes the checkpoints of gemma2, gemma3, phi3, olmo2 and gpt_neox and what Hugging Face transformers computes on them.
+"""Makes the checkpoints of gemma2, gemma3, gemma4, phi3, olmo2 and gpt_neox and what Hugging Face transformers computes on them.
 
     python tests/golden/make_models.py [family ...]
 
@@ -9,6 +9,7 @@ Random weights, float32 on disk; golden.h5 is computed in float64: /tokens [T], 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -32,6 +33,17 @@ FAMILIES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
         },
+    )),
+    # embeddings by layer, layers with another one's keys and a wide MLP; keys as values, and a cap of logits
+    "gemma4": ("gemma4", transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM, dict(
+        num_hidden_layers=6, head_dim=12, global_head_dim=20, sliding_window=9, num_kv_shared_layers=2,
+        vocab_size_per_layer_input=256, hidden_size_per_layer_input=6, use_double_wide_mlp=True,
+        layer_types=["sliding_attention", "full_attention"] * 3,
+    )),
+    "gemma4_keys_as_values": ("gemma4", transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM, dict(
+        num_hidden_layers=3, head_dim=12, global_head_dim=16, num_global_key_value_heads=1, sliding_window=9,
+        attention_k_eq_v=True, hidden_size_per_layer_input=0, final_logit_softcapping=8.0,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
     )),
     "gemma2": ("gemma2", transformers.Gemma2Config, transformers.Gemma2ForCausalLM, dict(
         num_hidden_layers=3, head_dim=12, sliding_window=9, query_pre_attn_scalar=10, final_logit_softcapping=8.0,
@@ -68,8 +80,16 @@ def make(name: str) -> None:
         for parameter_name, parameter in model.named_parameters():
             if "norm" in parameter_name or parameter_name.endswith("bias"):  # as made they are all equal, and a mix-up would not show
                 parameter.add_(0.3 * torch.randn_like(parameter))
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("layer_scalar"):
+                buffer.add_(0.3 * torch.randn_like(buffer))
     folder = HERE / name
     model.save_pretrained(folder)
+    if "num_global_key_value_heads" in changes:  # as the published files say it
+        said = json.loads((folder / "config.json").read_text())
+        del said["per_layer_config"]
+        said |= {name: changes[name] for name in ("global_head_dim", "num_global_key_value_heads")}
+        (folder / "config.json").write_text(json.dumps(said, indent=2) + "\n")
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)
 

@@ -1,6 +1,6 @@
 """Makes tests/golden/towers: small models of texts and pictures, and the logits of transformers for a text alone.
 
-    python tests/golden/make_text_towers.py
+    python tests/golden/make_text_towers.py [name ...]
 
 Random weights; golden.h5 has /tokens and /logits, computed in float64. qwen2_vl_flat is qwen2_vl as the published files
 have it: config.json without a text_config, tensors called model.layers and visual. Needs PyTorch, transformers 5, h5py.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import h5py
@@ -33,6 +34,13 @@ TOWERS = {
         vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28,
                            patch_size=14),
         mm_tokens_per_image=1, image_token_index=60, boi_token_index=61, eoi_token_index=62, tie_word_embeddings=True)),
+    "gemma4": (transformers.Gemma4Config, transformers.Gemma4ForConditionalGeneration, dict(
+        text_config=TEXT | dict(head_dim=8, global_head_dim=12, sliding_window=9, num_hidden_layers=4, num_kv_shared_layers=2,
+                                pad_token_id=0, vocab_size_per_layer_input=64, hidden_size_per_layer_input=4,
+                                layer_types=["sliding_attention", "full_attention"] * 2),
+        vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, patch_size=2,
+                           position_embedding_size=16),
+        audio_config=None, image_token_id=60, boi_token_id=61, eoi_token_id=62, tie_word_embeddings=True)),
     "mistral3": (transformers.Mistral3Config, transformers.Mistral3ForConditionalGeneration, dict(
         text_config=TEXT | dict(model_type="mistral", head_dim=8, sliding_window=None),
         vision_config=dict(model_type="pixtral", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
@@ -94,6 +102,7 @@ def make_flat() -> None:
 
 
 if __name__ == "__main__":
-    for tower in TOWERS:
+    for tower in sys.argv[1:] or TOWERS:
         make(tower)
-    make_flat()
+        if tower == "qwen2_vl":
+            make_flat()

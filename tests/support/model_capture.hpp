@@ -15,9 +15,10 @@ class Capture final : public Observer {
  public:
   Capture(const ModelConfig& c, Index n_tokens) {
     for (Index i = 0; i < c.n_layers; ++i) {
-      q.emplace_back(Shape{c.n_q, n_tokens, c.d_head});
-      k.emplace_back(Shape{c.n_kv, n_tokens, c.d_head});
-      v.emplace_back(Shape{c.n_kv, n_tokens, c.d_head});
+      const LayerShape heads = c.shape(i);
+      q.emplace_back(Shape{c.n_q, n_tokens, heads.d_head});
+      k.emplace_back(Shape{heads.n_kv, n_tokens, heads.d_head});
+      v.emplace_back(Shape{heads.n_kv, n_tokens, heads.d_head});
       lse.emplace_back(Shape{c.n_q, n_tokens});
     }
     logits = Tensor<float>({n_tokens, c.n_vocab});
@@ -78,15 +79,17 @@ inline void check_same_bits(const Capture& a, const Capture& b) {
 inline Tensor<float> attention_maps(const ModelConfig& c, const Capture& capture, Index layer) {
   const auto at = static_cast<std::size_t>(layer);
   const Index n = capture.q[at].dim(1);
+  const LayerShape heads = c.shape(layer);
   Tensor<float> maps({c.n_q, n, n});
   for (Index h = 0; h < c.n_q; ++h) {
     for (Index i = 0; i < n; ++i) {
       for (Index j = 0; j <= i; ++j) {
         if (c.window[at] && i - j >= *c.window[at]) continue;
         double score = 0.0;
-        for (Index f = 0; f < c.d_head; ++f)
-          score += static_cast<double>(capture.q[at](h, i, f)) * capture.k[at](h / c.group(), j, f);
-        const double capped = ScoreRule{c.score_scale(), c.plan.score_softcap}.of(score);
+        for (Index f = 0; f < heads.d_head; ++f)
+          score += static_cast<double>(capture.q[at](h, i, f)) *
+                   capture.k[at](h * heads.n_kv / c.n_q, j, f);
+        const double capped = heads.score_rule().of(score);
         maps(h, i, j) = static_cast<float>(std::exp(capped - capture.lse[at](h, i)));
       }
     }

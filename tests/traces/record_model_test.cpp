@@ -23,7 +23,8 @@ TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
 TEST_CASE("a recording of a checkpoint holds what transformers computed") {
   const std::string name =
       GENERATE("llama3_gqa", "mistral_window", "qwen3", "qwen3_moe", "smollm3", "gpt_oss",
-               "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
+               "gpt_oss_mxfp4", "gemma2", "gemma3", "gemma4", "gemma4_keys_as_values", "phi3",
+               "olmo2", "gpt_neox", "gpt_neox_serial");
   const fs::path dir = golden_dir() / name;
   const fs::path golden = dir / "golden.h5";
   const Transformer model = Transformer::load(dir);
@@ -58,7 +59,7 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
       CHECK(max_abs_difference(file.read_q(i, h, all).view(), head_of(q, h)) < 2e-4);
       CHECK(max_abs_difference(file.read_attn(i, h, all).view(), head_of(attn, h)) < 2e-4);
     }
-    for (Index h = 0; h < config.n_kv; ++h) {
+    for (Index h = 0; h < config.shape(i).n_kv; ++h) {
       CHECK(max_abs_difference(file.read_k(i, h, all).view(), head_of(k, h)) < 2e-4);
       CHECK(max_abs_difference(file.read_v(i, h, all).view(), head_of(v, h)) < 2e-4);
     }
@@ -68,6 +69,7 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
   // What is particular about the layers comes back as the model has it.
   const TraceInfo& info = file.info();
   CHECK(info.window == config.window);
+  CHECK(info.layer_shapes == config.layer_shapes);
   CHECK(info.sink_logits == model.sink_logits());
   CHECK(info.sink_logits.empty() != config.has_sink_logits);
   for (Index i = 0; i < config.n_layers; ++i) {
@@ -75,6 +77,24 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
     CHECK(info.layer_kinds[at].has_rope == config.has_rope[at]);
     CHECK(info.has_experts(i) == config.has_experts[at]);
   }
+}
+
+TEST_CASE("of layers that differ those of one shape make a trace as of a model without others") {
+  const Transformer model = Transformer::load(golden_dir() / "gemma4");
+  const auto tokens = read_golden_tokens(golden_dir() / "gemma4/golden.h5");
+  const std::vector<Index> layers = GENERATE(std::vector<Index>{0, 2}, std::vector<Index>{1, 5});
+  const TempFolder folder;
+  ThreadPool pool(2);
+  RecordOptions options;
+  options.layers = layers;
+  options.capture.k_pre_rope = true;
+  auto receiver = create_trace(folder / "t.h5", {});
+  record_trace(model, nullptr, tokens, options, *receiver, pool, {});
+  check_verifies(folder / "t.h5");
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().layer_shapes.empty());
+  CHECK(file.info().d_head == model.config().shape(layers[0]).d_head);
+  CHECK(std::ssize(file.info().rope_frequencies) == 6 * file.info().d_head / 2);
 }
 
 /// Keeps what on_routing shows.

@@ -71,7 +71,12 @@ Json describe_shapes(const ModelConfig& config) {
   for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
     if (!config.has_rope[i]) no_rope.push_back(i);
   }
-  return {
+  Json layers = Json::array();
+  for (const LayerShape& shape : config.layer_shapes) {
+    layers.push_back({{"n_kv", shape.n_kv}, {"d_head", shape.d_head}});
+    if (shape.keys_of >= 0) layers.back()["keys_of"] = shape.keys_of;
+  }
+  Json json = {
       {"family", name_of(config.family)},
       {"n_parameters", config.n_parameters()},
       {"n_active_parameters", config.n_active_parameters()},
@@ -94,6 +99,8 @@ Json describe_shapes(const ModelConfig& config) {
       {"layers_without_rope", no_rope},
       {"quantization", config.quantization.method.empty() ? "none" : config.quantization.method},
       {"window", windows}};
+  if (!layers.empty()) json["layer_shapes"] = layers;
+  return json;
 }
 
 std::int64_t memory_of_machine() {

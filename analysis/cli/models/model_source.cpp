@@ -169,9 +169,10 @@ Kept EngineOptions::copies() const {
 namespace {
 
 // Buffers that old tools stored beside the weights, which follow from the configuration; and what
-// sees the pictures, of which a text has none.
+// sees pictures and hears sounds, of which a text has none.
 bool has_no_meaning(std::string_view tensor) {
-  for (const std::string_view tower : {"visual.", "vision_tower.", "multi_modal_projector."}) {
+  for (const std::string_view tower : {"visual.", "vision_tower.", "multi_modal_projector.",
+                                       "audio_tower.", "embed_vision.", "embed_audio."}) {
     if (tensor.starts_with(tower) || tensor.starts_with("model." + std::string(tower))) return true;
   }
   return tensor.ends_with(".rotary_emb.inv_freq") || tensor.ends_with(".attention.bias") ||

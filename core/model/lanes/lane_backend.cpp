@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
@@ -21,6 +22,8 @@
 namespace kvscope {
 
 namespace {
+
+const Tensor<float> kNoBias;
 
 struct LaneBlock final : Block {
   Tensor<float> values;  // [n_blocks, n_features, lanes]
@@ -50,7 +53,7 @@ struct LaneModel {
   }
 };
 
-// Cosines and sines of a call's positions. [n_blocks, rotary_dim / 2, lanes]
+// Cosines and sines of a call's positions. [n_blocks, n_pairs, lanes]
 struct RopeTables {
   Tensor<float> cos, sin;
 };
@@ -81,19 +84,8 @@ class LaneCall final : public BackendCall {
   }
 
   void embed(std::span<const TokenId> tokens, Block& x) override {
-    const Index d = config_.d_model;
-    const auto scale = static_cast<float>(config_.plan.embedding_scale);
-    for_each_block([&](Index block) {
-      std::vector<float> scratch(static_cast<std::size_t>(d + 16));
-      float* out = of(x).sub(block).data();
-      std::fill_n(out, d * shape_.lanes, 0.0f);
-      for (Index t = 0; t < tokens_in(block); ++t) {
-        const Index id = tokens[static_cast<std::size_t>(first_token(block) + t)];
-        Index stride = 0;
-        const float* row = model_.weights.embedding.rows(id, id + 1, scratch.data(), stride);
-        for (Index f = 0; f < d; ++f) out[f * shape_.lanes + t] = scale * row[f];
-      }
-    });
+    look_up(model_.weights.embedding, config_.plan.embedding_scale, tokens, of(x));
+    if (config_.d_layer_input > 0) make_layer_inputs(tokens, of(x));
   }
 
   void norm(Index layer, NormAt at, const Block& x, Block& y) override {
@@ -102,6 +94,10 @@ class LaneCall final : public BackendCall {
 
   void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) override {
     const LayerWeights& w = model_.layer(layer);
+    if (!config_.layer_shapes.empty()) {
+      project_apart(layer, of(x), of(q), of(k), of(v));
+      return;
+    }
     if (config_.plan.fused_by_head) {
       project_fused(w, x, {&of(q), &of(k), &of(v)});
       return;
@@ -114,7 +110,14 @@ class LaneCall final : public BackendCall {
 
   void position_and_append(Index layer, Block& q, Block& k, const Block& v) override {
     const LayerWeights& w = model_.layer(layer);
+    const LayerShape heads = config_.shape(layer);
     const bool has_halves = cache_.dtype() == DType::bf16;
+    if (heads.keys_of >= 0) {
+      for_each_block([&](Index block) {
+        position(layer, of(q).sub(block).data(), config_.n_q, w.q_norm, block);
+      });
+      return;
+    }
     TensorView<std::uint16_t> k_halves, v_halves;
     if (has_halves) {
       k_halves = cache_.k_halves_from(layer, pos_begin_);
@@ -122,7 +125,7 @@ class LaneCall final : public BackendCall {
     }
     for_each_block([&](Index block) {
       position(layer, of(q).sub(block).data(), config_.n_q, w.q_norm, block);
-      position(layer, of(k).sub(block).data(), config_.n_kv, w.k_norm, block);
+      position(layer, of(k).sub(block).data(), heads.n_kv, w.k_norm, block);
       if (has_halves) {
         append_halves(of(k), k_halves, layer, "the keys", block);
         append_halves(of(v), v_halves, layer, "the values", block);
@@ -134,12 +137,13 @@ class LaneCall final : public BackendCall {
   }
 
   void attend(Index layer, const Block& q, Block& out) override {
+    const LayerShape heads = config_.shape(layer);
     LaneAttentionCall call;
     call.pos_begin = pos_begin_;
     call.n_tok = n_tok_;
     call.lanes = shape_.lanes;
-    call.score_scale = config_.score_scale();
-    call.score_cap = static_cast<float>(config_.plan.score_softcap);
+    call.score_scale = heads.score_scale;
+    call.score_cap = heads.score_cap;
     call.window = config_.window[static_cast<std::size_t>(layer)];
     call.n_q = config_.n_q;
     call.sink_logits = model_.layer(layer).sink_logits.flat();
@@ -169,14 +173,14 @@ class LaneCall final : public BackendCall {
 
   void gated_mlp(Index layer, const Block& x, Block& y) override {
     const LayerWeights& w = model_.layer(layer);
-    if (gate_.count() == 0) {
-      gate_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
-      up_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
+    const Index d_ff = config_.ff_width(layer);
+    if (gate_.count() == 0 || gate_.dim(1) != d_ff) {
+      gate_ = Tensor<float>::uninitialized({shape_.n_blocks, d_ff, shape_.lanes});
+      up_ = Tensor<float>::uninitialized({shape_.n_blocks, d_ff, shape_.lanes});
     }
     if (!config_.plan.is_gated) {
       linear({{&w.up, &w.up_bias, up_.data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
-      for_each_block(
-          [&](Index block) { lane_gelu(up_.sub(block).data(), config_.d_ff * shape_.lanes); });
+      for_each_block([&](Index block) { lane_gelu(up_.sub(block).data(), d_ff * shape_.lanes); });
       linear({{&w.down, &w.down_bias, of(y).data()}}, up_.data(), shape_, pool_,
              model_.options.matmul);
       return;
@@ -187,9 +191,9 @@ class LaneCall final : public BackendCall {
       float* gate = gate_.sub(block).data();
       const float* up = up_.sub(block).data();
       if (config_.plan.activation == LayerPlan::Activation::silu) {
-        lane_swiglu(gate, up, config_.d_ff * shape_.lanes);
+        lane_swiglu(gate, up, d_ff * shape_.lanes);
       } else {
-        lane_gelu_gate(gate, up, config_.d_ff * shape_.lanes);
+        lane_gelu_gate(gate, up, d_ff * shape_.lanes);
       }
     });
     linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_,
@@ -205,6 +209,25 @@ class LaneCall final : public BackendCall {
     for_each_block([&](Index block) {
       lane_add(of(x).sub(block).data(), of(y).sub(block).data(), config_.d_model * shape_.lanes);
     });
+  }
+
+  void end_layer(Index layer, Block& x, Block& branch) override {
+    const LayerWeights& w = model_.layer(layer);
+    if (const Index d = config_.d_layer_input; d > 0) {
+      linear({{&w.input_gate, &kNoBias, input_gate_.data()}}, of(x).data(), shape_, pool_,
+             model_.options.matmul);
+      for_each_block([&](Index block) {
+        lane_gelu_gate(input_gate_.sub(block).data(),
+                       layer_inputs_.sub(block).data() + layer * d * shape_.lanes,
+                       d * shape_.lanes);
+      });
+      linear({{&w.input_projection, &kNoBias, of(branch).data()}}, input_gate_.data(), shape_,
+             pool_, model_.options.matmul);
+      normalize(of(branch), w.input_norm, {}, of(branch));
+      add(x, branch);
+    }
+    if (w.output_scale != 1.0f)
+      for (float& value : of(x).flat()) value *= w.output_scale;
   }
 
   Tensor<float> logits(const Block& x, Index n_rows) override {
@@ -238,8 +261,8 @@ class LaneCall final : public BackendCall {
   }
 
   TensorView<const float> to_host_rows(const Block& q) override {
-    const Index d = config_.d_head;
-    if (q_rows_.count() == 0) {
+    const Index d = of(q).dim(1) / config_.n_q;
+    if (q_rows_.count() == 0 || q_rows_.dim(2) != d) {
       q_rows_ = Tensor<float>::uninitialized({config_.n_q, n_tok_, d});
     }
     for_each_block([&](Index block) {
@@ -262,8 +285,74 @@ class LaneCall final : public BackendCall {
     pool_.parallel_for(shape_.n_blocks, [&](Index block, int) { body(block); });
   }
 
+  // out [n_blocks, n_features, lanes] = scale times a row of the matrix for each token.
+  void look_up(const Matrix& matrix, double scale, std::span<const TokenId> tokens,
+               Tensor<float>& out) {
+    const Index d = out.dim(1);
+    for_each_block([&](Index block) {
+      std::vector<float> scratch(static_cast<std::size_t>(d + 16));
+      float* to = out.sub(block).data();
+      std::fill_n(to, d * shape_.lanes, 0.0f);
+      for (Index t = 0; t < tokens_in(block); ++t) {
+        const Index id = tokens[static_cast<std::size_t>(first_token(block) + t)];
+        Index stride = 0;
+        const float* row = matrix.rows(id, id + 1, scratch.data(), stride);
+        for (Index f = 0; f < d; ++f) to[f * shape_.lanes + t] = static_cast<float>(scale) * row[f];
+      }
+    });
+  }
+
+  // (norm(projection(x) / sqrt(d_model)) + embedding) / sqrt(2), for every layer
+  void make_layer_inputs(std::span<const TokenId> tokens, const Tensor<float>& x) {
+    const Index d = config_.d_layer_input;
+    const Index width = config_.n_layers * d;
+    input_gate_ = Tensor<float>::uninitialized({shape_.n_blocks, d, shape_.lanes});
+    layer_inputs_ = Tensor<float>::uninitialized({shape_.n_blocks, width, shape_.lanes});
+    linear({{&model_.weights.layer_input_projection, &kNoBias, layer_inputs_.data()}}, x.data(),
+           shape_, pool_, model_.options.matmul);
+    auto embeddings = Tensor<float>::uninitialized({shape_.n_blocks, width, shape_.lanes});
+    look_up(model_.weights.layer_inputs, std::sqrt(static_cast<double>(d)), tokens, embeddings);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(config_.d_model));
+    for_each_block([&](Index block) {
+      float* of_block = layer_inputs_.sub(block).data();
+      const float* embedding = embeddings.sub(block).data();
+      for (Index i = 0; i < width * shape_.lanes; ++i) of_block[i] *= scale;
+      for (Index layer = 0; layer < config_.n_layers; ++layer) {
+        float* of_layer = of_block + layer * d * shape_.lanes;
+        lane_rms_norm(of_layer, model_.weights.layer_input_norm.data(), d,
+                      static_cast<float>(config_.rms_eps), of_layer, shape_.lanes);
+      }
+      for (Index i = 0; i < width * shape_.lanes; ++i)
+        of_block[i] = (of_block[i] + embedding[i]) * std::numbers::sqrt2_v<float> / 2.0f;
+    });
+  }
+
+  // q, and k and v as far as the layer has them; values are normed here.
+  void project_apart(Index layer, const Tensor<float>& x, Tensor<float>& q, Tensor<float>& k,
+                     Tensor<float>& v) {
+    const LayerWeights& w = model_.layer(layer);
+    linear({{&w.q, &w.q_bias, q.data()}}, x.data(), shape_, pool_, model_.options.matmul);
+    const LayerShape heads = config_.shape(layer);
+    if (heads.keys_of >= 0) return;
+    linear({{&w.k, &w.k_bias, k.data()}}, x.data(), shape_, pool_, model_.options.matmul);
+    if (config_.has_keys_as_values(layer)) {
+      std::copy(k.flat().begin(), k.flat().end(), v.flat().begin());
+    } else {
+      linear({{&w.v, &w.v_bias, v.data()}}, x.data(), shape_, pool_, model_.options.matmul);
+    }
+    if (!config_.plan.norms_values) return;
+    const std::vector<float> ones(static_cast<std::size_t>(heads.d_head), 1.0f);
+    for_each_block([&](Index block) {
+      for (Index h = 0; h < heads.n_kv; ++h) {
+        float* head = v.sub(block).data() + h * heads.d_head * shape_.lanes;
+        lane_rms_norm(head, ones.data(), heads.d_head, static_cast<float>(config_.rms_eps), head,
+                      shape_.lanes);
+      }
+    });
+  }
+
   RopeTables make_tables(const RopeConfig& rope) {
-    const Shape shape{shape_.n_blocks, config_.rotary_dim / 2, shape_.lanes};
+    const Shape shape{shape_.n_blocks, std::ssize(rope.frequencies), shape_.lanes};
     RopeTables tables{Tensor<float>::uninitialized(shape), Tensor<float>::uninitialized(shape)};
     for_each_block([&](Index block) {
       rope_tables(rope.frequencies, static_cast<float>(rope.amplitude),
@@ -310,7 +399,7 @@ class LaneCall final : public BackendCall {
   void position(Index layer, float* x, Index n_heads, const Tensor<float>& norm, Index block) {
     const auto at = static_cast<std::size_t>(layer);
     const auto eps = static_cast<float>(config_.rms_eps);
-    const Index d = config_.d_head;
+    const Index d = config_.shape(layer).d_head;
     const RopeTables& rope = config_.local_rope && config_.window[at] ? local_rope_ : rope_;
     const bool norms_heads = norm.count() == d;
     if (norm.count() > 0 && !norms_heads) {
@@ -320,7 +409,7 @@ class LaneCall final : public BackendCall {
       float* head = x + h * d * shape_.lanes;
       if (norms_heads) lane_rms_norm(head, norm.data(), d, eps, head, shape_.lanes);
       if (!config_.has_rope[at]) continue;
-      lane_rope(head, rope.cos.sub(block).data(), rope.sin.sub(block).data(), config_.rotary_dim,
+      lane_rope(head, rope.cos.sub(block).data(), rope.sin.sub(block).data(), 2 * rope.cos.dim(1),
                 shape_.lanes);
     }
   }
@@ -329,8 +418,8 @@ class LaneCall final : public BackendCall {
               Index block) {
     const Index first = pos_begin_ + first_token(block);
     const Index n = tokens_in(block);
-    const Index d = config_.d_head;
-    for (Index h = 0; h < config_.n_kv; ++h) {
+    const Index d = rows.dim(2);
+    for (Index h = 0; h < rows.dim(0); ++h) {
       float* dst = &rows(h, first, Index{0});
       rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, dst, d);
       for (Index t = 0; t < n; ++t) {
@@ -344,9 +433,9 @@ class LaneCall final : public BackendCall {
   void append_halves(const Tensor<float>& lanes, TensorView<std::uint16_t> halves, Index layer,
                      const char* what, Index block) {
     const Index n = tokens_in(block);
-    const Index d = config_.d_head;
+    const Index d = halves.dim(2);
     auto rows = Tensor<float>::uninitialized({n, d});
-    for (Index h = 0; h < config_.n_kv; ++h) {
+    for (Index h = 0; h < halves.dim(0); ++h) {
       rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n,
                       rows.data(), d);
       for (Index t = 0; t < n; ++t) {
@@ -385,10 +474,12 @@ class LaneCall final : public BackendCall {
   Index n_tok_;
   LaneShape shape_;
   RopeTables rope_, local_rope_;
-  Tensor<float> gate_, up_;  // [n_blocks, d_ff, lanes], made when first needed
-  Tensor<float> qkv_;        // [n_blocks, 3 * n_q * d_head, lanes], likewise
-  Tensor<float> lse_;        // [n_q, n_tok]
-  Tensor<float> q_rows_;     // [n_q, n_tok, d_head], made when first needed
+  Tensor<float> gate_, up_;     // [n_blocks, d_ff, lanes], made when first needed
+  Tensor<float> layer_inputs_;  // [n_blocks, n_layers * d_layer_input, lanes], or empty
+  Tensor<float> input_gate_;    // [n_blocks, d_layer_input, lanes], or empty
+  Tensor<float> qkv_;           // [n_blocks, 3 * n_q * d_head, lanes], likewise
+  Tensor<float> lse_;           // [n_q, n_tok]
+  Tensor<float> q_rows_;        // [n_q, n_tok, d_head], made when first needed
 };
 
 class LaneBackend final : public Backend {
@@ -417,9 +508,10 @@ class LaneBackend final : public Backend {
     const ModelConfig& config = model_.config;
     // of keys in bf16 a copy in f32 may be asked for
     const Index bytes = model_.options.kv_dtype == DType::f32 ? 4 : 6;
-    const Index cache = 2 * config.n_layers * config.n_kv * config.d_head * capacity * bytes;
+    const Index cache = config.kv_width() * capacity * bytes;
     // hidden states and their products, and a method's scores of every key
-    const Index width = 4 * config.d_model + 3 * config.n_q * config.d_head + config.n_q * capacity;
+    const Index width = 4 * config.d_model + 3 * config.n_q * config.d_head +
+                        config.n_q * capacity + 2 * config.n_layers * config.d_layer_input;
     return SequenceMemory{static_cast<std::size_t>(cache + 4 * n_tok * width), *free};
   }
 

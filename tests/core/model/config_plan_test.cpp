@@ -4,6 +4,7 @@
 
 #include "core/model/config.hpp"
 #include "core/model/weights.hpp"
+#include "support/golden.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/test.hpp"
 
@@ -97,6 +98,61 @@ TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position") {
   CHECK(parse(third).family == ModelFamily::qwen3);
   CHECK(parse(third).rope.theta == 5e6);
   CHECK(parse(third).qk_norm);
+}
+
+// As Gemma 4 E2B is published.
+json gemma4() {
+  return {{"model_type", "gemma4_text"},    {"hidden_size", 1536},
+          {"num_hidden_layers", 35},        {"num_attention_heads", 8},
+          {"num_key_value_heads", 1},       {"head_dim", 256},
+          {"global_head_dim", 512},         {"intermediate_size", 6144},
+          {"vocab_size", 262144},           {"num_kv_shared_layers", 20},
+          {"use_double_wide_mlp", true},    {"use_bidirectional_attention", nullptr},
+          {"final_logit_softcapping", 30.0}};
+}
+
+TEST_CASE("Gemma 4: layers of two shapes, the last of them with the keys of others") {
+  json said = gemma4();
+  const ModelConfig config = parse(said);
+  CHECK(config.unread.empty());
+  REQUIRE(config.layer_shapes.size() == 35);
+  CHECK(config.shape(0) == LayerShape{1, 256, 1.0f, 0.0f, -1});
+  CHECK(config.shape(5) == LayerShape{1, 512, 1.0f, 0.0f, -1});
+  CHECK(config.shape(15) == LayerShape{1, 256, 1.0f, 0.0f, 14});
+  CHECK(config.shape(17) == LayerShape{1, 512, 1.0f, 0.0f, 11});
+  CHECK(config.window[15] == 512);
+  CHECK_FALSE(config.window[34]);  // the last one sees everything, whatever the period says
+  CHECK(config.ff_width(14) == 6144);
+  CHECK(config.ff_width(15) == 12288);
+  CHECK(config.d_layer_input == 256);
+  CHECK(config.rope.frequencies.size() == 256);
+  CHECK(config.rope.frequencies[63] > 0.0f);
+  CHECK(config.rope.frequencies[64] == 0.0f);
+  CHECK(config.local_rope->frequencies.size() == 128);
+  CHECK(config.local_rope->theta == 1e4);
+  CHECK(config.plan.logit_softcap == 30.0);
+
+  // What transformers writes since 5.20 says the same.
+  json written = said;
+  written.erase("global_head_dim");
+  for (const int layer : {5, 11, 17, 23, 29, 34})
+    written["per_layer_config"][std::to_string(layer)]["head_dim"] = 512;
+  CHECK(parse(written).layer_shapes == config.layer_shapes);
+  written["per_layer_config"].erase("11");
+  check_refused(written, "hidden_size", 1536,
+                "expected equal heads in all layers without a window");
+
+  check_refused(said, "enable_moe_block", true, "the Python recorder takes such models");
+  check_refused(said, "global_head_dim", 511, "an even number of channels");
+  check_refused(said, "num_kv_shared_layers", 33, "expected a layer with keys of its own");
+  check_refused(said, "vocab_size_per_layer_input", 8, "expected vocab_size = 262144 at least");
+  check_refused(said, "use_bidirectional_attention", "all", "only causal attention");
+  said["use_bidirectional_attention"] = "vision";  // texts stay causal
+  CHECK(parse(said).layer_shapes == config.layer_shapes);
+  for (const char* name : {"gemma4", "gemma4_keys_as_values"}) {
+    const auto folder = golden_dir() / name;
+    CHECK(load_model_config(folder).n_parameters() == WeightFiles::open(folder).n_parameters());
+  }
 }
 
 TEST_CASE("Gemma 3: two rotary settings, windows, scales") {

@@ -40,7 +40,7 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
                "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
-               "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
+               "gemma4", "gemma4_keys_as_values", "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
   INFO(name);
   const auto dir = test::golden_dir() / name;
   const Transformer model = Transformer::load(dir);
@@ -67,8 +67,8 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
 TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
-               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3",
-               "olmo2", "gpt_neox", "gpt_neox_serial");
+               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "gemma4",
+               "gemma4_keys_as_values", "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
   INFO(name);
   const auto dir = test::golden_dir() / name;
   const Transformer model = Transformer::load(dir);
@@ -120,8 +120,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
 }
 
 TEST_CASE("the same bits over many key blocks and past the sliding window") {
-  const std::string name =
-      GENERATE("llama3_gqa", "mistral_window", "qwen3_moe", "gpt_oss_mxfp4", "gemma2", "gemma3");
+  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3_moe", "gpt_oss_mxfp4",
+                                    "gemma2", "gemma3", "gemma4");
   INFO(name);
   const Transformer model = Transformer::load(test::golden_dir() / name);
   std::vector<TokenId> tokens;

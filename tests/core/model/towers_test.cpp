@@ -9,9 +9,10 @@ namespace kvscope::towers_test {
 
 TEST_CASE("the text part of models of texts and pictures gives transformers' logits") {
   const auto [name, family] = GENERATE(
-      std::pair("gemma3", ModelFamily::gemma3_text), std::pair("mistral3", ModelFamily::mistral),
-      std::pair("qwen2_vl", ModelFamily::qwen2), std::pair("qwen2_vl_flat", ModelFamily::qwen2),
-      std::pair("qwen2_5_vl", ModelFamily::qwen2), std::pair("qwen3_vl", ModelFamily::qwen3));
+      std::pair("gemma3", ModelFamily::gemma3_text), std::pair("gemma4", ModelFamily::gemma4_text),
+      std::pair("mistral3", ModelFamily::mistral), std::pair("qwen2_vl", ModelFamily::qwen2),
+      std::pair("qwen2_vl_flat", ModelFamily::qwen2), std::pair("qwen2_5_vl", ModelFamily::qwen2),
+      std::pair("qwen3_vl", ModelFamily::qwen3));
   INFO(name);
   const auto folder = test::golden_dir() / "towers" / name;
   const Transformer model = Transformer::load(folder);
