@@ -158,7 +158,7 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
   rows_.compute(widened_rows(queries), n_heads, question.keys, visible);
   const PageTable& table = engine_.pages(question.layer, 0, k.sub(0), page_size_, kExactBoxes);
   const SeenPages pages{visible, trace.scored.begin, page_size_,
-                        table.boxes().range(0, trace.scored.begin, trace.scored.end)};
+                        table.rows().range(0, trace.scored.begin, trace.scored.end)};
   QuestGroupStep step;
   for (std::size_t h = 0; h < queries.size(); ++h) {
     step.heads.push_back(measure_pages(queries[h], pages, std::move(trace.scores[h]),

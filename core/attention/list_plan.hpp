@@ -4,6 +4,7 @@
 // would make.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -52,8 +53,23 @@ struct ListPlan {
 
 /// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
 /// rule says so: all of them where the budget covers the keys (the published quotients of whole
-/// pages would drop a page there whenever the last one is not full).
-Index pages_kept(ListPlan::Pages rule, Index budget, Index page_size, Index n_keys, Index n_pages);
+/// pages would drop a page there whenever the last one is not full). T: Index, or int on a device.
+template <class T>
+constexpr T pages_kept(ListPlan::Pages rule, T budget, T page_size, T n_keys, T n_pages) {
+  const T whole = budget / page_size;
+  if (budget >= n_keys) return n_pages;  // whole and partial pages together may exceed the quotient
+  switch (rule) {
+    case ListPlan::Pages::eval:
+      return std::min(std::max(T{3}, whole), n_pages);
+    case ListPlan::Pages::kernel:
+      return std::min(std::max(T{1}, whole), n_pages);
+    case ListPlan::Pages::frontier:
+      return whole;
+    case ListPlan::Pages::hub:
+      break;
+  }
+  return std::max(T{1}, (budget + page_size - 1) / page_size);
+}
 
 /// How many keys the lists of a layer's call keep.
 struct ListCounts {

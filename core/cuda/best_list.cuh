@@ -31,29 +31,13 @@ struct Limits {
 };
 
 __device__ __forceinline__ Limits limits_of(const TopLists& call, int n_past) {
-  if (call.rule == CountRule::keys) return {n_past, min(call.budget, n_past), -1};
+  if (!call.of_pages) return {n_past, min(call.budget, n_past), -1};
+  using Rule = ListPlan::Pages;
   const int n_keys = n_past + 1;
   const int n_pages = (n_keys + call.page_size - 1) / call.page_size;
-  const bool keeps_last = call.rule == CountRule::kernel || call.rule == CountRule::frontier;
-  int n_kept = n_pages;
-  if (call.budget < n_keys) {
-    const int whole = call.budget / call.page_size;
-    switch (call.rule) {
-      case CountRule::eval:
-        n_kept = min(max(3, whole), n_pages);
-        break;
-      case CountRule::kernel:
-        n_kept = min(max(1, whole), n_pages);
-        break;
-      case CountRule::frontier:
-        n_kept = whole;
-        break;
-      default:
-        n_kept = max(1, (call.budget + call.page_size - 1) / call.page_size);
-        break;
-    }
-  }
-  if (call.rule == CountRule::kernel) --n_kept;
+  const bool keeps_last = call.rule == Rule::kernel || call.rule == Rule::frontier;
+  const int n_kept = pages_kept(call.rule, call.budget, call.page_size, n_keys, n_pages) -
+                     (call.rule == Rule::kernel);
   const int n_scores = keeps_last ? n_pages - 1 : n_pages;
   return {n_scores, min(n_kept, n_scores), keeps_last ? n_pages - 1 : -1};
 }

@@ -130,12 +130,6 @@ void start(const CallShape& shape, const Cosines& call, bool needs_cosines, Stre
   launch(stream, how, what, cosines_kernel<T, kWidth>, call);
 }
 
-template <class T>
-void start(const CallShape& shape, const Cosines& call, bool needs_cosines, StreamHandle stream) {
-  if (shape.d_head == 64) return start<T, 64>(shape, call, needs_cosines, stream);
-  start<T, 128>(shape, call, needs_cosines, stream);
-}
-
 }  // namespace
 
 const double* KeyCosines::compute(const CallShape& shape, const CosineCall& of,
@@ -167,11 +161,8 @@ void KeyCosines::run(const CallShape& shape, const CosineCall& of, bool needs_co
   call.parts = parts_.room<double>(n_kv * call.n_parts * shape.d_head, kUse);
   call.means = means_.room<double>(n_kv * shape.d_head, kUse);
   call.cosines = needs_cosines ? cosines_.room<double>(n_kv * stride_, kUse) : nullptr;
-  if (shape.dtype == Dtype::bf16) {
-    start<Bf16>(shape, call, needs_cosines, stream);
-  } else {
-    start<float>(shape, call, needs_cosines, stream);
-  }
+  with_types(shape,
+             [&]<class T, int kWidth>() { start<T, kWidth>(shape, call, needs_cosines, stream); });
 }
 
 }  // namespace kvscope::gpu

@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "core/cuda/call_shape.hpp"
 #include "core/cuda/device.hpp"
+#include "core/cuda/ptx.cuh"
 
 namespace kvscope::gpu {
 
@@ -54,6 +56,16 @@ void launch(cudaStream_t stream, const Launch& shape, const char* what,
   config.attrs = attributes;
   config.numAttrs = 2;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), what);
+}
+
+/// Calls run.operator()<T, kWidth>() for what the shape's keys are and how wide its heads.
+template <class Run>
+void with_types(const CallShape& shape, const Run& run) {
+  const auto with_width = [&]<class T>() {
+    shape.d_head == 64 ? run.template operator()<T, 64>() : run.template operator()<T, 128>();
+  };
+  shape.dtype == Dtype::bf16 ? with_width.template operator()<Bf16>()
+                             : with_width.template operator()<float>();
 }
 
 }  // namespace kvscope::gpu

@@ -33,14 +33,14 @@ dim3 blocks_of_rows(int n, int n_tok) {
 }
 
 __device__ __forceinline__ float element(const void* data, bool is_half, std::int64_t at) {
-  return is_half ? __bfloat162float(static_cast<const Bf16*>(data)[at])
+  return is_half ? to_float(static_cast<const Bf16*>(data)[at])
                  : static_cast<const float*>(data)[at];
 }
 __device__ __forceinline__ void store(void* data, bool is_half, std::int64_t at, float x) {
   if (is_half) {
-    static_cast<Bf16*>(data)[at] = __float2bfloat16_rn(x);
+    store_element(static_cast<Bf16*>(data) + at, x);
   } else {
-    static_cast<float*>(data)[at] = x;
+    store_element(static_cast<float*>(data) + at, x);
   }
 }
 
@@ -327,6 +327,41 @@ __global__ void widen_kernel(const Bf16* halves, std::int64_t count, float* floa
   if (i < count) floats[i] = __bfloat162float(halves[i]);
 }
 
+// Rows of tokens on their way to experts and back.
+__global__ void clamped_kernel(const float* gate_up, float alpha, float limit, std::int64_t count,
+                               void* hidden, bool is_half) {
+  take_turn();
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const float gate = fminf(gate_up[2 * i], limit);
+  const float up = fminf(fmaxf(gate_up[2 * i + 1], -limit), limit);
+  store(hidden, is_half, i, (up + 1.0f) * gate / (1.0f + expf(-alpha * gate)));
+}
+
+__global__ void gather_kernel(const float* x, std::int64_t x_stride, const std::int32_t* token,
+                              int n, void* y, bool is_half) {
+  take_turn();
+  const std::int64_t row = blockIdx.x;
+  const float* from = x + token[row] * x_stride;
+  for (int f = static_cast<int>(threadIdx.x); f < n; f += kThreads)
+    store(y, is_half, row * n + f, from[f]);
+}
+
+__global__ void scatter_kernel(const float* x, const std::int32_t* token, const float* weight,
+                               int n, float* y, std::int64_t y_stride) {
+  take_turn();
+  const std::int64_t row = blockIdx.x;
+  float* to = y + token[row] * y_stride;
+  for (int f = static_cast<int>(threadIdx.x); f < n; f += kThreads)
+    to[f] += weight[row] * x[row * n + f];
+}
+
+__global__ void clear_kernel(float* y, std::int64_t count) {
+  take_turn();
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) y[i] = 0.0f;
+}
+
 __global__ void word_kernel(std::int32_t* at, std::int32_t value) {
   wait_for_earlier_kernels();  // and writes a position: no take_turn()
   if (threadIdx.x == 0) *at = value;
@@ -392,6 +427,29 @@ void activate_rows(Gate gate_form, const float* gate, const float* up, std::int6
   start(stream, blocks_of_rows(by_four ? n / 4 : n, n_tok), "start an activation",
         by_four ? activate_kernel<4> : activate_kernel<1>, gate_form, gate, up, stride, n, hidden,
         dtype == Dtype::bf16);
+}
+
+void activate_clamped_rows(const float* gate_up, float alpha, float limit, int n, int n_tok,
+                           void* hidden, Dtype dtype, StreamHandle stream) {
+  const std::int64_t count = static_cast<std::int64_t>(n) * n_tok;
+  start(stream, blocks_for(count), "start an expert's activation", clamped_kernel, gate_up, alpha,
+        limit, count, hidden, dtype == Dtype::bf16);
+}
+
+void gather_rows(const float* x, std::int64_t x_stride, const std::int32_t* token, int n_rows,
+                 int n, void* y, Dtype dtype, StreamHandle stream) {
+  start(stream, blocks_for(n_rows, 1), "gather an expert's tokens", gather_kernel, x, x_stride,
+        token, n, y, dtype == Dtype::bf16);
+}
+
+void scatter_rows(const float* x, const std::int32_t* token, const float* weight, int n_rows, int n,
+                  float* y, std::int64_t y_stride, StreamHandle stream) {
+  start(stream, blocks_for(n_rows, 1), "add an expert's answer", scatter_kernel, x, token, weight,
+        n, y, y_stride);
+}
+
+void clear_rows(float* y, std::int64_t count, StreamHandle stream) {
+  start(stream, blocks_for(count), "clear rows", clear_kernel, y, count);
 }
 
 void add_rows(float* x, const float* y, std::int64_t count, StreamHandle stream) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -112,11 +113,21 @@ __device__ __forceinline__ void load_row_part(const float* from, float (&out)[kC
   }
 }
 
+__device__ __forceinline__ float to_float(float x) {
+  return x;
+}
+__device__ __forceinline__ float to_float(Bf16 x) {
+  return __bfloat162float(x);
+}
+
 __device__ __forceinline__ void store_element(float* to, float x) {
   *to = x;
 }
 __device__ __forceinline__ void store_element(Bf16* to, float x) {
   *to = __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ void store_element(__half* to, float x) {
+  *to = __float2half_rn(x);
 }
 
 /// Four consecutive elements, at a multiple of four.

@@ -197,18 +197,11 @@ void start(const CallShape& shape, const QueryScores& call, StreamHandle stream)
   start<T, kWidth, 4, 8>(shape, call, stream);
 }
 
-template <class T>
-void start(const CallShape& shape, const QueryScores& call, StreamHandle stream) {
-  if (shape.d_head == 64) return start<T, 64>(shape, call, stream);
-  start<T, 128>(shape, call, stream);
-}
-
 }  // namespace
 
 void score_queries(const CallShape& shape, const QueryScores& call, StreamHandle stream) {
   check_shape(shape);
-  if (shape.dtype == Dtype::bf16) return start<Bf16>(shape, call, stream);
-  start<float>(shape, call, stream);
+  with_types(shape, [&]<class T, int kWidth>() { start<T, kWidth>(shape, call, stream); });
 }
 
 void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle stream) {

@@ -123,7 +123,8 @@ TopLists Quest::lists_call(const std::int32_t* n_past) const {
   top.n_batch = shape_.n_batch;
   top.n_owners = n_owners();
   top.n_past = n_past;
-  top.rule = rule_of(options_.pages);
+  top.of_pages = true;
+  top.rule = options_.pages;
   top.budget = options_.budget;
   top.page_size = options_.page_size;
   top.items = at_.items;

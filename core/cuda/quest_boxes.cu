@@ -55,10 +55,9 @@ void start_boxes(const CallShape& shape, const void* k, const std::int32_t* n_pa
 
 void append_boxes(const CallShape& shape, const void* k, const std::int32_t* n_past, int n_tok,
                   int page_size, int max_pages, void* boxes, StreamHandle stream) {
-  const auto start = shape.dtype == Dtype::bf16
-                         ? (shape.d_head == 64 ? start_boxes<Bf16, 64> : start_boxes<Bf16, 128>)
-                         : (shape.d_head == 64 ? start_boxes<float, 64> : start_boxes<float, 128>);
-  start(shape, k, n_past, n_tok, page_size, max_pages, boxes, stream);
+  with_types(shape, [&]<class T, int kWidth>() {
+    start_boxes<T, kWidth>(shape, k, n_past, n_tok, page_size, max_pages, boxes, stream);
+  });
 }
 
 }  // namespace kvscope::gpu

@@ -85,16 +85,10 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
   how.grid = dim3(static_cast<unsigned>(shape_.n_kv), static_cast<unsigned>(shape_.n_batch));
   how.threads = kWarps * 32;
   const int n_rows = shape_.group() * n_tok;
-  const auto sum = [&]<class T>(T) {
-    launch(stream, how, "start the sums of queries",
-           shape_.d_head == 64 ? sum_halves_kernel<T, 64> : sum_halves_kernel<T, 128>,
+  with_types(shape_, [&]<class T, int kWidth>() {
+    launch(stream, how, "start the sums of queries", sum_halves_kernel<T, kWidth>,
            static_cast<const T*>(q), n_rows, n_past, options_.page_size, at_.vectors, at_.n_whole);
-  };
-  if (shape_.dtype == Dtype::bf16) {
-    sum(Bf16());
-  } else {
-    sum(float());
-  }
+  });
 
   RowScores scoring = bounds_call(nullptr, n_past);
   scoring.form = Vectors::parts;
@@ -108,7 +102,7 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
 
   TopLists top = lists_call(at_.n_whole);
   top.n_owners = shape_.n_kv;
-  top.rule = CountRule::keys;
+  top.of_pages = false;
   top.budget =
       most_pages_before(shape_.capacity, options_.page_size, options_.budget, options_.pages);
   make_top_lists(top, stream);

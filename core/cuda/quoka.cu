@@ -21,25 +21,6 @@ std::int64_t stride_of(const CallShape& shape) {
   return (shape.capacity + 3) / 4 * 4;
 }
 
-struct Sizes {
-  std::size_t n_lists;
-  std::size_t n_scores;
-  std::size_t n_vectors;
-  std::size_t n_picks;
-  std::size_t n_items;
-};
-
-Sizes sizes_of(const CallShape& shape, const QuokaOptions& options) {
-  Sizes sizes;
-  sizes.n_lists = static_cast<std::size_t>(shape.n_batch) * static_cast<std::size_t>(shape.n_kv);
-  sizes.n_scores = sizes.n_lists * static_cast<std::size_t>(stride_of(shape));
-  sizes.n_picks =
-      static_cast<std::size_t>(shape.n_batch) * static_cast<std::size_t>(shape.n_q) * kMostVectors;
-  sizes.n_vectors = sizes.n_picks * static_cast<std::size_t>(shape.d_head);
-  sizes.n_items = sizes.n_lists * static_cast<std::size_t>(options.budget);
-  return sizes;
-}
-
 void check_options(const CallShape& shape, const QuokaOptions& options) {
   check_shape(shape);
   if (options.n_queries < 1 || options.n_queries > kMostVectors)
@@ -52,17 +33,26 @@ void check_options(const CallShape& shape, const QuokaOptions& options) {
 
 }  // namespace
 
-std::size_t Quoka::device_bytes(const CallShape& shape, const QuokaOptions& options) {
+Quoka::Arrays Quoka::lay_out(Scratch& plan, const CallShape& shape, const QuokaOptions& options) {
   check_options(shape, options);
-  const Sizes sizes = sizes_of(shape, options);
+  const auto n_batch = static_cast<std::size_t>(shape.n_batch);
+  const std::size_t n_lists = n_batch * static_cast<std::size_t>(shape.n_kv);
+  const std::size_t n_scores = n_lists * static_cast<std::size_t>(stride_of(shape));
+  const std::size_t n_picks = n_batch * static_cast<std::size_t>(shape.n_q) * kMostVectors;
+  Arrays at;
+  at.inverse_norms = plan.add<float>(n_scores);
+  at.scores = plan.add<float>(n_scores);
+  at.vectors = plan.add<float>(n_picks * static_cast<std::size_t>(shape.d_head));
+  at.picks = plan.add<std::int32_t>(n_picks);
+  at.histogram = plan.add<std::int32_t>(n_lists * kBuckets);
+  at.items = plan.add<std::int32_t>(n_lists * static_cast<std::size_t>(options.budget));
+  at.counts = plan.add<std::int32_t>(n_lists);
+  return at;
+}
+
+std::size_t Quoka::device_bytes(const CallShape& shape, const QuokaOptions& options) {
   Scratch plan;
-  plan.add<float>(sizes.n_scores);
-  plan.add<float>(sizes.n_scores);
-  plan.add<float>(sizes.n_vectors);
-  plan.add<std::int32_t>(sizes.n_picks);
-  plan.add<std::int32_t>(sizes.n_lists * kBuckets);
-  plan.add<std::int32_t>(sizes.n_items);
-  plan.add<std::int32_t>(sizes.n_lists);
+  lay_out(plan, shape, options);
   return plan.size();
 }
 
@@ -70,20 +60,13 @@ Quoka::Quoka(const CallShape& shape, const QuokaOptions& options)
     : shape_(shape),
       options_(options),
       memory_(device_bytes(shape, options), "QuoKA's norms and scores") {
-  const Sizes sizes = sizes_of(shape, options);
   Scratch plan(memory_.data());
-  inverse_norms_ = plan.add<float>(sizes.n_scores);
-  scores_ = plan.add<float>(sizes.n_scores);
-  vectors_ = plan.add<float>(sizes.n_vectors);
-  picks_ = plan.add<std::int32_t>(sizes.n_picks);
-  histogram_ = plan.add<std::int32_t>(sizes.n_lists * kBuckets);
-  items_ = plan.add<std::int32_t>(sizes.n_items);
-  counts_ = plan.add<std::int32_t>(sizes.n_lists);
+  at_ = lay_out(plan, shape, options);
 }
 
 void Quoka::append(const void* k, const std::int32_t* n_past, int n_tok, StreamHandle stream) {
   if (n_tok < 1) refuse("at least one new key", n_tok);
-  append_norms(shape_, k, n_past, n_tok, options_.eps, inverse_norms_, stream);
+  append_norms(shape_, k, n_past, n_tok, options_.eps, at_.inverse_norms, stream);
 }
 
 void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
@@ -94,12 +77,12 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
   choice.n_tok = rows.n_tok;
   choice.n_queries = options_.n_queries;
   choice.eps = options_.eps;
-  choice.vectors = vectors_;
-  choice.picks = picks_;
-  choice.histogram = histogram_;
+  choice.vectors = at_.vectors;
+  choice.picks = at_.picks;
+  choice.histogram = at_.histogram;
   choice.k = rows.k;
   choice.n_past = rows.n_past;
-  choice.inverse_norms = inverse_norms_;
+  choice.inverse_norms = at_.inverse_norms;
   choose_queries(shape_, choice, stream);
   if (last == Step::queries) return;
 
@@ -110,28 +93,28 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
   scoring.width = shape_.d_head;
   scoring.n_batch = shape_.n_batch;
   scoring.n_kv = shape_.n_kv;
-  scoring.vectors = vectors_;
+  scoring.vectors = at_.vectors;
   scoring.n_parts = shape_.group();
   scoring.n_vectors = std::min(options_.n_queries, rows.n_tok);
   scoring.n_past = rows.n_past;
   scoring.rows_are_there = true;
-  scoring.factors = inverse_norms_;
-  scoring.scores = scores_;
+  scoring.factors = at_.inverse_norms;
+  scoring.scores = at_.scores;
   scoring.stride = stride_of(shape_);
-  scoring.histogram = histogram_;
+  scoring.histogram = at_.histogram;
   score_rows(scoring, stream);
   if (last == Step::scores) return;
 
   TopLists top;
-  top.scores = scores_;
+  top.scores = at_.scores;
   top.stride = stride_of(shape_);
   top.n_batch = shape_.n_batch;
   top.n_owners = shape_.n_kv;
-  top.histogram = histogram_;
+  top.histogram = at_.histogram;
   top.n_past = rows.n_past;
   top.budget = options_.budget;
-  top.items = items_;
-  top.counts = counts_;
+  top.items = at_.items;
+  top.counts = at_.counts;
   top.item_stride = options_.budget;
   make_top_lists(top, stream);
 }
@@ -142,7 +125,7 @@ void Quoka::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle s
 }
 
 DeviceLists Quoka::lists() const {
-  return {items_, counts_, options_.budget, shape_.n_kv, /*page_size=*/1};
+  return {at_.items, at_.counts, options_.budget, shape_.n_kv, /*page_size=*/1};
 }
 
 }  // namespace kvscope::gpu

@@ -9,6 +9,8 @@
 
 namespace kvscope::gpu {
 
+class Scratch;
+
 struct QuokaOptions {
   int n_queries = 16;  // N_Q, at most 16
   int budget = 1024;   // keys per KV head, beside the chunk
@@ -41,20 +43,24 @@ class Quoka {
 
   /// The last choice, [n_batch, n_kv, budget].
   DeviceLists lists() const;
-  const float* scores() const { return scores_; }       // [n_batch, n_kv, capacity rounded up to 4]
-  const std::int32_t* picks() const { return picks_; }  // [n_batch, n_q, 16] rows of the chunk
+  const float* scores() const { return at_.scores; }  // [n_batch, n_kv, capacity rounded up to 4]
+  const std::int32_t* picks() const { return at_.picks; }  // [n_batch, n_q, 16] rows of the chunk
 
  private:
   CallShape shape_;
   QuokaOptions options_;
   DeviceBuffer memory_;
-  float* inverse_norms_ = nullptr;     // [n_batch, n_kv, capacity]
-  float* scores_ = nullptr;            // [n_batch, n_kv, capacity]
-  float* vectors_ = nullptr;           // [n_batch, n_q, 16, d_head] each head's share of the slots
-  std::int32_t* picks_ = nullptr;      // [n_batch, n_q, 16]
-  std::int32_t* histogram_ = nullptr;  // [n_batch, n_kv, kBuckets]
-  std::int32_t* items_ = nullptr;      // [n_batch, n_kv, budget]
-  std::int32_t* counts_ = nullptr;     // [n_batch, n_kv]
+  struct Arrays {
+    float* inverse_norms = nullptr;     // [n_batch, n_kv, capacity]
+    float* scores = nullptr;            // [n_batch, n_kv, capacity]
+    float* vectors = nullptr;           // [n_batch, n_q, 16, d_head] each head's share of the slots
+    std::int32_t* picks = nullptr;      // [n_batch, n_q, 16]
+    std::int32_t* histogram = nullptr;  // [n_batch, n_kv, kBuckets]
+    std::int32_t* items = nullptr;      // [n_batch, n_kv, budget]
+    std::int32_t* counts = nullptr;     // [n_batch, n_kv]
+  };
+  static Arrays lay_out(Scratch& plan, const CallShape& shape, const QuokaOptions& options);
+  Arrays at_;
 };
 
 }  // namespace kvscope::gpu

@@ -240,26 +240,14 @@ void start_norms(const CallShape& shape, const void* k, const std::int32_t* n_pa
 }  // namespace
 
 void choose_queries(const CallShape& shape, const QueryChoice& choice, StreamHandle stream) {
-  if (shape.dtype == Dtype::bf16) {
-    shape.d_head == 64 ? start_choice<Bf16, 64>(shape, choice, stream)
-                       : start_choice<Bf16, 128>(shape, choice, stream);
-  } else {
-    shape.d_head == 64 ? start_choice<float, 64>(shape, choice, stream)
-                       : start_choice<float, 128>(shape, choice, stream);
-  }
+  with_types(shape, [&]<class T, int kWidth>() { start_choice<T, kWidth>(shape, choice, stream); });
 }
 
 void append_norms(const CallShape& shape, const void* k, const std::int32_t* n_past, int n_tok,
                   double eps, float* inverse_norms, StreamHandle stream) {
-  if (shape.dtype == Dtype::bf16) {
-    shape.d_head == 64
-        ? start_norms<Bf16, 64>(shape, k, n_past, n_tok, eps, inverse_norms, stream)
-        : start_norms<Bf16, 128>(shape, k, n_past, n_tok, eps, inverse_norms, stream);
-  } else {
-    shape.d_head == 64
-        ? start_norms<float, 64>(shape, k, n_past, n_tok, eps, inverse_norms, stream)
-        : start_norms<float, 128>(shape, k, n_past, n_tok, eps, inverse_norms, stream);
-  }
+  with_types(shape, [&]<class T, int kWidth>() {
+    start_norms<T, kWidth>(shape, k, n_past, n_tok, eps, inverse_norms, stream);
+  });
 }
 
 }  // namespace kvscope::gpu

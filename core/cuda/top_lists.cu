@@ -40,20 +40,6 @@ __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
 
 }  // namespace
 
-CountRule rule_of(ListPlan::Pages pages) {
-  switch (pages) {
-    case ListPlan::Pages::eval:
-      return CountRule::eval;
-    case ListPlan::Pages::kernel:
-      return CountRule::kernel;
-    case ListPlan::Pages::frontier:
-      return CountRule::frontier;
-    case ListPlan::Pages::hub:
-      break;
-  }
-  return CountRule::hub;
-}
-
 int most_pages_of(std::int64_t capacity, int page_size, int budget) {
   const auto pages = [&](std::int64_t n_keys) {
     return static_cast<int>((n_keys + page_size - 1) / page_size);
@@ -63,7 +49,8 @@ int most_pages_of(std::int64_t capacity, int page_size, int budget) {
 
 int most_pages_before(std::int64_t capacity, int page_size, int budget, ListPlan::Pages pages) {
   const Index n_pages = capacity / page_size;
-  return static_cast<int>(pages_kept(pages, budget, page_size, n_pages * page_size, n_pages));
+  return static_cast<int>(
+      pages_kept<Index>(pages, budget, page_size, n_pages * page_size, n_pages));
 }
 
 void make_top_lists(const TopLists& call, StreamHandle stream) {

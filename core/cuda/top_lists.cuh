@@ -7,15 +7,6 @@
 
 namespace kvscope::gpu {
 
-/// How many entries compete and how many stay, from the positions that lie on the device.
-enum class CountRule {
-  keys,  // n_past compete, budget of them stay
-  eval,  // pages of the context with the call's own key: PageRule of core/selectors/page_lists.hpp
-  kernel,
-  frontier,
-  hub,
-};
-
 struct TopLists {
   const float* scores = nullptr;  // [n_batch, n_owners, stride]; finite, at 16 bytes
   std::int64_t stride = 0;        // a multiple of four
@@ -24,7 +15,10 @@ struct TopLists {
   /// [n_batch, n_owners, kBuckets] of scores in [-1, 1] (row_scores.cuh), or null: counted here.
   const std::int32_t* histogram = nullptr;
   const std::int32_t* n_past = nullptr;  // [n_batch]
-  CountRule rule = CountRule::keys;
+  /// How many entries compete and how many stay, from the positions that lie on the device: n_past,
+  /// and budget of them; of_pages: the pages of the context with the call's own key, by their rule.
+  bool of_pages = false;
+  ListPlan::Pages rule = ListPlan::Pages::kernel;
   int budget = 0;  // in keys
   int page_size = 1;
   std::int32_t* items = nullptr;   // [n_batch, n_owners, item_stride]
@@ -32,7 +26,6 @@ struct TopLists {
   int item_stride = 0;             // at least the longest list
 };
 
-CountRule rule_of(ListPlan::Pages pages);
 /// The longest list that any rule makes of pages of a step, before the context covers the budget.
 int most_pages_of(std::int64_t capacity, int page_size, int budget);
 /// How many pages before a call the budget buys, where there are as many: no rule asks how long the

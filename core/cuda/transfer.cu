@@ -1,8 +1,5 @@
 #include "core/cuda/transfer.hpp"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
 #include "core/cuda/launch.cuh"
@@ -64,22 +61,6 @@ void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, Str
 
 namespace {
 
-__device__ float widened(float x) {
-  return x;
-}
-__device__ float widened(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ void put(float x, float* to) {
-  *to = x;
-}
-__device__ void put(float x, __nv_bfloat16* to) {
-  *to = __float2bfloat16_rn(x);
-}
-__device__ void put(float x, __half* to) {
-  *to = __float2half_rn(x);
-}
-
 template <class From, class To>
 __global__ void convert_kernel(const From* from, std::int64_t pitch, To* to, std::int64_t n) {
   take_turn();
@@ -87,7 +68,7 @@ __global__ void convert_kernel(const From* from, std::int64_t pitch, To* to, std
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < n;
        i += step) {
-    put(widened(from[head * pitch + i]), to + head * n + i);
+    store_element(to + head * n + i, to_float(from[head * pitch + i]));
   }
 }
 
@@ -110,7 +91,7 @@ void convert_from(const RowsToConvert& call, StreamHandle stream) {
     case DType::f32:
       return convert<From, float>(call, stream);
     case DType::bf16:
-      return convert<From, __nv_bfloat16>(call, stream);
+      return convert<From, Bf16>(call, stream);
     case DType::f16:
       return convert<From, __half>(call, stream);
   }
@@ -121,7 +102,7 @@ void convert_from(const RowsToConvert& call, StreamHandle stream) {
 void convert_rows(const RowsToConvert& call, StreamHandle stream) {
   if (call.n == 0 || call.n_heads == 0) return;
   if (call.from_dtype == DType::bf16) {
-    convert_from<__nv_bfloat16>(call, stream);
+    convert_from<Bf16>(call, stream);
   } else {
     convert_from<float>(call, stream);
   }

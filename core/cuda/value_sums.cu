@@ -14,13 +14,6 @@ struct Sums {
   double* sums;  // [n_kv, d_head]
 };
 
-__device__ __forceinline__ double wide(float x) {
-  return static_cast<double>(x);
-}
-__device__ __forceinline__ double wide(Bf16 x) {
-  return static_cast<double>(__bfloat162float(x));
-}
-
 /// A thread per channel.
 template <class T>
 __global__ void value_sums_kernel(Sums call) {
@@ -30,7 +23,8 @@ __global__ void value_sums_kernel(Sums call) {
   const std::int64_t width = blockDim.x;
   const T* const v = static_cast<const T*>(call.v) + kv_head * call.capacity * width + c;
   double sum = 0.0;
-  for (int row = call.begin; row < call.end; ++row) sum += wide(v[row * width]);
+  for (int row = call.begin; row < call.end; ++row)
+    sum += static_cast<double>(to_float(v[row * width]));
   call.sums[kv_head * width + c] = sum;
 }
 

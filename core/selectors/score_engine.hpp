@@ -19,7 +19,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/key_dots.hpp"
-#include "core/selectors/page_table.hpp"
+#include "core/selectors/page_rows.hpp"
 
 namespace kvscope {
 
@@ -83,7 +83,7 @@ class ScoreEngine {
   /// from position 0.
   std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
                                         TokenRange range, double eps);
-  /// Boxes of all pages of one KV head's keys. bits: see PageTable.
+  /// Boxes of all pages of one KV head's keys. bits: see PageBox.
   const PageTable& pages(Index layer, Index kv_head, TensorView<const float> k, Index page_size,
                          int bits);
 

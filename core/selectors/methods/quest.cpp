@@ -100,17 +100,17 @@ class Quest final : public PageSelector {
       const auto to =
           std::span(doubled).subspan(is_summed ? 0 : static_cast<std::size_t>(i) * width, width);
       for (Index row = 0; row < call.n_tok; ++row) {
-        PageTable::add_doubled(call.q.sub(heads.q_heads.begin + i).row(row), to);
+        PageBox::add_doubled(call.q.sub(heads.q_heads.begin + i).row(row), to);
       }
     }
     const std::vector<CutPage> cut = cut_pages(call, heads.kv_head, table, pages, visible);
-    worker.dots.compute(doubled, n_queries, table.boxes(), pages);
+    worker.dots.compute(doubled, n_queries, table.rows(), pages);
     for (Index i = 0; i < n_queries; ++i) {
       const std::span<double> bounds = worker.dots.row(i);
       for (const CutPage& page : cut) {
         bounds[static_cast<std::size_t>(page.index - pages.begin)] =
             page.keys.empty() ? -std::numeric_limits<double>::infinity()
-                              : table.bound_of_keys(std::span(doubled).subspan(
+                              : table.score_of_keys(std::span(doubled).subspan(
                                                         static_cast<std::size_t>(i) * width, width),
                                                     k, page.keys);
       }

@@ -36,7 +36,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/page_lists.hpp"
-#include "core/selectors/page_moments.hpp"
+#include "core/selectors/page_rows.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 
@@ -86,9 +86,9 @@ class Unique final : public Selector {
     return select_by_owner(
         call, owner, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> selections) {
-          auto& moments = engine_of(call).kept<PageMoments>(
+          auto& moments = engine_of(call).kept<PageRows<PageMoments>>(
               nullptr, call.layer, heads.kv_head,
-              [&] { return PageMoments(call.k.dim(2), page_size_); },
+              [&] { return PageRows<PageMoments>(call.k.dim(2), page_size_); },
               static_cast<double>(page_size_));
           moments.append_up_to(call.k.sub(heads.kv_head));
           const auto scores = page_scores(call, heads, moments, pages, worker,
@@ -128,8 +128,9 @@ class Unique final : public Selector {
   /// Scores of the competing pages, one row per list of the KV head; -infinity for pages without a
   /// key that counts.
   std::vector<std::vector<double>> page_scores(const SelectCall& call, const ListHeads& heads,
-                                               const PageMoments& moments, TokenRange pages,
-                                               ScoreWorker& worker, Index n_lists) const {
+                                               const PageRows<PageMoments>& moments,
+                                               TokenRange pages, ScoreWorker& worker,
+                                               Index n_lists) const {
     const bool takes_max = n_lists == 1 && owner_ == PageOwner::group_max && call.n_tok == 1;
     const Index n_queries = takes_max ? heads.q_heads.size() : n_lists;
     if (pages.size() == 0)  // they may begin behind the keys

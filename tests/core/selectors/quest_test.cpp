@@ -1,6 +1,6 @@
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_lists.hpp"
-#include "core/selectors/page_table.hpp"
+#include "core/selectors/page_rows.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -33,9 +33,9 @@ double naive_bound(const CallFixture& f, Index q_head, Index row, Index begin, I
 /// Bounds of all pages for one query, in f64.
 std::vector<double> bounds_of(const PageTable& table, std::span<const float> q) {
   std::vector<double> doubled(2 * q.size(), 0.0);
-  PageTable::add_doubled(q, doubled);
+  PageBox::add_doubled(q, doubled);
   KeyDots dots;
-  dots.compute(doubled, 1, table.boxes(), {0, table.n_pages()});
+  dots.compute(doubled, 1, table.rows(), {0, table.n_pages()});
   const auto row = dots.row(0);
   return {row.begin(), row.end()};
 }

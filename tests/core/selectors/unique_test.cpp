@@ -1,8 +1,6 @@
 // UNIQUE against moments by two loops, and Quest as the same formula.
 #include <random>
 
-#include "core/selectors/page_moments.hpp"
-#include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -106,32 +104,6 @@ TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave 
     std::erase_if(expected, [&](KeyPos pos) { return !fixture.alive.is_alive(kv, pos); });
     CHECK(selection.at(kv).scored() == expected);
     CHECK(selection.at(kv).forced().back() == 69);
-  }
-}
-
-TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller score") {
-  // of two keys, centre and half width are mean and deviation
-  std::mt19937 rng(5);
-  const Tensor<float> keys = random_tensor({24, 12}, rng);
-  const Tensor<float> q = random_tensor({1, 12}, rng);
-  for (const Index size : {2, 8}) {
-    PageMoments moments(12, size);
-    moments.append_up_to(keys.view());
-    PageTable boxes(12, size, 16);
-    boxes.append_up_to(keys.view());
-    std::vector<double> of_moments(24, 0.0), of_boxes(24, 0.0);
-    PageMoments::add_doubled(q.view().row(0), 1.0, of_moments);
-    PageTable::add_doubled(q.view().row(0), of_boxes);
-    for (Index page = 0; page < 24 / size; ++page) {
-      double score = 0.0;
-      double bound = 0.0;
-      for (std::size_t c = 0; c < 24; ++c) {
-        score += of_moments[c] * static_cast<double>(moments.rows().row(page)[c]);
-        bound += of_boxes[c] * static_cast<double>(boxes.boxes().row(page)[c]);
-      }
-      if (size == 2) CHECK(score == Catch::Approx(bound).epsilon(1e-5));
-      if (size == 8) CHECK(score < bound);
-    }
   }
 }
 
