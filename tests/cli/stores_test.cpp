@@ -37,8 +37,9 @@ std::vector<fs::path> segments_of(const fs::path& store) {
   std::vector<fs::path> files;
   std::error_code none;
   for (auto entry = fs::directory_iterator(store / "answers", none);
-       !none && entry != fs::directory_iterator(); entry.increment(none))
-    files.push_back(entry->path());
+       !none && entry != fs::directory_iterator(); entry.increment(none)) {
+    if (entry->path().extension() == ".journal") files.push_back(entry->path());
+  }
   return files;
 }
 

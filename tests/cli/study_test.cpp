@@ -133,6 +133,7 @@ TEST_CASE("a study that is killed goes on where it was, and several runs share i
   CHECK(bench.table() == whole.table());
   CHECK(bench.plan("to_do") == 0);
   CHECK_HAS(bench.run().out, "is complete");
+  // Whoever ends last takes with it what killed and overtaken workers left.
   CHECK(fs::is_empty(bench.store + "/scratch"));
 }
 

@@ -1,12 +1,15 @@
 #include "analysis/cli/runs/study_runner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 
 #include "analysis/cli/runs/study_job.hpp"
+#include "analysis/runs/leases.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/new_file.hpp"
 
 namespace kvscope::cli {
 
@@ -56,6 +59,24 @@ Work study_work(const LoadedStudy& study, const std::vector<bool>& to_do, int n_
   return work;
 }
 
+/// Removes what workers left that were killed, or overtaken, at items that are answered by now.
+void clear_scratch(Store& store) {
+  store.refresh();
+  const std::vector<std::string> busy = Leases(store.leases(), store.worker()).at_work();
+  std::error_code none;
+  std::vector<fs::path> left;
+  for (auto entry = fs::directory_iterator(store.scratch(), none);
+       !none && entry != fs::directory_iterator(); entry.increment(none))
+    left.push_back(entry->path());
+  for (const fs::path& file : left) {
+    const std::string name = file.filename();
+    const std::string key = name.substr(0, name.find_first_of("-.", name.find('-') + 1));
+    if (store.find(key) == nullptr || std::ranges::find(busy, key) != busy.end()) continue;
+    remove_store(file);
+    remove_quietly(file);
+  }
+}
+
 }  // namespace
 
 void run_study(LoadedStudy& study, const std::vector<bool>& to_do, const WorkerOptions& workers,
@@ -63,6 +84,7 @@ void run_study(LoadedStudy& study, const std::vector<bool>& to_do, const WorkerO
   const Work work = study_work(study, to_do, options.n_threads());
   try {
     workers.run(work, study.store, words, OnFailure::keep, options);
+    clear_scratch(study.store);
   } catch (const Interrupted&) {
     study.store.refresh();
     throw Interrupted("study {}: stopped; the same command continues", study.file.name);
