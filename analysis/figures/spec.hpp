@@ -1,10 +1,7 @@
 // What kinds of figures are made of: numbers that `metric` chooses from, methods that `selector`
-// chooses, what was left out, panels side by side, and dots on named rows. A kind is a
-// specification over these, or a function where it is not.
+// chooses, what was left out, panels side by side, axes.
 #pragma once
 
-#include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,40 +54,5 @@ plot::Axis length_axis();
 plot::Axis names_axis(std::vector<plot::Tick> names, plot::Range range);
 /// The same for rows 0, 1, 2, ...
 plot::Axis names_axis(const std::vector<std::string>& names);
-
-/// A number that a figure has a panel for.
-struct Quantity {
-  std::string name;  // of the option `metric`, and in the rows
-  std::string label;
-  plot::TickFormat format = plot::TickFormat::number;
-  plot::ScaleKind scale = plot::ScaleKind::linear;
-  std::function<plot::Range(double largest)> range;  // empty: from the data
-};
-
-/// A number of each row: dots, or a line through them.
-struct RowMarks {
-  std::string label;
-  int slot = 0;        // of plot::Theme's series
-  std::string prefix;  // before the quantity's name: "together_"
-  std::string of;      // rows whose DotRows::by says this; empty: all
-  bool joined = false;
-};
-
-/// A panel per quantity with a line per named row of the summary's list "rows". A row whose
-/// `refused` is not empty says that it was not taken, and the caption why.
-struct DotRows {
-  std::function<std::string(const nlohmann::ordered_json& row)> name;
-  std::vector<Quantity> panels;
-  std::string by;               // neighbours of one name share a line; this tells them apart
-  std::vector<RowMarks> marks;  // from the back to the front
-  std::string first;            // labels a rule at the first row's number; empty: no rule
-  double aspect = 1.6;
-  double aspect_alone = 1.6;  // of a figure with one panel
-  std::function<std::string(const nlohmann::ordered_json& config)> caption;
-};
-
-/// Throws FormatError for a result without rows, ConfigError for an unknown metric or where every
-/// row was refused.
-plot::Figure dot_rows(const DotRows& spec, const FigureInput& input);
 
 }  // namespace kvscope::figures

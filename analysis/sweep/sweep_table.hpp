@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/base/table.hpp"
+#include "core/base/enum_names.hpp"
 #include "core/sim/metrics.hpp"
 
 namespace kvscope {
@@ -37,8 +38,11 @@ enum class SweepText : std::size_t {
   setting,
   match_note
 };
-inline constexpr std::array<std::string_view, 7> kSweepTexts = {
-    "trace", "phase", "selector", "budget_kind", "match", "knob", "match_note"};
+inline constexpr auto kSweepTexts = [] {
+  auto names = EnumNames<SweepText>::value;
+  names[static_cast<std::size_t>(SweepText::setting)] = "knob";
+  return names;
+}();
 
 /// Number columns. NaN = does not apply (q_head and kv_head of a layer's row, churn of a single
 /// call, ...).
@@ -89,48 +93,11 @@ enum class SweepNumber : std::size_t {
   predicted_dense_us,  // the same of dense attention
   predicted_speedup,
 };
-inline constexpr std::array<std::string_view, 42> kSweepNumbers = {"layer",
-                                                                   "q_head",
-                                                                   "kv_head",
-                                                                   "calls",
-                                                                   "rows",
-                                                                   "budget",
-                                                                   "dense",
-                                                                   "window",
-                                                                   "kept",
-                                                                   "union",
-                                                                   "forced_share",
-                                                                   "mass_mean",
-                                                                   "mass_p05",
-                                                                   "mass_min",
-                                                                   "mass_low",
-                                                                   "mass_high",
-                                                                   "recall10",
-                                                                   "recall10_low",
-                                                                   "recall10_high",
-                                                                   "recallk",
-                                                                   "output_error",
-                                                                   "output_error_rel",
-                                                                   "output_error_rel_low",
-                                                                   "output_error_rel_high",
-                                                                   "output_error_raw",
-                                                                   "jaccard",
-                                                                   "churn",
-                                                                   "sink_share",
-                                                                   "far_share",
-                                                                   "far_mass",
-                                                                   "score_flops",
-                                                                   "attend_flops",
-                                                                   "bytes",
-                                                                   "metadata_bytes",
-                                                                   "density",
-                                                                   "match_reached",
-                                                                   "best_mass",
-                                                                   "lost_choosing",
-                                                                   "lost_dividing",
-                                                                   "predicted_us",
-                                                                   "predicted_dense_us",
-                                                                   "predicted_speedup"};
+inline constexpr auto kSweepNumbers = [] {
+  auto names = EnumNames<SweepNumber>::value;
+  names[static_cast<std::size_t>(SweepNumber::union_keys)] = "union";
+  return names;
+}();
 
 /// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means
 /// over the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense,

@@ -174,17 +174,12 @@ TEST_CASE("what is left out is guessed where there is one guess: a format, the u
   CHECK(read_file(page).starts_with("<!DOCTYPE html>"));
 }
 
-TEST_CASE("completions are valid scripts that know every command and option") {
+TEST_CASE("completions are valid scripts, which ask the program for what may stand next") {
   const TempDir dir;
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto run = kvscope_run({"completion", shell});
     INFO(shell);
     REQUIRE(run.code == 0);
-    for (const char* word :
-         {"record", "theorem-b1", "layer-map", "max-tokens", "page-size", "overwrite"}) {
-      INFO(word);
-      CHECK(run.out.find(word) != std::string::npos);
-    }
     const auto script = dir.write(std::string("completion.") + shell, run.out);
     const std::string check = "command -v " + std::string(shell) + " >/dev/null || exit 0; " +
                               shell + " -n '" + script.string() + "'";
@@ -193,7 +188,8 @@ TEST_CASE("completions are valid scripts that know every command and option") {
   // What bash would offer after "kvscope analyze q" and "kvscope record --max".
   const std::string script = dir.file("completion.bash");
   const std::string ask =
-      "bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
+      "PATH='" + testing::kvscope_program().parent_path().string() +
+      "':$PATH bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
       "\"${COMPREPLY[*]}\" = \"quoka quest query-selection\" && COMP_WORDS=(kvscope record --max); "
       "COMP_CWORD=2; _kvscope; test \"${COMPREPLY[*]}\" = --max-tokens' '" +
       script + "'";

@@ -1,7 +1,8 @@
-// kvscope completion: shell completion scripts, generated from the commands' option lists.
+// kvscope completion: scripts for shells, which ask this command what may stand next.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -15,220 +16,90 @@ enum class Shell { bash, zsh, fish };
 
 namespace {
 
-struct Described {
-  std::string name;
-  std::string summary;
-  OptionSet options;
-  bool takes_files = false;
-};
+/// A word that may stand next, and what it means.
+using Candidates = std::vector<std::pair<std::string, std::string>>;
 
-std::vector<Described> describe_all() {
-  std::vector<Described> all;
+Candidates first_words() {
+  Candidates found;
+  for (const auto& [group, meaning] : command_groups()) found.emplace_back(group, meaning);
   for (const auto& command : all_commands()) {
-    Described described{command->name(), command->card().summary, OptionSet(), false};
-    command->declare(described.options);
-    described.takes_files =
-        std::ranges::any_of(described.options.positionals(),
-                            [](const auto& spec) { return spec.kind != ValueKind::text; });
-    all.push_back(std::move(described));
+    if (command->name().find(' ') == std::string::npos)
+      found.emplace_back(command->name(), command->card().summary);
   }
+  found.insert(found.end(), {{"--help", "all commands"}, {"--version", "which one this is"}});
+  return found;
+}
+
+Candidates kinds_of(const std::string& group) {
+  Candidates found;
+  for (const auto& command : all_commands()) {
+    if (command->name().starts_with(group + " "))
+      found.emplace_back(command->name().substr(group.size() + 1), command->card().summary);
+  }
+  return found;
+}
+
+/// What the option before takes, else the command's options and the words that it takes.
+Candidates words_of(Command& command, const std::string& before) {
+  OptionSet options;
+  command.declare(options);
+  Candidates found;
+  for (const auto& spec : options.options()) {
+    if (before != "--" + spec.name || spec.placeholder.empty()) continue;
+    for (const std::string& choice : spec.choices) found.emplace_back(choice, "");
+    if (spec.kind == ValueKind::folder) found = {{"verifier", "a model"}, {"draft", "a model"}};
+    return found;
+  }
+  for (const auto& spec : options.options()) found.emplace_back("--" + spec.name, spec.help);
+  for (const auto& spec : options.positionals())
+    for (const std::string& choice : spec.choices) found.emplace_back(choice, spec.help);
+  return found;
+}
+
+/// What may stand for the last one of a line's words; nothing where a file may.
+Candidates candidates(const std::string& line) {
+  std::vector<std::string> words = {""};
+  for (const char c : line) {
+    if (c != ' ' && c != '\n')
+      words.back() += c;
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  if (words.size() < 2) return {};
+  const std::string last = words.back();
+  words.pop_back();
+  Candidates all = first_words();
+  if (words.size() > 1) {
+    std::string name = words[1];
+    all = kinds_of(name);
+    if (!all.empty() && words.size() > 2) name += " " + words[2];
+    for (const auto& command : all_commands())
+      if (command->name() == name) all = words_of(*command, words.back());
+  }
+  std::erase_if(all, [&](const auto& one) {
+    return !one.first.starts_with(last) || (last.empty() && one.first.starts_with("-"));
+  });
   return all;
 }
 
-// First words with what they mean, groups once.
-std::vector<std::pair<std::string, std::string>> first_words(const std::vector<Described>& all) {
-  std::vector<std::pair<std::string, std::string>> words;
-  for (const auto& [group, meaning] : command_groups()) words.emplace_back(group, meaning);
-  for (const auto& d : all) {
-    if (d.name.find(' ') == std::string::npos) words.emplace_back(d.name, d.summary);
-  }
-  return words;
+constexpr const char* kBash = R"(# bash completion of kvscope, by: kvscope completion bash
+_kvscope() {
+  local IFS=$'\n'
+  COMPREPLY=($(kvscope completion bash "${COMP_WORDS[*]:0:COMP_CWORD+1}" 2>/dev/null))
 }
-
-std::string words_of_group(const std::vector<Described>& all, const std::string& group) {
-  std::vector<std::string> kinds;
-  for (const auto& d : all) {
-    if (d.name.starts_with(group + " ")) kinds.push_back(d.name.substr(group.size() + 1));
-  }
-  return fmt::format("{}", fmt::join(kinds, " "));
+complete -o default -F _kvscope kvscope
+)";
+constexpr const char* kZsh = R"(#compdef kvscope
+# zsh completion of kvscope, by: kvscope completion zsh
+_kvscope() {
+  local -a found=("${(@f)$(kvscope completion zsh "${(pj:\n:)words[1,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "$found" ]]; then _describe kvscope found; else _files; fi
 }
-
-std::string option_words(const OptionSet& options) {
-  std::string words;
-  for (const auto& spec : options.options()) words += (words.empty() ? "--" : " --") + spec.name;
-  return words;
-}
-
-// Words that a positional argument may be ("bash zsh fish").
-std::string argument_words(const OptionSet& options) {
-  std::vector<std::string> words;
-  for (const auto& spec : options.positionals())
-    words.insert(words.end(), spec.choices.begin(), spec.choices.end());
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
-std::string bash_script() {
-  const auto all = describe_all();
-  std::vector<std::string> first;
-  for (const auto& [word, meaning] : first_words(all)) first.push_back(word);
-  std::string groups, options, values;
-  for (const auto& [group, meaning] : command_groups()) {
-    groups += fmt::format(
-        "    {})\n      if [ \"$COMP_CWORD\" -eq 2 ]; then COMPREPLY=($(compgen -W '{} --help' -- "
-        "\"$cur\")); return; fi\n"
-        "      command=\"{} ${{COMP_WORDS[2]}}\" ;;\n",
-        group, words_of_group(all, group), group);
-  }
-  for (const auto& d : all) {
-    options += fmt::format("    '{}') words='{}'; arguments='{}' ;;\n", d.name,
-                           option_words(d.options), argument_words(d.options));
-    for (const auto& spec : d.options.options()) {
-      if (!spec.choices.empty()) {
-        values +=
-            fmt::format("    '{} --{}') COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n",
-                        d.name, spec.name, fmt::join(spec.choices, " "));
-      } else if (spec.kind == ValueKind::folder) {
-        values += fmt::format(
-            "    '{} --{}') COMPREPLY=($(compgen -W 'verifier draft' -- \"$cur\") $(compgen -d -- "
-            "\"$cur\")); return ;;\n",
-            d.name, spec.name);
-      }
-    }
-  }
-  return fmt::format(R"(# bash completion of kvscope; generated by: kvscope completion bash
-_kvscope() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} words='' arguments=''
-  COMPREPLY=()
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W '{} --help --version' -- "$cur"))
-    return
-  fi
-  case $command in
-{}  esac
-  case "$command ${{COMP_WORDS[COMP_CWORD-1]}}" in
-{}  esac
-  case $command in
-{}  esac
-  case $cur in
-    -*) COMPREPLY=($(compgen -W "$words" -- "$cur")) ;;
-    *) COMPREPLY=($(compgen -W "$arguments" -- "$cur") $(compgen -f -- "$cur")) ;;
-  esac
-}}
-complete -o filenames -F _kvscope kvscope
-)",
-                     fmt::join(first, " "), groups, values, options);
-}
-
-std::string quoted_for_zsh(std::string text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '\'') {
-      out += "'\\''";
-    } else {
-      if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string zsh_arguments(const Described& d) {
-  std::string out = "_arguments";
-  for (const auto& spec : d.options.options()) {
-    std::string action = ":";
-    if (!spec.choices.empty()) {
-      action = fmt::format("({})", fmt::join(spec.choices, " "));
-    } else if (spec.kind == ValueKind::file) {
-      action = "_files";
-    } else if (spec.kind == ValueKind::folder) {
-      action = "_files -/";
-    }
-    out += fmt::format(
-        " \\\n        '{}--{}[{}]{}'", spec.repeatable ? "*" : "", spec.name,
-        quoted_for_zsh(spec.help),
-        spec.placeholder.empty() ? "" : fmt::format(":{}:{}", spec.placeholder, action));
-  }
-  const std::string words = argument_words(d.options);
-  if (!words.empty()) out += fmt::format(" \\\n        '*:argument:({})'", words);
-  if (d.takes_files) out += " \\\n        '*:file:_files'";
-  return out;
-}
-
-std::string zsh_script() {
-  const auto all = describe_all();
-  std::string first, cases;
-  for (const auto& [word, meaning] : first_words(all))
-    first += fmt::format("    '{}:{}'\n", word, quoted_for_zsh(meaning));
-  for (const auto& [group, meaning] : command_groups()) {
-    cases += fmt::format(
-        "    {})\n      if (( CURRENT == 3 )); then compadd {}; return; fi\n      command=\"{} "
-        "$words[3]\"; shift words; (( CURRENT-- )) ;;\n",
-        group, words_of_group(all, group), group);
-  }
-  std::string options;
-  for (const auto& d : all)
-    options += fmt::format("    '{}')\n      {} ;;\n", d.name, zsh_arguments(d));
-  return fmt::format(R"(#compdef kvscope
-# zsh completion of kvscope; generated by: kvscope completion zsh
-_kvscope() {{
-  local -a commands=(
-{}  )
-  if (( CURRENT == 2 )); then _describe command commands; return; fi
-  local command=$words[2]
-  case $command in
-{}  esac
-  shift words; (( CURRENT-- ))
-  case $command in
-{}  esac
-}}
 _kvscope "$@"
-)",
-                     first, cases, options);
-}
-
-std::string quoted_for_fish(const std::string& text) {
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "'";
-}
-
-std::string fish_script() {
-  const auto all = describe_all();
-  std::string out = "# fish completion of kvscope; generated by: kvscope completion fish\n";
-  for (const auto& [word, meaning] : first_words(all)) {
-    out += fmt::format("complete -c kvscope -n __fish_use_subcommand -f -a {} -d {}\n", word,
-                       quoted_for_fish(meaning));
-  }
-  for (const auto& d : all) {
-    const std::size_t blank = d.name.find(' ');
-    std::string condition = fmt::format("__fish_seen_subcommand_from {}", d.name.substr(0, blank));
-    if (blank != std::string::npos) {
-      const std::string kind = d.name.substr(blank + 1);
-      out += fmt::format(
-          "complete -c kvscope -n '{0}; and not __fish_seen_subcommand_from {1}' -f -a {2} -d "
-          "{3}\n",
-          condition, words_of_group(all, d.name.substr(0, blank)), kind,
-          quoted_for_fish(d.summary));
-      condition += fmt::format("; and __fish_seen_subcommand_from {}", kind);
-    }
-    for (const auto& spec : d.options.options()) {
-      std::string line = fmt::format("complete -c kvscope -n '{}' -l {}", condition, spec.name);
-      if (spec.short_name != '\0') line += fmt::format(" -s {}", spec.short_name);
-      if (!spec.placeholder.empty()) {
-        line +=
-            spec.choices.empty() ? " -r" : fmt::format(" -x -a '{}'", fmt::join(spec.choices, " "));
-      }
-      out += fmt::format("{} -d {}\n", line, quoted_for_fish(spec.help));
-    }
-    const std::string words = argument_words(d.options);
-    if (!words.empty())
-      out += fmt::format("complete -c kvscope -n '{}' -f -a '{}'\n", condition, words);
-  }
-  return out;
-}
+)";
+constexpr const char* kFish = R"(# fish completion of kvscope, by: kvscope completion fish
+complete -c kvscope -a '(kvscope completion fish (commandline -cp) 2>/dev/null)'
+)";
 
 class CompletionCommand final : public Command {
  public:
@@ -244,18 +115,19 @@ class CompletionCommand final : public Command {
         .positional("SHELL", "whose language to write [the one in $SHELL]", shell_,
                     /*required=*/false)
         .default_text.clear();
+    options.positional("LINE", "what the scripts ask: the words that may end this command line",
+                       line_, /*required=*/false);
   }
   int run(const OptionSet& given, const std::string&) override {
-    switch (given.given("SHELL") ? shell_ : shell_of_user()) {
-      case Shell::bash:
-        print(bash_script());
-        break;
-      case Shell::zsh:
-        print(zsh_script());
-        break;
-      case Shell::fish:
-        print(fish_script());
-        break;
+    const Shell shell = given.given("SHELL") ? shell_ : shell_of_user();
+    if (!given.given("LINE")) {
+      print(std::array{kBash, kZsh, kFish}[static_cast<std::size_t>(shell)]);
+      return kOk;
+    }
+    for (auto& [word, meaning] : candidates(line_)) {
+      const char* const between = shell == Shell::zsh ? ":" : "\t";
+      print(shell == Shell::bash || meaning.empty() ? word + "\n"
+                                                    : word + between + meaning + "\n");
     }
     return kOk;
   }
@@ -273,6 +145,7 @@ class CompletionCommand final : public Command {
   }
 
   Shell shell_ = Shell::bash;
+  std::string line_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "analysis/base/mapped.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -15,10 +16,12 @@ namespace {
 
 /// Nothing for what is no word and no number, and for the empty word.
 std::optional<std::string> value_text(const Json& value, std::string_view how) {
+  if (value.is_string() && how == "q") return quote(value.get<std::string>());
   if (value.is_string() && value != "") return value.get<std::string>();
   if (!value.is_number() || std::isnan(value.get<double>())) return std::nullopt;
   const auto number = value.get<double>();
   if (how == "%") return percent_text(number);
+  if (how == "back") return number > 1.0005 ? "more than all" : percent_text(number);
   if (how == "s") return seconds_text(number);
   if (how == "ms") return number_text(1e3 * number, 3) + " ms";
   if (how == "KiB") return number_text(number / 1024.0);

@@ -39,11 +39,17 @@ CommandCard AnalyzeCommand::card() const {
 }
 
 std::string AnalyzeCommand::headline(const Json& totals) const {
-  return filled_in(card_.headline, totals);
+  const bool is_empty = !card_.measured.empty() && totals.value(card_.measured, Index{1}) == 0;
+  return is_empty ? card_.if_none : filled_in(card_.headline, totals);
 }
 
-std::string AnalyzeCommand::more_text(const Json&) const {
-  return "";
+std::string AnalyzeCommand::more_text(const Json& summary) const {
+  std::string text;
+  if (!card_.more_of.empty() && !summary[card_.more_of].empty())
+    text = "\n" + filled_table(summary[card_.more_of], card_.more);
+  for (const Json& sentence : summary.value("skipped", Json::array()))
+    text += fmt::format("left out: {}\n", sentence.get<std::string>());
+  return text;
 }
 
 void AnalyzeCommand::declare(OptionSet& options) {

@@ -1,5 +1,5 @@
 // What all kinds of kvscope analyze share: traces in, a table, JSON or CSV out, arrays to a file. A
-// kind is a card of words, and one file with its options and its call.
+// kind is a card of words (analyze_kinds.cpp), or a class of its own.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +11,7 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/inspect/analyze_report.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "core/base/progress.hpp"
@@ -24,7 +25,11 @@ struct AnalysisCard {
   std::string summary;
   std::string about = "";  // a sentence or two for the help: what the numbers mean
   std::vector<ReportColumn> columns;
-  std::string headline = "";      // one line under the table, as filled_in has it
+  std::string headline = "";  // one line under the table, as filled_in has it
+  std::string measured = "";  // the total that says whether anything was, and
+  std::string if_none = "";   // what is said if it is 0
+  std::string more_of = "";   // a second table, of this list of the summary
+  std::vector<FilledColumn> more = {};
   std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
   bool one_shape = false;  // KV heads or channels are axes of its arrays: of layers of one shape
   bool has_items = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
@@ -55,7 +60,8 @@ class AnalyzeCommand : public Command {
   virtual std::string headline(const Json& totals) const;
   /// The layers that are measured each by itself, which are this kind's items; empty: it has none.
   virtual std::vector<Index> item_layers(const Traces& traces) const;
-  /// Text between the table and the headline, with its line ends; most kinds have none.
+  /// Text between the table and the headline, with its line ends: the card's second table, and what
+  /// was left out.
   virtual std::string more_text(const Json& summary) const;
 
  private:

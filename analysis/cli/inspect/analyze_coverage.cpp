@@ -9,7 +9,6 @@
 #include "analysis/base/mapped.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/inspect/analyze_command.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/kinds/coverage.hpp"
@@ -52,6 +51,11 @@ AnalysisCard coverage_card() {
                   {"specattn_kept", "keys kept"},
                   {"violations", "violated"}};
   card.must_be_zero = "violations";
+  card.more_of = "pairs";
+  card.more = {{"selection", "{pair}"},          {"kept keys", "{kept_keys}"},
+               {"mass", "{mass_mean}"},          {"5th percentile", "{mass_p05}"},
+               {"worst layer", "{worst_layer}"}, {"head", "{worst_head}"},
+               {"its mass", "{worst_mass}"}};
   return card;
 }
 
@@ -111,24 +115,9 @@ class AnalyzeCoverage final : public AnalyzeCommand {
       for (const auto& warning : draft->warnings())
         note("kvscope: {}: {}", draft_->string(), warning);
     }
-    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run);
-    for (const Json& sentence : summary["skipped"])
-      note("kvscope: left out: {}", sentence.get<std::string>());
-    return summary;
+    return analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run);
   }
 
-  std::string more_text(const Json& summary) const override {
-    if (summary["pairs"].empty()) return "";
-    TextTable table(
-        {"selection", "kept keys", "mass", "5th percentile", "worst layer", "head", "its mass"});
-    for (const Json& pair : summary["pairs"]) {
-      table.add_row({pair["pair"].get<std::string>(), number_cell(pair, "kept_keys"),
-                     number_cell(pair, "mass_mean"), number_cell(pair, "mass_p05"),
-                     number_cell(pair, "worst_layer"), number_cell(pair, "worst_head"),
-                     number_cell(pair, "worst_mass")});
-    }
-    return "\n" + table.text();
-  }
   std::string headline(const Json& totals) const override {
     const std::string budget = fmt::format(
         "an oracle needs {} keys per row for {} of {} ({} in the worst row); one budget "

@@ -1,5 +1,5 @@
-// Kinds of kvscope analyze that are one function of one trace and one options struct; what is left
-// to the kind is its card.
+// Kinds of kvscope analyze that are one function of one trace, or of two, and one options struct;
+// what is left to the kind is its card.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,6 +18,27 @@ namespace kvscope::cli {
 template <class Options>
 concept LooksAtAPart = requires(Options& options) {
   { options.selection } -> std::same_as<TraceSelection&>;
+};
+
+/// Of a verifier's trace and its draft's, whole ones.
+template <class Options>
+class AnalyzePair final : public AnalyzeCommand {
+ public:
+  using Analysis = Json (*)(const TraceSource&, const TraceSource&, const Options&,
+                            const AnalysisRun&);
+
+  AnalyzePair(Analysis analysis, AnalysisCard card)
+      : AnalyzeCommand(std::move(card), /*n_traces=*/2), analysis_(analysis) {}
+
+ private:
+  void declare_kind(OptionSet& options) override { options.fields(options_); }
+  Json options_json() const override { return fields_to_json(options_); }
+  Json call(const Traces& traces, const AnalysisRun& run) const override {
+    return analysis_(traces[0], traces[1], options_, run);
+  }
+
+  Analysis analysis_;
+  Options options_;
 };
 
 template <class Options>

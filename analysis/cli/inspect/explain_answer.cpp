@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "analysis/base/statistics.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -61,21 +61,18 @@ class AnswerReport {
     return out;
   }
 
-  std::string text() const {
+  /// `told`: json().
+  std::string text(const Json& told) const {
     std::string out =
         fmt::format("{}: densely {}\n", asked_.name, quote(words_of(&AnswerStep::dense)));
-    TextTable steps({"token", "dense", "surprise", "under method", "surprise of dense", "KL"});
-    for (std::size_t i = 0; i < blame_.steps.size(); ++i) {
-      const AnswerStep& step = blame_.steps[i];
-      steps.add_row({fmt::format("{}", i + 1), quote(token(step.dense)),
-                     number_text(step.dense_surprise, 3),
-                     step.sparse == step.dense ? "the same" : quote(token(step.sparse)),
-                     number_text(step.sparse_surprise, 3), number_text(step.kl, 3)});
-    }
-    out += steps.text();
+    out += filled_table(told["steps"], {{"dense", "{dense:q}"},
+                                        {"surprise", "{dense_surprise:3}"},
+                                        {"under method", "{sparse:q}"},
+                                        {"surprise of dense", "{sparse_surprise:3}"},
+                                        {"KL", "{kl:3}"}});
     if (!blame_.is_explained) return out + "No token changes.\n\n";
     out += looks_text();
-    if (blame_.n_runs > 0) out += "\n" + sentence() + "\n" + tables();
+    if (blame_.n_runs > 0) out += "\n" + sentence() + "\n" + tables(told);
     return out + "\n";
   }
 
@@ -133,26 +130,31 @@ class AnswerReport {
  private:
   std::string looks_text() const {
     if (asked_.fact.empty()) return "";
-    TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
-                     "of", "budget", "margin"});
+    Json looks = Json::array();
+    add_rows(looks);
+    std::size_t at = 0;
     for (const HeadLook& look : blame_.looks) {
       if (!(look.dense_weight >= options_.least)) continue;
-      const auto if_answered = [&](Index n) { return look.answered ? fmt::format("{}", n) : "-"; };
-      const bool is_ranked = look.rank > 0;
-      table.add_row(
-          {fmt::format("{}", look.layer), fmt::format("{}", look.q_head),
-           number_text(look.dense_weight, 3), number_text(look.weight, 3),
-           look.answered ? fmt::format("{} of {}", look.kept, asked_.fact.size()) : "dense",
-           is_ranked ? fmt::format("{}", look.rank) : "-",
-           is_ranked ? fmt::format("{}", look.scored) : "-", if_answered(look.budget),
-           is_ranked ? number_text(look.score - look.cut, 3) : "-"});
+      Json& row = looks[at++];
+      row["kept"] =
+          look.answered ? fmt::format("{} of {}", look.kept, asked_.fact.size()) : "dense";
+      if (!look.answered) row["budget"] = nullptr;
+      if (look.rank == 0) row["scored"] = nullptr;
     }
-    if (table.empty())
+    if (looks.empty())
       return fmt::format(
           "\nDensely no head puts {} or more of its attention on the fact (--least).\n",
           percent_text(options_.least));
     return fmt::format("\nheads that look at the fact, when token {} is due\n{}", blame_.step + 1,
-                       table.text());
+                       filled_table(looks, {{"layer", "{layer}"},
+                                            {"q_head", "{q_head}"},
+                                            {"dense weight", "{dense_weight:3}"},
+                                            {"weight under method", "{weight:3}"},
+                                            {"fact kept", "{kept}"},
+                                            {"rank", "{rank}"},
+                                            {"of", "{scored}"},
+                                            {"budget", "{budget}"},
+                                            {"margin", "{margin:3}"}}));
   }
 
   std::string verdict(const Restored& one) const {
@@ -161,34 +163,34 @@ class AnswerReport {
     return fmt::format(", and the model says {} again", quote(token(step.dense)));
   }
 
-  std::string tables() const {
-    TextTable layers({"layer", "comes back", "says"});
-    for (const Restored& one : blame_.layers)
-      layers.add_row({fmt::format("{}", one.what.layer), recovered_text(one.recovered),
-                      quote(token(one.says))});
-    std::string out = "\nput back, a layer at a time\n" + layers.text();
+  std::string tables(const Json& told) const {
+    std::string out = "\nput back, a layer at a time\n" +
+                      filled_table(told["layers"], {{"layer", "{layer}"},
+                                                    {"comes back", "{recovered:back}"},
+                                                    {"says", "{says:q}"}});
     if (!blame_.why_no_heads.empty()) return out + blame_.why_no_heads + "\n";
-    TextTable heads({"layer", "q_head", "comes back", "says"});
     const auto ranked = blame_.ranked_heads();
-    for (std::size_t i = 0; i < std::min(ranked.size(), kShown); ++i) {
-      heads.add_row({fmt::format("{}", ranked[i]->what.layer),
-                     fmt::format("{}", ranked[i]->what.q_head),
-                     recovered_text(ranked[i]->recovered), quote(token(ranked[i]->says))});
-    }
+    Json best = Json::array();
+    for (std::size_t i = 0; i < std::min(ranked.size(), kShown); ++i)
+      best.push_back(json_of(*ranked[i]));
     out += fmt::format("\nput back, a query head at a time, the best of {}{}\n{}", ranked.size(),
-                       blame_.all_heads ? "" : " (--runs left the others out)", heads.text());
-    TextTable keys({"layer", "q_head", "key", "token", "dense weight", "comes back", "says"});
-    for (std::size_t i = 0; i < std::min(blame_.keys.size(), kShown); ++i) {
-      const Restored& one = blame_.keys[i];
-      keys.add_row({fmt::format("{}", one.what.layer), fmt::format("{}", one.what.q_head),
-                    fmt::format("{}", one.what.key), quote(prompt_token(one.what.key)),
-                    number_text(one.weight, 3), recovered_text(one.recovered),
-                    quote(token(one.says))});
-    }
-    if (!keys.empty())
-      out += fmt::format("\nput back, a key at a time, the best of {}\n{}", blame_.keys.size(),
-                         keys.text());
-    return out;
+                       blame_.all_heads ? "" : " (--runs left the others out)",
+                       filled_table(best, {{"layer", "{layer}"},
+                                           {"q_head", "{q_head}"},
+                                           {"comes back", "{recovered:back}"},
+                                           {"says", "{says:q}"}}));
+    Json keys = Json::array();
+    for (std::size_t i = 0; i < std::min(blame_.keys.size(), kShown); ++i)
+      keys.push_back(json_of(blame_.keys[i]));
+    if (keys.empty()) return out;
+    return out + fmt::format("\nput back, a key at a time, the best of {}\n{}", blame_.keys.size(),
+                             filled_table(keys, {{"layer", "{layer}"},
+                                                 {"q_head", "{q_head}"},
+                                                 {"key", "{key}"},
+                                                 {"token", "{text:q}"},
+                                                 {"dense weight", "{dense_weight:3}"},
+                                                 {"comes back", "{recovered:back}"},
+                                                 {"says", "{says:q}"}}));
   }
 
   Json json_of(const Restored& one) const {
@@ -298,7 +300,7 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
     const AnswerReport told(asked, blame, tokenizer, *this);
     prompts.push_back(told.json());
     told.add_rows(rows);
-    text += told.text();
+    text += told.text(prompts.back());
     n_changed += blame.changes() ? 1 : 0;
     if (blame.is_explained) blames.push_back(std::move(blame));
   }

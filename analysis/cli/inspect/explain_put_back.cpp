@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/inspect/explain_answer.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
@@ -77,8 +77,6 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
                  {"token", mended.step + 1},
                  {"position", mended.position},
                  {"steps", Json::array()}});
-    TextTable steps({"token", "dense", "under method", "put back", "surprise", "under method",
-                     "put back", "KL", "put back"});
     for (std::size_t s = 0; s < mended.steps.size(); ++s) {
       const AnswerStep& step = mended.steps[s];
       const MendedStep& now = mended.mended[s];
@@ -90,18 +88,21 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
                                {"mended_surprise", now.surprise},
                                {"kl", step.kl},
                                {"mended_kl", now.kl}});
-      const auto said = [&](TokenId id) { return id == step.dense ? "the same" : quote(word(id)); };
-      steps.add_row({fmt::format("{}", s + 1), quote(word(step.dense)), said(step.sparse),
-                     said(now.says), number_text(step.dense_surprise, 3),
-                     number_text(step.sparse_surprise, 3), number_text(now.surprise, 3),
-                     number_text(step.kl, 3), number_text(now.kl, 3)});
     }
+    const std::string steps = filled_table(told["steps"], {{"dense", "{dense:q}"},
+                                                           {"under method", "{sparse:q}"},
+                                                           {"put back", "{mended:q}"},
+                                                           {"surprise", "{dense_surprise:3}"},
+                                                           {"under method", "{sparse_surprise:3}"},
+                                                           {"put back", "{mended_surprise:3}"},
+                                                           {"KL", "{kl:3}"},
+                                                           {"put back", "{mended_kl:3}"}});
     prompts.push_back(told);
     text += fmt::format(
         "{}: densely {}\n  under the method, fed its own tokens: {}\n  with these "
         "put back: {}\n{}\n",
         asked.name, quote(decoded(dense)), quote(decoded(mended.sparse_alone)),
-        quote(decoded(mended.mended_alone)), steps.text());
+        quote(decoded(mended.mended_alone)), steps);
   }
   if (json) {
     print_json({{"kind", "explain-answer-mended"},

@@ -15,6 +15,7 @@
 #include "analysis/cli/models/device_option.hpp"
 #include "analysis/cli/runs/bench_live_run.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/base/json.hpp"
 #include "core/selectors/spec_lists.hpp"
@@ -57,10 +58,10 @@ class BenchLive final : public BenchReportCommand {
     engine_.declare(options);
   }
 
-  void check_usage() const override { parse_counts(lengths_, "lengths"); }
+  void check_usage() const override { counts_of(lengths_, "lengths"); }
 
   Json measure(const BenchMeans& means) const override {
-    const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
+    const std::vector<Index> lengths = counts_of(lengths_, "lengths");
     PairPlan plan;
     if (!selectors_.empty())
       plan = plan_pairs(

@@ -10,6 +10,7 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/stopwatch.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/top_mass.hpp"
@@ -63,14 +64,14 @@ class BenchNucleus final : public BenchReportCommand {
   }
 
   void check_usage() const override {
-    for (const Index n : parse_counts(keys_, "keys")) {
+    for (const Index n : counts_of(keys_, "keys")) {
       if (n > 100'000'000) throw UsageError("--keys: expected at most 100000000, found {}", n);
     }
   }
 
   /// On one thread, whatever the pool has.
   Json measure(const BenchMeans& means) const override {
-    const std::vector<Index> lengths = parse_counts(keys_, "keys");
+    const std::vector<Index> lengths = counts_of(keys_, "keys");
     Json rows = Json::array();
     for (const Index length : lengths) {
       if (means.stop.stop_requested()) throw Interrupted("bench nucleus stopped");

@@ -18,8 +18,8 @@
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/inspect/analyze_report.hpp"
 #include "analysis/cli/runs/all_methods.hpp"
-#include "analysis/cli/runs/cost_counts.hpp"
 #include "analysis/cli/runs/cost_shape.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "analysis/cost/cost_work.hpp"
@@ -176,8 +176,10 @@ class CostCommand final : public Command {
     CostOptions options;
     for (const std::string& name : split_list(hardware_))
       options.hardware.push_back(find_hardware(name));
-    options.batches = counts_of(batch_, "batch");
-    options.contexts = counts_of(context_, "context");
+    const auto batches = counts_of(batch_, "batch");
+    options.batches.assign(batches.begin(), batches.end());
+    const auto contexts = context_.empty() ? std::vector<Index>() : counts_of(context_, "context");
+    options.contexts.assign(contexts.begin(), contexts.end());
     options.weight_bits = static_cast<double>(weight_bits_);
     if (!kv_dtype_) return options;
     if (*kv_dtype_ != "fp8" && *kv_dtype_ != "bf16" && *kv_dtype_ != "f32")

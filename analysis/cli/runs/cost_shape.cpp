@@ -11,7 +11,7 @@
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/all_methods.hpp"
-#include "analysis/cli/runs/cost_counts.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cost/any_shape.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -161,8 +161,8 @@ Phase CostShape::phase_of(const OptionSet& options, const ReplayArguments& repla
 std::vector<Budget> CostShape::budgets_of_run(const ReplayArguments& replay) const {
   if (replay.has_budgets()) return replay.budgets();
   std::vector<Budget> budgets;
-  for (const double n : counts_of(keys_.empty() ? "1024" : keys_, "keys"))
-    budgets.push_back({Budget::Kind::tokens, n});
+  for (const Index n : counts_of(keys_.empty() ? "1024" : keys_, "keys"))
+    budgets.push_back({Budget::Kind::tokens, static_cast<double>(n)});
   return budgets;
 }
 

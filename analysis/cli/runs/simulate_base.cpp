@@ -299,21 +299,6 @@ int SimulateCommand::tell(const SimulationTask& task, SimulationResult& result,
   return code;
 }
 
-std::vector<Index> parse_counts(const std::string& text, std::string_view option) {
-  std::vector<Index> counts;
-  for (const std::string& word : split_words(text, ',')) {
-    const auto value = count_from(word);
-    if (!value || *value < 1) {
-      throw UsageError("--{}: expected whole numbers of at least 1 between commas, found \"{}\"",
-                       option, text);
-    }
-    if (std::ranges::find(counts, *value) != counts.end())
-      throw UsageError("--{}: {} is given twice", option, *value);
-    counts.push_back(*value);
-  }
-  return counts;
-}
-
 std::string text_of(const ColumnTable& table, const ColumnTable::Row& row,
                     std::string_view column) {
   const auto at = std::ranges::find(table.text_names, column);

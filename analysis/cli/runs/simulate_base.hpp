@@ -71,9 +71,6 @@ class SimulateCommand : public Command {
   RunJob job_;
 };
 
-/// "1024,2048" as numbers of at least 1; throws UsageError naming the option.
-std::vector<Index> parse_counts(const std::string& text, std::string_view option);
-
 /// The text in this column of a row; empty if the table has no such column.
 std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
 

@@ -13,6 +13,7 @@
 #include "analysis/cli/frame/signals.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/chat_prompt.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/intervals.hpp"
@@ -213,7 +214,7 @@ class SimulateRetrieval final : public SimulateCommand {
     options.exclude({"kinds", "examples"});
   }
   void check_task() const final {
-    parse_counts(lengths_, "lengths");
+    counts_of(lengths_, "lengths");
     parse_protocols(protocols_);
     const std::vector<PromptKind> kinds = parse_prompt_kinds(kinds_);
     if (chat_ != ChatUse::never && std::ranges::any_of(kinds, is_chain))
@@ -269,7 +270,7 @@ class SimulateRetrieval final : public SimulateCommand {
  private:
   RetrievalOptions retrieval_options() const {
     RetrievalOptions options = task_;
-    options.lengths = parse_counts(lengths_, "lengths");
+    options.lengths = counts_of(lengths_, "lengths");
     options.protocols = parse_protocols(protocols_);
     options.kinds = parse_prompt_kinds(kinds_);
     options.n_facts = facts_.value_or(options.n_facts);

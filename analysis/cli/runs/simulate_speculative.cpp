@@ -3,6 +3,7 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
+#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/base/json.hpp"
 
@@ -30,11 +31,11 @@ class SimulateSpeculative final : public SimulateCommand {
     options.add("gamma", "LIST", "drafts per verification; several as 1,2,4,8", gammas_);
   }
   std::vector<Phase> phases() const override { return {Phase::verify}; }
-  void check_task() const override { parse_counts(gammas_, "gamma"); }
+  void check_task() const override { counts_of(gammas_, "gamma"); }
   bool needs_draft() const override { return true; }
   std::vector<MethodSpec> default_selectors() const override { return {"full"}; }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
-    return make_speculative_task(setup, task_, parse_counts(gammas_, "gamma"));
+    return make_speculative_task(setup, task_, counts_of(gammas_, "gamma"));
   }
   std::string summary_table(const SimulationResult& result) const override {
     Json rows = table_json(result.table, result.config_hash);
