@@ -39,11 +39,32 @@ OpenAttribute open_attribute(hid_t node, const std::string& where, const std::st
   return out;
 }
 
+/// A number, which the attribute has to be.
+template <class T>
+T number_of(hid_t node, const std::string& where, const std::string& name, H5T_class_t kind,
+            std::string_view kind_name, hid_t type) {
+  const OpenAttribute open = open_attribute(node, where, name, kind, kind_name);
+  if (open.n != 1) throw FormatError("{}: attribute '{}' is not a single number", where, name);
+  T value = 0;
+  check_format(H5Aread(open.attribute.get(), type, &value),
+               fmt::format("{}: attribute '{}' cannot be read", where, name));
+  return value;
+}
+
 std::string trim_padding(const char* text, std::size_t size) {
   return std::string(text, strnlen(text, size));
 }
 
 }  // namespace
+
+void put_attribute(hid_t node, const char* name, AttributeType type, std::optional<std::size_t> n,
+                   const void* data, const std::string& what) {
+  const hsize_t extent = n.value_or(0);
+  const Id space(n ? H5Screate_simple(1, &extent, nullptr) : H5Screate(H5S_SCALAR));
+  const Id attribute(
+      check_io(H5Acreate2(node, name, type.in_file, space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
+  check_io(H5Awrite(attribute.get(), type.in_memory, data), what);
+}
 
 bool Node::has_attribute(const std::string& name) const {
   const Lock lock(where_.c_str());
@@ -70,11 +91,7 @@ void Node::set_text(const std::string& name, std::string_view value, std::size_t
   std::string padded(value);
   padded.resize(std::max<std::size_t>({value.size(), capacity, 1}), '\0');
   const Id type = text_type(padded.size());
-  const Id space(H5Screate(H5S_SCALAR));
-  const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
-      what));
-  check_io(H5Awrite(attribute.get(), type.get(), padded.data()), what);
+  put_attribute(id_.get(), name.c_str(), {type.get(), type.get()}, {}, padded.data(), what);
 }
 
 void Node::set_texts(const std::string& name, const std::vector<std::string>& values) {
@@ -86,32 +103,20 @@ void Node::set_texts(const std::string& name, const std::vector<std::string>& va
   std::string block;
   for (const auto& value : values) block += value + std::string(width - value.size(), '\0');
   const Id type = text_type(width);
-  const hsize_t n = values.size();
-  const Id space(H5Screate_simple(1, &n, nullptr));
-  const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
-      what));
-  check_io(H5Awrite(attribute.get(), type.get(), block.data()), what);
+  put_attribute(id_.get(), name.c_str(), {type.get(), type.get()}, values.size(), block.data(),
+                what);
 }
 
 void Node::set_integer(const std::string& name, std::int64_t value) {
   const Lock lock(where_.c_str());
-  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
-  const Id space(H5Screate(H5S_SCALAR));
-  const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-      what));
-  check_io(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), what);
+  put_attribute(id_.get(), name.c_str(), {H5T_STD_I64LE, H5T_NATIVE_INT64}, {}, &value,
+                fmt::format("{}: cannot write attribute '{}'", where_, name));
 }
 
 void Node::set_real(const std::string& name, double value) {
   const Lock lock(where_.c_str());
-  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
-  const Id space(H5Screate(H5S_SCALAR));
-  const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-      what));
-  check_io(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
+  put_attribute(id_.get(), name.c_str(), {H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE}, {}, &value,
+                fmt::format("{}: cannot write attribute '{}'", where_, name));
 }
 
 std::vector<std::string> Node::texts(const std::string& name) const {
@@ -152,22 +157,13 @@ std::string Node::text(const std::string& name) const {
 
 std::int64_t Node::integer(const std::string& name) const {
   const Lock lock(where_.c_str());
-  const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_INTEGER, "an integer");
-  if (open.n != 1) throw FormatError("{}: attribute '{}' is not a single number", where_, name);
-  std::int64_t value = 0;
-  check_format(H5Aread(open.attribute.get(), H5T_NATIVE_INT64, &value),
-               fmt::format("{}: attribute '{}' cannot be read", where_, name));
-  return value;
+  return number_of<std::int64_t>(id_.get(), where_, name, H5T_INTEGER, "an integer",
+                                 H5T_NATIVE_INT64);
 }
 
 double Node::real(const std::string& name) const {
   const Lock lock(where_.c_str());
-  const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_FLOAT, "a real number");
-  if (open.n != 1) throw FormatError("{}: attribute '{}' is not a single number", where_, name);
-  double value = 0;
-  check_format(H5Aread(open.attribute.get(), H5T_NATIVE_DOUBLE, &value),
-               fmt::format("{}: attribute '{}' cannot be read", where_, name));
-  return value;
+  return number_of<double>(id_.get(), where_, name, H5T_FLOAT, "a real number", H5T_NATIVE_DOUBLE);
 }
 
 }  // namespace kvscope::h5

@@ -24,19 +24,7 @@ struct BackReference {
 void put_text(hid_t node, const char* name, const std::string& value, const std::string& what) {
   const Id type(H5Tcopy(H5T_C_S1));
   H5Tset_size(type.get(), value.size() + 1);
-  const Id space(H5Screate(H5S_SCALAR));
-  const Id attribute(
-      check_io(H5Acreate2(node, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
-  check_io(H5Awrite(attribute.get(), type.get(), value.c_str()), what);
-}
-
-void put_list(hid_t node, const char* name, hid_t type, std::size_t n, const void* data,
-              const std::string& what) {
-  const hsize_t extent = n;
-  const Id space(H5Screate_simple(1, &extent, nullptr));
-  const Id attribute(
-      check_io(H5Acreate2(node, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
-  check_io(H5Awrite(attribute.get(), type, data), what);
+  put_attribute(node, name, {type.get(), type.get()}, {}, value.c_str(), what);
 }
 
 std::string last_part(const std::string& path) {
@@ -84,7 +72,8 @@ class DimensionWriter {
       back.dimension = static_cast<int>(a);
     }
     const Id type(H5Tvlen_create(H5T_STD_REF_OBJ));
-    put_list(node.get(), "DIMENSION_LIST", type.get(), list.size(), list.data(), what);
+    put_attribute(node.get(), "DIMENSION_LIST", {type.get(), type.get()}, list.size(), list.data(),
+                  what);
   }
 
   void finish() {
@@ -96,8 +85,8 @@ class DimensionWriter {
       const std::string what =
           fmt::format("{}: cannot write the dimension {}", file_.where_, scale.path);
       const Id node(check_io(H5Dopen2(file_.id_.get(), scale.path.c_str(), H5P_DEFAULT), what));
-      put_list(node.get(), "REFERENCE_LIST", type.get(), scale.users.size(), scale.users.data(),
-               what);
+      put_attribute(node.get(), "REFERENCE_LIST", {type.get(), type.get()}, scale.users.size(),
+                    scale.users.data(), what);
     }
   }
 

@@ -80,4 +80,13 @@ inline std::vector<hsize_t> to_hsize(const Dims& dims) {
   return {dims.begin(), dims.end()};
 }
 
+/// Types of an attribute's elements.
+struct AttributeType {
+  hid_t in_file;
+  hid_t in_memory;
+};
+/// A new attribute: one element, or a list [n]. Throws IoError that begins with `what`.
+void put_attribute(hid_t node, const char* name, AttributeType type, std::optional<std::size_t> n,
+                   const void* data, const std::string& what);
+
 }  // namespace kvscope::h5

@@ -96,41 +96,45 @@ void require_readable() {
 [[noreturn]] void fail_io(const std::string& sentence) {
   throw IoError("{} (HDF5: {})", sentence, innermost_error());
 }
-Id file_type(Type type) {
-  switch (type) {
-    case Type::f32:
-      return Id(H5Tcopy(H5T_IEEE_F32LE));
-    case Type::f64:
-      return Id(H5Tcopy(H5T_IEEE_F64LE));
-    case Type::f16:
-      return make_half(5, 15);
-    case Type::bf16:
-      return make_half(8, 127);
-    case Type::u8:
-      return Id(H5Tcopy(H5T_STD_U8LE));
-    case Type::i32:
-      return Id(H5Tcopy(H5T_STD_I32LE));
-    case Type::i64:
-      return Id(H5Tcopy(H5T_STD_I64LE));
-    case Type::u64:
-      return Id(H5Tcopy(H5T_STD_U64LE));
-  }
-  return Id();
-}
+namespace {
 
-constexpr std::array kTypes = {Type::f32, Type::f64, Type::f16, Type::bf16,
-                               Type::u8,  Type::i32, Type::i64, Type::u64};
+struct TypeRow {
+  Type type;
+  std::string_view name;
+  std::size_t size;
+};
+
+constexpr std::array<TypeRow, 8> kTypes = {{{Type::f32, "f32", 4},
+                                            {Type::f64, "f64", 8},
+                                            {Type::f16, "f16", 2},
+                                            {Type::bf16, "bf16", 2},
+                                            {Type::u8, "u8", 1},
+                                            {Type::i32, "i32", 4},
+                                            {Type::i64, "i64", 8},
+                                            {Type::u64, "u64", 8}}};
+
+}  // namespace
+
+Id file_type(Type type) {
+  if (type == Type::f16) return make_half(5, 15);
+  if (type == Type::bf16) return make_half(8, 127);
+  // in the order of Type
+  const std::array<hid_t, 8> standard = {
+      H5T_IEEE_F32LE, H5T_IEEE_F64LE, 0, 0, H5T_STD_U8LE, H5T_STD_I32LE,
+      H5T_STD_I64LE,  H5T_STD_U64LE};
+  return Id(H5Tcopy(standard[static_cast<std::size_t>(type)]));
+}
 
 std::optional<Type> identify(hid_t type) {
   // Made once and never closed: every array of a file is compared with them when it is opened.
   static const std::array<hid_t, kTypes.size()> known = [] {
     std::array<hid_t, kTypes.size()> types{};
-    for (std::size_t i = 0; i < kTypes.size(); ++i) types[i] = file_type(kTypes[i]).release();
+    for (std::size_t i = 0; i < kTypes.size(); ++i) types[i] = file_type(kTypes[i].type).release();
     return types;
   }();
   const std::size_t size = H5Tget_size(type);
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (size == size_of(kTypes[i]) && H5Tequal(type, known[i]) > 0) return kTypes[i];
+    if (size == kTypes[i].size && H5Tequal(type, known[i]) > 0) return kTypes[i].type;
   }
   return std::nullopt;
 }
@@ -142,53 +146,23 @@ Id text_type(std::size_t size) {
   H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
   return type;
 }
+
 std::size_t size_of(Type type) {
-  switch (type) {
-    case Type::u8:
-      return 1;
-    case Type::f16:
-    case Type::bf16:
-      return 2;
-    case Type::f32:
-    case Type::i32:
-      return 4;
-    case Type::f64:
-    case Type::i64:
-    case Type::u64:
-      return 8;
-  }
-  return 0;
+  return kTypes[static_cast<std::size_t>(type)].size;
 }
 
 std::string_view name_of(Type type) {
-  constexpr std::array<std::string_view, 8> names = {"f32", "f64", "f16", "bf16",
-                                                     "u8",  "i32", "i64", "u64"};
-  return names[static_cast<std::size_t>(type)];
+  return kTypes[static_cast<std::size_t>(type)].name;
 }
 
 Type type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return Type::f16;
-    case DType::bf16:
-      return Type::bf16;
-    case DType::f32:
-      break;
-  }
-  return Type::f32;
+  return dtype == DType::f16 ? Type::f16 : dtype == DType::bf16 ? Type::bf16 : Type::f32;
 }
 
 std::optional<DType> dtype_of(Type type) {
-  switch (type) {
-    case Type::f32:
-      return DType::f32;
-    case Type::f16:
-      return DType::f16;
-    case Type::bf16:
-      return DType::bf16;
-    default:
-      return std::nullopt;
-  }
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    if (type_of(dtype) == type) return dtype;
+  return std::nullopt;
 }
 
 std::string to_string(const Dims& dims) {
@@ -218,32 +192,11 @@ Handle Id::release() {
 void Id::reset() {
   if (handle_ < 0) return;
   const Lock lock;
-  herr_t status = 0;
-  switch (H5Iget_type(handle_)) {
-    case H5I_FILE:
-      status = H5Fclose(handle_);
-      break;
-    case H5I_GROUP:
-      status = H5Gclose(handle_);
-      break;
-    case H5I_DATASET:
-      status = H5Dclose(handle_);
-      break;
-    case H5I_DATASPACE:
-      status = H5Sclose(handle_);
-      break;
-    case H5I_DATATYPE:
-      status = H5Tclose(handle_);
-      break;
-    case H5I_ATTR:
-      status = H5Aclose(handle_);
-      break;
-    case H5I_GENPROP_LST:
-      status = H5Pclose(handle_);
-      break;
-    default:
-      break;
-  }
+  // These two write, and are gone even if that fails.
+  const H5I_type_t kind = H5Iget_type(handle_);
+  const herr_t status = kind == H5I_FILE      ? H5Fclose(handle_)
+                        : kind == H5I_DATASET ? H5Dclose(handle_)
+                                              : H5Idec_ref(handle_);
   if (status < 0) ++n_failed_closes();
   H5Eclear2(H5E_DEFAULT);
   handle_ = -1;

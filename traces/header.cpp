@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <string_view>
+#include <type_traits>
 
 #include "core/base/error.hpp"
 #include "traces/result_schema.hpp"
@@ -90,19 +91,47 @@ void visit_optional_texts(Info& info, Visit visit) {
   visit("kv_dtype", info.kv_dtype);
 }
 
+/// The axes of an array of the header, "layer,field", its unit, and what the fields are.
+struct ArrayText {
+  const char* axes;
+  const char* units;
+  const char* fields = nullptr;
+};
+
+template <class T>
+void put_array(h5::File& file, const char* path, const h5::Dims& dims, const T* values,
+               const ArrayText& text) {
+  constexpr h5::Type kType = std::is_same_v<T, float>   ? h5::Type::f32
+                             : std::is_same_v<T, Index> ? h5::Type::i64
+                                                        : h5::Type::u8;
+  h5::Dataset dataset = file.create_dataset(path, kType, dims);
+  dataset.write(h5::Dims(dims.size(), 0), dims, values);
+  schema::describe(file, dataset, text.axes, text.units);
+  if (text.fields != nullptr) dataset.set_text("fields", text.fields);
+}
+
 void write_indices(h5::File& file, const char* path, const std::vector<Index>& values,
                    const char* axes, const char* units) {
-  const h5::Dims dims = {static_cast<Index>(values.size())};
-  h5::Dataset dataset = file.create_dataset(path, h5::Type::i64, dims);
-  dataset.write({0}, dims, values.data());
-  schema::describe(file, dataset, axes, units);
+  put_array(file, path, {std::ssize(values)}, values.data(), {axes, units});
+}
+
+/// An array of these extents, of which -1 is any; `expected` says it in words.
+template <class T>
+std::vector<T> get_array(const h5::File& file, const char* path, const h5::Dims& dims,
+                         std::string_view expected = {}) {
+  const h5::Dataset dataset = file.open_dataset(path);
+  const bool fits = std::ranges::equal(dataset.dims(), dims, [](Index found, Index wanted) {
+    return found == wanted || wanted < 0;
+  });
+  if (!fits) {
+    throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
+                      expected.empty() ? h5::to_string(dims) : std::string(expected));
+  }
+  return dataset.read_all<T>();
 }
 
 std::vector<Index> read_indices(const h5::File& file, const char* path) {
-  const h5::Dataset dataset = file.open_dataset(path);
-  if (dataset.dims().size() != 1)
-    throw FormatError("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims()));
-  return dataset.read_all<std::int64_t>();
+  return get_array<std::int64_t>(file, path, {-1}, "[n]");
 }
 
 void write_calls(h5::File& file, const TraceInfo& info) {
@@ -110,20 +139,12 @@ void write_calls(h5::File& file, const TraceInfo& info) {
   for (const ForwardCall& call : info.calls) {
     rows.insert(rows.end(), {call.tokens.begin, call.tokens.end, call.is_decode ? 1 : 0});
   }
-  const h5::Dims dims = {static_cast<Index>(info.calls.size()), 3};
-  h5::Dataset dataset = file.create_dataset(schema::kCalls, h5::Type::i64, dims);
-  dataset.write({0, 0}, dims, rows.data());
-  schema::describe(file, dataset, "unit,field", "token");
-  dataset.set_text("fields", "begin,end,is_decode");
+  put_array(file, schema::kCalls, {std::ssize(info.calls), 3}, rows.data(),
+            {"unit,field", "token", "begin,end,is_decode"});
 }
 
 std::vector<ForwardCall> read_calls(const h5::File& file) {
-  const h5::Dataset dataset = file.open_dataset(schema::kCalls);
-  if (dataset.dims().size() != 2 || dataset.dims()[1] != 3) {
-    throw FormatError("{}: shape {}, expected [n_calls, 3]", dataset.where(),
-                      h5::to_string(dataset.dims()));
-  }
-  const auto rows = dataset.read_all<std::int64_t>();
+  const auto rows = get_array<std::int64_t>(file, schema::kCalls, {-1, 3}, "[n_calls, 3]");
   std::vector<ForwardCall> calls;
   for (std::size_t i = 0; i + 3 <= rows.size(); i += 3) {
     calls.push_back({{rows[i], rows[i + 1]}, rows[i + 2] != 0});
@@ -138,73 +159,46 @@ void write_layer_shapes(h5::File& file, const TraceInfo& info) {
     shapes.insert(shapes.end(), {shape.n_kv, shape.d_head, shape.keys_of});
     scores.insert(scores.end(), {shape.score_scale, shape.score_cap});
   }
-  const h5::Dims dims = {info.n_layers, 3};
-  h5::Dataset of_shapes = file.create_dataset(schema::kLayerShapes, h5::Type::i64, dims);
-  of_shapes.write({0, 0}, dims, shapes.data());
-  schema::describe(file, of_shapes, "layer,field", "1");
-  of_shapes.set_text("fields", "n_kv,d_head,keys_of");
-  const h5::Dims two = {info.n_layers, 2};
-  h5::Dataset of_scores = file.create_dataset(schema::kLayerScores, h5::Type::f32, two);
-  of_scores.write({0, 0}, two, scores.data());
-  schema::describe(file, of_scores, "layer,field", "1");
-  of_scores.set_text("fields", "score_scale,score_cap");
+  put_array(file, schema::kLayerShapes, {info.n_layers, 3}, shapes.data(),
+            {"layer,field", "1", "n_kv,d_head,keys_of"});
+  put_array(file, schema::kLayerScores, {info.n_layers, 2}, scores.data(),
+            {"layer,field", "1", "score_scale,score_cap"});
 }
 
 void write_model(h5::File& file, const TraceInfo& info) {
   if (!info.model_config.empty()) {
-    const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
-    h5::Dataset dataset = file.create_dataset(schema::kConfigJson, h5::Type::u8, dims);
-    dataset.write({0}, dims, info.model_config.data());
-    schema::describe(file, dataset, "byte", "1");
+    put_array(file, schema::kConfigJson, {std::ssize(info.model_config)}, info.model_config.data(),
+              {"byte", "1"});
   }
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
   if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer", "token");
   if (!info.sink_logits.empty()) {
-    const h5::Dims dims = {info.n_layers, info.n_q};
-    h5::Dataset dataset = file.create_dataset(schema::kSinks, h5::Type::f32, dims);
-    dataset.write({0, 0}, dims, info.sink_logits.data());
-    schema::describe(file, dataset, "layer,q_head", "nat");
+    put_array(file, schema::kSinks, {info.n_layers, info.n_q}, info.sink_logits.data(),
+              {"layer,q_head", "nat"});
   }
   if (!info.rope_frequencies.empty()) {
-    const h5::Dims dims = {info.n_layers, std::ssize(info.rope_frequencies) / info.n_layers};
-    h5::Dataset frequencies = file.create_dataset(schema::kRopeFrequencies, h5::Type::f32, dims);
-    frequencies.write({0, 0}, dims, info.rope_frequencies.data());
-    schema::describe(file, frequencies, "layer,pair", "radian/token");
-    h5::Dataset amplitudes =
-        file.create_dataset(schema::kRopeAmplitudes, h5::Type::f32, {info.n_layers});
-    amplitudes.write({0}, {info.n_layers}, info.rope_amplitudes.data());
-    schema::describe(file, amplitudes, "layer", "1");
+    put_array(file, schema::kRopeFrequencies,
+              {info.n_layers, std::ssize(info.rope_frequencies) / info.n_layers},
+              info.rope_frequencies.data(), {"layer,pair", "radian/token"});
+    put_array(file, schema::kRopeAmplitudes, {info.n_layers}, info.rope_amplitudes.data(),
+              {"layer", "1"});
   }
   if (!info.layer_kinds.empty()) {
     std::vector<Index> rows;
     for (const LayerKind& kind : info.layer_kinds) {
       rows.insert(rows.end(), {kind.has_rope ? 1 : 0, kind.n_experts});
     }
-    const h5::Dims dims = {info.n_layers, 2};
-    h5::Dataset dataset = file.create_dataset(schema::kLayerKinds, h5::Type::i64, dims);
-    dataset.write({0, 0}, dims, rows.data());
-    schema::describe(file, dataset, "layer,field", "1");
-    dataset.set_text("fields", "has_rope,n_experts");
+    put_array(file, schema::kLayerKinds, {info.n_layers, 2}, rows.data(),
+              {"layer,field", "1", "has_rope,n_experts"});
   }
   if (!info.layer_shapes.empty()) write_layer_shapes(file, info);
 }
 
-void require_dims(const h5::Dataset& dataset, const h5::Dims& expected) {
-  if (dataset.dims() != expected) {
-    throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
-                      h5::to_string(expected));
-  }
-}
-
 // Needs n_layers.
 void read_layer_shapes(const h5::File& file, TraceInfo& info) {
-  const h5::Dataset of_shapes = file.open_dataset(schema::kLayerShapes);
-  require_dims(of_shapes, {info.n_layers, 3});
-  const h5::Dataset of_scores = file.open_dataset(schema::kLayerScores);
-  require_dims(of_scores, {info.n_layers, 2});
-  const auto shapes = of_shapes.read_all<std::int64_t>();
-  const auto scores = of_scores.read_all<float>();
+  const auto shapes = get_array<std::int64_t>(file, schema::kLayerShapes, {info.n_layers, 3});
+  const auto scores = get_array<float>(file, schema::kLayerScores, {info.n_layers, 2});
   for (std::size_t i = 0; i < scores.size() / 2; ++i) {
     info.layer_shapes.push_back(
         {shapes[3 * i], shapes[3 * i + 1], scores[2 * i], scores[2 * i + 1], shapes[3 * i + 2]});
@@ -213,26 +207,15 @@ void read_layer_shapes(const h5::File& file, TraceInfo& info) {
 
 // Needs n_layers and n_q.
 void read_layer_properties(const h5::File& file, bool must_have_sinks, TraceInfo& info) {
-  if (must_have_sinks || file.has(schema::kSinks)) {
-    const h5::Dataset dataset = file.open_dataset(schema::kSinks);
-    require_dims(dataset, {info.n_layers, info.n_q});
-    info.sink_logits = dataset.read_all<float>();
-  }
+  if (must_have_sinks || file.has(schema::kSinks))
+    info.sink_logits = get_array<float>(file, schema::kSinks, {info.n_layers, info.n_q});
   if (file.has(schema::kRopeFrequencies)) {
-    const h5::Dataset dataset = file.open_dataset(schema::kRopeFrequencies);
-    if (dataset.dims().size() != 2 || dataset.dims()[0] != info.n_layers) {
-      throw FormatError("{}: shape {}, expected [n_layers, pairs]", dataset.where(),
-                        h5::to_string(dataset.dims()));
-    }
-    info.rope_frequencies = dataset.read_all<float>();
-    const h5::Dataset amplitudes = file.open_dataset(schema::kRopeAmplitudes);
-    require_dims(amplitudes, {info.n_layers});
-    info.rope_amplitudes = amplitudes.read_all<float>();
+    info.rope_frequencies =
+        get_array<float>(file, schema::kRopeFrequencies, {info.n_layers, -1}, "[n_layers, pairs]");
+    info.rope_amplitudes = get_array<float>(file, schema::kRopeAmplitudes, {info.n_layers});
   }
   if (file.has(schema::kLayerKinds)) {
-    const h5::Dataset dataset = file.open_dataset(schema::kLayerKinds);
-    require_dims(dataset, {info.n_layers, 2});
-    const auto rows = dataset.read_all<std::int64_t>();
+    const auto rows = get_array<std::int64_t>(file, schema::kLayerKinds, {info.n_layers, 2});
     for (std::size_t i = 0; i + 2 <= rows.size(); i += 2) {
       info.layer_kinds.push_back({rows[i] != 0, rows[i + 1]});
     }
@@ -434,11 +417,8 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   read_features(file, info, warnings);
   info.layers = read_indices(file, schema::kLayers);
   check_layers(file, info.layers.size());
-  if (file.has(schema::kMovedScores)) {
-    const h5::Dataset moved = file.open_dataset(schema::kMovedScores);
-    require_dims(moved, {static_cast<Index>(info.layers.size())});
-    info.moved_scores = moved.read_all<float>();
-  }
+  if (file.has(schema::kMovedScores))
+    info.moved_scores = get_array<float>(file, schema::kMovedScores, {std::ssize(info.layers)});
   info.q_heads = read_indices(file, schema::kQHeads);
   info.kv_heads = read_indices(file, schema::kKvHeads);
   info.calls = read_calls(file);

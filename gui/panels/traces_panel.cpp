@@ -4,7 +4,9 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "analysis/base/describe_trace.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/head_grid.hpp"
@@ -269,42 +271,39 @@ class TracesPanel final : public Panel {
   void draw_facts(PanelContext& context, const Document& document) {
     if (facts_of_ != document.key()) {
       facts_of_ = document.key();
-      facts_ = trace_facts(document);
+      const TraceFile& file = document.file();
+      facts_ = described_lines(describe_trace(
+          {document.info(), file.planned(), document.path().string(), file.file_bytes(), {}}));
     }
     if (ImGui::SmallButton("Verify")) context.runs.add({"verify", document.path().string()});
     entry_places_.add_item("verify");
     help_tooltip(
         "Reads the whole file: checksums, finite numbers, and attention that is computed again. "
         "The answer stands in Runs.");
-    for (const FactSection& section : facts_) {
-      const bool is_short = section.title != "Provenance";
-      ImGui::PushStyleColor(ImGuiCol_Header, packed(with_alpha(context.look.raised, 0.0)));
-      const bool is_open = ImGui::CollapsingHeader(section.title.c_str(),
-                                                   is_short ? ImGuiTreeNodeFlags_DefaultOpen : 0);
-      ImGui::PopStyleColor();
-      if (!is_open) continue;
-      const float column = ImGui::CalcTextSize("queries kept").x + context.look.px(8);
-      for (const Fact& fact : section.facts) draw_fact(context, fact, column);
-      if (is_short) continue;
-      if (ImGui::SmallButton("Copy all")) ImGui::SetClipboardText(words_of(section).c_str());
-      help_tooltip("Copies these lines to the clipboard.");
+    ImGui::SameLine();
+    if (ImGui::SmallButton("Copy all")) {
+      std::string words;
+      for (const auto& [name, value] : facts_) words += fmt::format("{:<22} {}\n", name, value);
+      ImGui::SetClipboardText(words.c_str());
     }
-  }
-
-  static void draw_fact(const PanelContext& context, const Fact& fact, float column) {
-    const float left = ImGui::GetCursorPosX();
-    coloured(context.look.muted, fact.name);
-    if (!fact.help.empty()) help_tooltip(fact.help);
-    ImGui::SameLine(left + column, 0);
-    ImGui::PushTextWrapPos(0.0f);
-    ImGui::TextUnformatted(fact.value.c_str());
-    ImGui::PopTextWrapPos();
-  }
-
-  static std::string words_of(const FactSection& section) {
-    std::string words;
-    for (const Fact& fact : section.facts) words += fmt::format("{}: {}\n", fact.name, fact.value);
-    return words;
+    help_tooltip("Copies what is below to the clipboard: what \"kvscope info\" says.");
+    const float column = ImGui::CalcTextSize("rope_theta").x + context.look.px(8);
+    for (const bool is_of_model : {true, false}) {
+      constexpr std::string_view kModel = "model.";
+      ImGui::PushStyleColor(ImGuiCol_Header, packed(with_alpha(context.look.raised, 0.0)));
+      const bool is_open = ImGui::CollapsingHeader(is_of_model ? "Model" : "Recording",
+                                                   ImGuiTreeNodeFlags_DefaultOpen);
+      ImGui::PopStyleColor();
+      for (const auto& [name, value] : facts_) {
+        if (!is_open || name.starts_with(kModel) != is_of_model || value.empty()) continue;
+        const float left = ImGui::GetCursorPosX();
+        coloured(context.look.muted, is_of_model ? name.substr(kModel.size()) : name);
+        ImGui::SameLine(left + column, 0);
+        ImGui::PushTextWrapPos(0.0f);
+        ImGui::TextUnformatted(value.c_str());
+        ImGui::PopTextWrapPos();
+      }
+    }
   }
 
   const std::string atlas_key_ = head_atlas_key(plain_atlas_options());
@@ -317,7 +316,7 @@ class TracesPanel final : public Panel {
   DrawnHeadGrid drawn_;
   Places entry_places_;
   std::string facts_of_;
-  std::vector<FactSection> facts_;
+  std::vector<std::pair<std::string, std::string>> facts_;  // names and values
   std::string banner_of_;
   std::size_t n_seen_ = 0;
   bool folded_ = false;

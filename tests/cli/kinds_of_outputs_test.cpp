@@ -120,4 +120,21 @@ TEST_CASE("record --chat ends with the answer, which --past-end goes on behind")
   CHECK_HAS(ran(with(chat, {"--past-end", "--overwrite"})).err, "+ 8 decoded");
 }
 
+TEST_CASE("settings that change what another program decodes are told, and refused by --strict") {
+  const TempDir dir;
+  const fs::path model = dir.path() / "m";
+  fs::copy(testing::source_dir() / "traces/samples/draft", model);
+  const auto say = [&](const char* settings) {
+    std::ofstream(model / "generation_config.json", std::ios::trunc) << settings;
+  };
+  const Words decode = {"record",     dir.file("t.h5"), "--model", model.string(), "--prompt",
+                        "The key is", "--decode",       "2",       "--overwrite"};
+  say(R"({"do_sample": true, "temperature": 0.6, "repetition_penalty": 1.0, "num_beams": 1,
+          "suppress_tokens": [], "min_length": 0, "bad_words_ids": null})");
+  ran(with(decode, {"--strict"}));
+  say(R"({"repetition_penalty": 1.1, "suppress_tokens": [5, 7]})");
+  CHECK_HAS(ran(decode).err, "repetition_penalty = 1.1, suppress_tokens = [5,7]", "not applied");
+  refused(with(decode, {"--strict"}), 3, {"repetition_penalty = 1.1", "without --strict"});
+}
+
 }  // namespace kvscope::test::kinds_of_outputs_test

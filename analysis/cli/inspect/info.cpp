@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analysis/base/describe_trace.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/output.hpp"
@@ -25,72 +26,6 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-// Numbers of a list, in ranges: "0-7", "0, 3-5".
-std::string list_text(const Json& list) {
-  std::string out;
-  for (std::size_t i = 0; i < list.size();) {
-    std::size_t last = i;
-    while (last + 1 < list.size() && list[last + 1].get<Index>() == list[last].get<Index>() + 1)
-      ++last;
-    out += out.empty() ? "" : ",";
-    out += last == i ? list[i].dump() : fmt::format("{}-{}", list[i].dump(), list[last].dump());
-    i = last + 1;
-  }
-  return out;
-}
-
-std::string value_text(const std::string& key, const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (key.ends_with("_bytes")) return bytes_text(value.get<double>());
-  if (key == "window") {
-    const bool any =
-        std::any_of(value.begin(), value.end(), [](const Json& w) { return !w.is_null(); });
-    return any ? value.dump() : "none";
-  }
-  if (key == "rows" && value.is_array())
-    return fmt::format("{}:{}", value[0].dump(), value[1].dump());
-  const auto is_whole = [](const Json& item) { return item.is_number_integer(); };
-  if (value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_whole)) {
-    return list_text(value);
-  }
-  if (value.is_array()) {
-    std::string out;
-    for (const auto& item : value)
-      out += (out.empty() ? "" : ", ") + (item.is_string() ? item.get<std::string>() : item.dump());
-    return out.empty() ? "none" : out;
-  }
-  return value.dump();
-}
-
-/// Line breaks of a file's strings must not look like lines of ours.
-std::string one_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
-  return line;
-}
-
-void add_lines(std::string& out, const Json& json, const std::string& prefix) {
-  for (const auto& [key, value] : json.items()) {
-    const std::string name = one_line(prefix + key);
-    if (value.is_object()) {
-      add_lines(out, value, name + ".");
-    } else if ((key == "inputs" || key == "shapes") && value.is_array() && !value.empty()) {
-      const bool is_named = key == "shapes";
-      for (const Json& one : value) {
-        std::string words;
-        for (const auto& [part, text] : one.items())
-          words +=
-              (words.empty() ? "" : " ") + (is_named ? part + " " : "") + value_text(part, text);
-        out += fmt::format("{:<22} {}\n", is_named ? name : "input", one_line(words));
-      }
-    } else if (value.is_array() && !value.empty() && value[0].is_object()) {
-      out += fmt::format("{:<22} {} entries (--json shows them)\n", name, value.size());
-    } else {
-      out += fmt::format("{:<22} {}\n", name, one_line(value_text(key, value)));
-    }
-  }
-}
 
 /// How far the work in a store is. Rate and time left are null if nobody is at it.
 Json describe_store(const fs::path& folder) {
@@ -189,7 +124,8 @@ class InfoCommand final : public Command {
       print(store_text(json));
     } else {
       std::string out;
-      add_lines(out, json, "");
+      for (const auto& [name, value] : described_lines(json))
+        out += fmt::format("{:<22} {}\n", name, value);
       print(out);
     }
     return kOk;

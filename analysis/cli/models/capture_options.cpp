@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "analysis/cli/frame/list_options.hpp"
@@ -15,9 +16,6 @@ namespace kvscope::cli {
 
 namespace {
 
-const std::vector<std::string> kCaptureWords = {"qkv",     "lse",       "logits", "attn",
-                                                "stats",   "no-qkv",    "no-lse", "attn-topk",
-                                                "routing", "k-pre-rope"};
 constexpr std::string_view kTopkPrefix = "attn-topk=";
 constexpr Index kMaxTopk = 65536;
 
@@ -70,41 +68,26 @@ void CaptureOptions::declare(OptionSet& options) {
 }
 
 CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
+  std::vector<std::string> known = {"no-qkv", "no-lse", "attn-topk"};
+  for (const CaptureWord& one : kCaptureWords) known.emplace_back(one.word);
   for (const auto& list : words) {
     for (const std::string& word : split_words(list, ',')) {
-      if (word == "qkv") {
-        base.qkv = true;
-      } else if (word == "lse") {
-        base.lse = true;
-      } else if (word == "no-qkv") {
-        base.qkv = false;
-      } else if (word == "no-lse") {
-        base.lse = false;
-      } else if (word == "logits") {
-        base.logits = true;
-      } else if (word == "attn") {
-        base.attn_dense = true;
-      } else if (word == "stats") {
-        base.stats = true;
-      } else if (word == "routing") {
-        base.routing = true;
-      } else if (word == "k-pre-rope") {
-        base.k_pre_rope = true;
+      const bool takes_away = word == "no-qkv" || word == "no-lse";
+      const auto found =
+          std::ranges::find(kCaptureWords, word.substr(takes_away ? 3 : 0), &CaptureWord::word);
+      if (found != kCaptureWords.end()) {
+        base.*found->member = !takes_away;
       } else if (word.starts_with(kTopkPrefix)) {
         base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
                                       "--capture attn-topk", 1, kMaxTopk);
       } else if (word == "attn-topk") {
         throw UsageError("--capture: attn-topk needs a number, as in attn-topk=64");
       } else {
-        throw UsageError("--capture: unknown word \"{}\"{}", word,
-                         did_you_mean(word, kCaptureWords));
+        throw UsageError("--capture: unknown word \"{}\"{}", word, did_you_mean(word, known));
       }
     }
   }
-  if (!base.qkv && !base.lse && !base.logits && !base.attn_dense && base.attn_topk == 0 &&
-      !base.stats && !base.routing && !base.k_pre_rope) {
-    throw UsageError("--capture: nothing is left to record");
-  }
+  if (base.words().empty()) throw UsageError("--capture: nothing is left to record");
   return base;
 }
 

@@ -25,14 +25,19 @@ std::vector<TokenId> ids_of(const ChatTemplate& chat, const Tokenizer& tokenizer
   return ids;
 }
 
-/// The ids at which generation_config.json, if it is there, ends a text.
-std::vector<TokenId> generation_eos_ids(const std::filesystem::path& model) {
+/// generation_config.json; an empty object if it is not there, or no object.
+Json generation_config(const std::filesystem::path& model) {
   constexpr std::size_t kMostBytes = 1 << 20;
   const std::filesystem::path file = model / "generation_config.json";
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return {};
-  const Json json = parse_ordered_json(read_regular_file(file, kMostBytes), file.string());
-  const Json eos = json.is_object() ? json.value("eos_token_id", Json()) : Json();
+  if (!std::filesystem::is_regular_file(file, error)) return Json::object();
+  Json json = parse_ordered_json(read_regular_file(file, kMostBytes), file.string());
+  return json.is_object() ? json : Json::object();
+}
+
+/// The ids at which it ends a text.
+std::vector<TokenId> generation_eos_ids(const std::filesystem::path& model) {
+  const Json eos = generation_config(model).value("eos_token_id", Json());
   std::vector<TokenId> ids;
   for (const Json& id : eos.is_array() ? eos : Json::array({eos})) {
     if (id.is_number_integer()) ids.push_back(id.get<TokenId>());
@@ -74,6 +79,21 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
   throw FormatError(
       "the {} alone takes {} tokens: expected --max-tokens of more than that, found {}",
       chat.where(), n_around, *most);
+}
+
+std::string unapplied_generation(const std::filesystem::path& model) {
+  constexpr std::string_view kSettings =
+      " repetition_penalty no_repeat_ngram_size num_beams min_length min_new_tokens guidance_scale "
+      "suppress_tokens begin_suppress_tokens bad_words_ids sequence_bias forced_bos_token_id "
+      "forced_eos_token_id exponential_decay_length_penalty ";
+  std::vector<std::string> names;
+  const Json settings = generation_config(model);
+  for (const auto& [name, value] : settings.items()) {
+    const bool says_nothing = value.empty() || value == 0 || value == 1;
+    if (!says_nothing && kSettings.find(fmt::format(" {} ", name)) != kSettings.npos)
+      names.push_back(fmt::format("{} = {}", name, value.dump()));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,

@@ -27,6 +27,10 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
                               const std::string& text, const std::vector<TokenId>& leading,
                               std::optional<Index> most);
 
+/// Settings of generation_config.json that change the tokens of greedy decoding and are not applied
+/// here, "repetition_penalty = 1.1"; empty if there are none.
+std::string unapplied_generation(const std::filesystem::path& model);
+
 /// What ends an answer: the ids at which the model's config.json and generation_config.json end a
 /// text, and the token that the template writes behind an answer.
 std::vector<TokenId> end_of_turn_ids(const std::filesystem::path& model, const ModelConfig& config,

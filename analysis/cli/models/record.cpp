@@ -128,6 +128,15 @@ class RecordCommand final : public Command {
     // The plan, and whether there is room for it
     options.n_decode = n_decode_;
     if (prompt_.chat && !past_end_) options.end_ids = end_of_turn_ids(dir, config, *tokenizer);
+    if (const std::string not_applied = unapplied_generation(dir);
+        n_decode_ > 0 && !not_applied.empty()) {
+      const std::string remark = fmt::format(
+          "{}: generation_config.json has {}, which is not applied here: tokens are the likeliest "
+          "ones, and may be others elsewhere",
+          model_name(dir), not_applied);
+      if (strict_) throw FormatError("{}; without --strict this is a remark", remark);
+      note("kvscope: {}", remark);
+    }
     options.seed = seed_;
     options.model_name = model_name(dir);
     options.model_config_json = config_json_of(dir);

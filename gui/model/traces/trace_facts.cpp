@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/number_text.hpp"
-
 namespace kvscope::gui {
 
 namespace {
@@ -15,132 +13,6 @@ constexpr std::string_view kEllipsis = "…";
 
 std::string plural(Index n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
-}
-
-void add(FactSection& section, std::string name, std::string value, std::string help = {}) {
-  if (!value.empty()) {
-    section.facts.push_back({std::move(name), std::move(value), std::move(help)});
-  }
-}
-
-std::string rope_words(const TraceInfo& info) {
-  if (info.rope_kind.empty()) return {};
-  std::string words = fmt::format("{}, theta {}", info.rope_kind, info.rope_theta);
-  if (info.rope_factor != 1.0) words += fmt::format(", stretched {} times", info.rope_factor);
-  const auto without = std::ranges::count(info.layer_kinds, false, &LayerKind::has_rope);
-  if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));
-  return words;
-}
-
-std::string window_words(const TraceInfo& info) {
-  std::vector<Index> sizes;
-  Index n_layers = 0;
-  for (const auto& window : info.window) {
-    if (!window) continue;
-    ++n_layers;
-    if (std::ranges::find(sizes, *window) == sizes.end()) sizes.push_back(*window);
-  }
-  if (sizes.empty()) return "none: every key before a query is visible";
-  std::ranges::sort(sizes);
-  return fmt::format("{} tokens in {} of {} layers", fmt::join(sizes, ", "), n_layers,
-                     info.n_layers);
-}
-
-std::string expert_words(const TraceInfo& info) {
-  Index n_layers = 0;
-  Index n_experts = 0;
-  for (const LayerKind& kind : info.layer_kinds) {
-    n_layers += kind.n_experts > 0 ? 1 : 0;
-    n_experts = std::max(n_experts, kind.n_experts);
-  }
-  if (n_layers == 0) return {};
-  return fmt::format("{}, {} per token, in {} of {} layers", n_experts, info.n_experts_per_token,
-                     n_layers, info.n_layers);
-}
-
-FactSection model_facts(const TraceInfo& info) {
-  FactSection section{"Model", {}};
-  add(section, "name", info.model_name);
-  if (!info.model_hash.empty()) add(section, "weights", info.model_hash, "model_hash");
-  add(section, "family", info.model_family);
-  add(section, "layers", fmt::format("{}", info.n_layers));
-  const std::vector<std::vector<Index>> alike = layers_by_heads(info);
-  for (const std::vector<Index>& layers : alike) {
-    const LayerShape shape = info.shape(layers.front());
-    const std::string where =
-        alike.size() == 1 ? "" : fmt::format(" in layers {}", index_ranges(layers));
-    add(section, "heads", fmt::format("{} query, {} key/value{}", info.n_q, shape.n_kv, where),
-        fmt::format("{} read each key/value head",
-                    plural(info.n_q / shape.n_kv, "query head", "query heads")));
-    add(section, "head size", fmt::format("{}{}", shape.d_head, where),
-        "d_head: channels of q, k and v");
-  }
-  add(section, "width", fmt::format("{}", info.d_model), "d_model: channels between layers");
-  add(section, "vocabulary", fmt::format("{}", info.n_vocab));
-  add(section, "rotary", rope_words(info), "rotary position embedding of q and k");
-  add(section, "q, k norm", info.qk_norm ? "yes" : "",
-      "q and k are normalised per head before the rotary embedding");
-  add(section, "window", window_words(info), "how many positions a query sees, itself included");
-  add(section, "sinks", info.sink_logits.empty() ? "" : "one per query head",
-      "a learned logit that joins every softmax and has no key");
-  add(section, "experts", expert_words(info), "mixture-of-experts layers");
-  return section;
-}
-
-std::string capture_words(const CaptureSet& capture) {
-  std::vector<std::string> words;
-  if (capture.qkv) words.push_back("q, k, v");
-  if (capture.lse) words.push_back("lse");
-  if (capture.logits) words.push_back("logits");
-  if (capture.attn_dense) words.push_back("attention rows");
-  if (capture.attn_topk > 0) words.push_back(fmt::format("top {} keys", capture.attn_topk));
-  if (capture.stats) words.push_back("norms and pages");
-  if (capture.routing) words.push_back("experts");
-  return words.empty() ? "token ids only" : fmt::format("{}", fmt::join(words, ", "));
-}
-
-FactSection size_facts(const Document& document) {
-  const TraceInfo& info = document.info();
-  FactSection section{"Recording", {}};
-  add(section, "status", status_words(info, document.file().planned()));
-  add(section, "tokens", fmt::format("{}", info.n_tokens));
-  add(section, "prompt", fmt::format("{} in chunks of {}", info.n_prompt, info.chunk),
-      "tokens of the prompt, and how many of them one forward call took");
-  add(section, "decoded", fmt::format("{}", info.n_tokens - info.n_prompt),
-      "tokens after the prompt, one forward call each");
-  if (static_cast<Index>(info.layers.size()) < info.n_layers) {
-    add(section, "layers kept", index_ranges(info.layers));
-  }
-  if (static_cast<Index>(info.q_heads.size()) < info.n_q) {
-    add(section, "heads kept", index_ranges(info.q_heads), "recorded query heads");
-  }
-  if (info.rows.size() < info.n_tokens) {
-    add(section, "queries kept",
-        fmt::format("{} to {}", info.rows.begin, std::max(info.rows.begin, info.rows.end - 1)),
-        "positions whose q and lse were recorded; k and v exist for all");
-  }
-  add(section, "captured", capture_words(info.capture));
-  add(section, "stored as",
-      fmt::format("{}{}", name_of(info.dtype), document.file().is_chunked() ? ", compressed" : ""));
-  add(section, "file", bytes_text(static_cast<double>(document.file().file_bytes())));
-  add(section, "text", document.has_text() ? "" : "not recorded: tokens show as ids");
-  return section;
-}
-
-FactSection provenance_facts(const Document& document) {
-  const TraceInfo& info = document.info();
-  FactSection section{"Provenance", {}};
-  add(section, "path", document.path().string());
-  add(section, "command", info.command_line);
-  add(section, "prompt from", info.text_source);
-  add(section, "created", info.created);
-  add(section, "writer", info.writer);
-  add(section, "host", info.host);
-  add(section, "seed", fmt::format("{}", info.seed));
-  add(section, "uuid", info.uuid);
-  add(section, "content", info.content_hash, "hash of everything that was recorded");
-  add(section, "tokenizer", info.tokenizer_hash, "hash of the vocabulary");
-  return section;
 }
 
 /// Byte offsets at which characters of UTF-8 text begin, and its end.
@@ -154,10 +26,6 @@ std::vector<std::size_t> character_starts(std::string_view text) {
 }
 
 }  // namespace
-
-std::vector<FactSection> trace_facts(const Document& document) {
-  return {model_facts(document.info()), size_facts(document), provenance_facts(document)};
-}
 
 std::string status_words(const TraceInfo& info, const TraceInfo& planned) {
   std::string words(name_of(info.status));
@@ -175,19 +43,6 @@ std::string trace_summary(const Document& document) {
   }
   return fmt::format("{} · {} · {}", info.model_name.empty() ? "model" : info.model_name,
                      plural(info.n_tokens, "token", "tokens"), name_of(info.status));
-}
-
-std::string index_ranges(const std::vector<Index>& indices) {
-  std::string words;
-  for (std::size_t i = 0; i < indices.size();) {
-    std::size_t last = i;
-    while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
-    if (!words.empty()) words += ", ";
-    words +=
-        last == i ? fmt::format("{}", indices[i]) : fmt::format("{}-{}", indices[i], indices[last]);
-    i = last + 1;
-  }
-  return words;
 }
 
 std::string shortened_middle(std::string_view text,

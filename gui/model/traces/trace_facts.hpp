@@ -1,4 +1,4 @@
-// What the side bar says about an open trace: facts by section, and the grid of its layers and
+// What the side bar says about an open trace: its state in words, and the grid of its layers and
 // heads.
 #pragma once
 
@@ -14,30 +14,12 @@
 
 namespace kvscope::gui {
 
-/// One line: "heads" "8 queries, 2 keys". `help` says more where the words are short; may be empty.
-struct Fact {
-  std::string name;
-  std::string value;
-  std::string help;
-};
-
-struct FactSection {
-  std::string title;  // "Model"
-  std::vector<Fact> facts;
-};
-
-/// Model, recording and provenance, in this order. What is not known is left out.
-std::vector<FactSection> trace_facts(const Document& document);
-
 /// "complete", or "interrupted: 3 of 9 chunks and steps".
 std::string status_words(const TraceInfo& info, const TraceInfo& planned);
 
 /// "verifier · 4160 tokens · complete", or "live · 7680 of 16384 tokens · 140 / s" while it grows:
 /// the second line of a trace in a list.
 std::string trace_summary(const Document& document);
-
-/// 0, 1, 2, 5 as "0-2, 5".
-std::string index_ranges(const std::vector<Index>& indices);
 
 /// The longest form "beginning…end" of the text that `fits` accepts, the text itself if it does;
 /// cut between characters. "…" if nothing fits. Longer texts must not fit where shorter ones do

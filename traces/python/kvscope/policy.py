@@ -13,9 +13,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .own import OwnSelector
 
 try:
     import torch
@@ -166,8 +169,8 @@ def _register(policy: Policy, name: str) -> str:
     return name
 
 
-def attn_implementation(spec: Any, dense_layers: int | None = None, threads: int = 1, engine: str = "auto", *, budget: Any = None,
-                        phases: str | Iterable[str] | None = None) -> str:
+def attn_implementation(spec: str | OwnSelector, dense_layers: int | None = None, threads: int = 1, engine: str = "auto", *,
+                        budget: float | str | None = None, phases: str | Iterable[str] | None = None) -> str:
     """Registers a policy and returns its name, "kvscope:quest@tokens=1024", for attn_implementation= of from_pretrained.
 
     Nothing looks at the model as kvs.policy does: a model that never asks the interface stays as it is, without a word.
@@ -178,8 +181,9 @@ def attn_implementation(spec: Any, dense_layers: int | None = None, threads: int
 
 
 @contextmanager
-def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[str] | None = None, dense_layers: int | None = None,
-           threads: int = 1, engine: str = "auto") -> Iterator[Policy]:
+def policy(model: torch.nn.Module, spec: str | OwnSelector, *, budget: float | str | None = None,
+           phases: str | Iterable[str] | None = None, dense_layers: int | None = None, threads: int = 1,
+           engine: str = "auto") -> Iterator[Policy]:
     """Inside the block every layer of `model` with full attention attends to what the method chooses.
 
     spec          METHOD@BUDGET as on the command line: "quest:page-size=32@tokens=1024", an own selector f"{mine}@tokens=64",
