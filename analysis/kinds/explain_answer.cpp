@@ -117,25 +117,12 @@ struct AnswerCalls {
 };
 
 /// Runs the prompt and n_steps - 1 tokens of the answer: logarithms of the probabilities at every
-/// step. `before` is told of each call.
+/// step. Without an answer it is fed what it says itself, which becomes calls.answer. `before` is
+/// told of each call.
 template <class Before>
-std::vector<std::vector<double>> steps_of(LiveSequence& live, const AnswerCalls& calls,
-                                          Index n_steps, const std::stop_token& stop,
-                                          const Before& before) {
-  std::vector<std::vector<double>> out;
-  for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
-    check_stop(stop, "explain");
-    before(call);
-    const Tensor<float> logits = calls.run(live, call);
-    if (call >= calls.call_of(0)) out.push_back(log_probs(logits));
-  }
-  return out;
-}
-
-/// The same, fed what it says itself, which becomes calls.answer.
-template <class Before>
-std::vector<std::vector<double>> answer_of(LiveSequence& live, AnswerCalls& calls, Index n_steps,
-                                           const std::stop_token& stop, const Before& before) {
+std::vector<std::vector<double>> steps_of(LiveSequence& live, AnswerCalls& calls, Index n_steps,
+                                          const std::stop_token& stop, const Before& before) {
+  const bool is_fed_its_own = calls.answer.empty();
   std::vector<std::vector<double>> out;
   for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
     check_stop(stop, "explain");
@@ -143,7 +130,7 @@ std::vector<std::vector<double>> answer_of(LiveSequence& live, AnswerCalls& call
     const Tensor<float> logits = calls.run(live, call);
     if (call < calls.call_of(0)) continue;
     out.push_back(log_probs(logits));
-    calls.answer.push_back(likeliest(out.back()));
+    if (is_fed_its_own) calls.answer.push_back(likeliest(out.back()));
   }
   return out;
 }
@@ -171,8 +158,8 @@ std::vector<std::vector<double>> dense_answer(const Transformer& model, AnswerCa
     looks->assign(static_cast<std::size_t>(n_steps * config.n_layers * config.n_q), kNan);
   }
   LiveSequence live(model, options, capacity, pool);
-  return answer_of(live, calls, n_steps, stop,
-                   [&](Index call) { step = watched.empty() ? -1 : call - calls.call_of(0); });
+  return steps_of(live, calls, n_steps, stop,
+                  [&](Index call) { step = watched.empty() ? -1 : call - calls.call_of(0); });
 }
 
 /// The sequence under the method, run again and again with something put back.
@@ -190,7 +177,7 @@ class AnswerRuns {
         }) {}
 
   /// Logarithms of the probabilities at every step, with this put back from a call on.
-  std::vector<std::vector<double>> all_steps(const AnswerCalls& calls, Index n_steps,
+  std::vector<std::vector<double>> all_steps(AnswerCalls& calls, Index n_steps,
                                              std::vector<PutBack> what = {}, Index from_call = 0) {
     what_ = std::move(what);
     LiveSequence live = make();
@@ -199,12 +186,10 @@ class AnswerRuns {
   }
 
   /// What is said when every token is fed back.
-  std::vector<TokenId> alone(const AnswerCalls& calls, Index n_steps, std::vector<PutBack> what,
-                             Index from_call) {
-    what_ = std::move(what);
-    LiveSequence live = make();
+  std::vector<TokenId> alone(const AnswerCalls& calls, Index n_steps,
+                             std::vector<PutBack> what = {}, Index from_call = 0) {
     AnswerCalls own{calls.prompt, {}, calls.chunk, calls.prefill};
-    answer_of(live, own, n_steps, stop_, [&](Index call) { is_mended_ = call >= from_call; });
+    all_steps(own, n_steps, std::move(what), from_call);
     return own.answer;
   }
 
@@ -347,7 +332,8 @@ Index explained_step(const std::vector<AnswerStep>& steps, const std::optional<I
   return std::ranges::max_element(steps, {}, &AnswerStep::kl) - steps.begin();
 }
 
-void check_question(std::span<const TokenId> prompt, const AnswerQuestion& question) {
+void check_question(const ModelConfig& config, std::span<const TokenId> prompt,
+                    const AnswerQuestion& question) {
   const SelectorCaps& caps = question.selector.caps();
   if (prompt.empty()) throw ConfigError("explain: the prompt has no tokens");
   if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 0 || question.n_keys < 0)
@@ -360,6 +346,30 @@ void check_question(std::span<const TokenId> prompt, const AnswerQuestion& quest
     throw ConfigError("explain: {} needs a draft or a calibration, which explain has not",
                       question.selector.text());
   }
+  const Index n_keys = n_of(prompt) + question.n_new;
+  for (const PutBack& what : question.back.value_or(std::vector<PutBack>())) {
+    if (what.layer >= config.n_layers || what.q_head >= config.n_q || what.key >= n_keys) {
+      throw ConfigError(
+          "explain: layer {}, head {}, key {} cannot be put back: the model has {} "
+          "layers of {} query heads, and the text {} keys",
+          what.layer, what.q_head, what.key, config.n_layers, config.n_q, n_keys);
+    }
+  }
+}
+
+/// Runs on with question.back put back.
+void add_mended(AnswerRuns& runs, AnswerCalls& calls, const AnswerQuestion& question,
+                std::span<const std::vector<double>> dense, AnswerBlame& blame) {
+  const Index from = question.every_call ? 0 : calls.call_of(blame.step);
+  const auto mended = runs.all_steps(calls, question.n_new, *question.back, from);
+  for (std::size_t i = 0; i < dense.size(); ++i) {
+    const AnswerStep step = compare(dense[i], mended[i]);
+    blame.steps[i].mended = step.sparse;
+    blame.steps[i].mended_surprise = step.sparse_surprise;
+    blame.steps[i].mended_kl = step.kl;
+  }
+  blame.sparse_alone = runs.alone(calls, question.n_new);
+  blame.mended_alone = runs.alone(calls, question.n_new, *question.back, from);
 }
 
 /// Puts back one thing after another, and counts.
@@ -463,7 +473,7 @@ bool AnswerBlame::changes() const {
 AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prompt,
                          const AnswerQuestion& question, ThreadPool& pool,
                          const ProgressFn& progress, const std::stop_token& stop) {
-  check_question(prompt, question);
+  check_question(model.config(), prompt, question);
   const Index capacity = n_of(prompt) + question.n_new;
   AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
 
@@ -477,10 +487,14 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
     blame.steps.push_back(compare(dense[i], sparse[i]));
   blame.step = explained_step(blame.steps, question.token);
   blame.position = n_of(prompt) - 1 + blame.step;
-  if (question.only_changes && !blame.changes()) return blame;
+  if (question.only_changes && !question.back && !blame.changes()) return blame;
+  blame.is_explained = true;
+  if (question.back) {
+    add_mended(runs, calls, question, dense, blame);
+    return blame;
+  }
 
   runs.go_to(calls, blame.step);
-  blame.is_explained = true;
   blame.looks = runs.looks();
   for (HeadLook& look : blame.looks) {
     const ModelConfig& config = model.config();
@@ -494,51 +508,6 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
   blaming.heads(model.config().n_q);
   blaming.keys();
   return blame;
-}
-
-MendedAnswer mend_answer(const Transformer& model, std::span<const TokenId> prompt,
-                         const AnswerQuestion& question, std::span<const PutBack> back,
-                         ThreadPool& pool, const ProgressFn& progress,
-                         const std::stop_token& stop) {
-  check_question(prompt, question);
-  const ModelConfig& config = model.config();
-  const Index capacity = n_of(prompt) + question.n_new;
-  for (const PutBack& what : back) {
-    if (what.layer >= config.n_layers || what.q_head >= config.n_q || what.key >= capacity) {
-      throw ConfigError(
-          "explain: layer {}, head {}, key {} cannot be put back: the model has {} "
-          "layers of {} query heads, and the text {} keys",
-          what.layer, what.q_head, what.key, config.n_layers, config.n_q, capacity);
-    }
-  }
-  constexpr Index kRuns = 5;
-  Index n_done = 0;
-  const auto report = [&] {
-    if (progress) progress({"explain", ++n_done, kRuns, "runs"});
-  };
-  AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
-  const auto dense = dense_answer(model, calls, question.n_new, capacity, pool, stop);
-  report();
-  AnswerRuns runs(model, question, capacity, pool, stop);
-  MendedAnswer out;
-  out.back.assign(back.begin(), back.end());
-  const auto sparse = runs.all_steps(calls, question.n_new);
-  report();
-  for (std::size_t i = 0; i < dense.size(); ++i) out.steps.push_back(compare(dense[i], sparse[i]));
-  out.step = explained_step(out.steps, question.token);
-  out.position = n_of(prompt) - 1 + out.step;
-  const Index from = question.every_call ? 0 : calls.call_of(out.step);
-  const auto mended = runs.all_steps(calls, question.n_new, out.back, from);
-  report();
-  for (std::size_t i = 0; i < dense.size(); ++i) {
-    const AnswerStep step = compare(dense[i], mended[i]);
-    out.mended.push_back({step.sparse, step.sparse_surprise, step.kl});
-  }
-  out.sparse_alone = runs.alone(calls, question.n_new, {}, 0);
-  report();
-  out.mended_alone = runs.alone(calls, question.n_new, out.back, from);
-  report();
-  return out;
 }
 
 }  // namespace kvscope

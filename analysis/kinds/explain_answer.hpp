@@ -35,6 +35,9 @@ struct AnswerQuestion {
                            // put back
   Index n_keys = 8;        // keys tried of each of the first kHeadsOfKeys heads
   std::vector<Index> watched;  // positions of a fact, whose place in every head's list is told
+  /// Puts these back, in the call of the explained token and those after it (with every_call: in
+  /// every call), and runs on, instead of looking for what mends.
+  std::optional<std::vector<PutBack>> back;
 };
 inline constexpr std::size_t kHeadsOfKeys = 3;
 
@@ -45,6 +48,10 @@ struct AnswerStep {
   double dense_surprise = 0.0;   // -log p of `dense`, nats
   double sparse_surprise = 0.0;  // the same under the method
   double kl = 0.0;               // KL(dense || method) of the distributions, nats
+  // The same with AnswerQuestion::back put back.
+  TokenId mended = 0;
+  double mended_surprise = 0.0;
+  double mended_kl = 0.0;
 };
 
 /// What was put back and what that did to the explained token.
@@ -75,6 +82,9 @@ struct HeadLook {
 
 struct AnswerBlame {
   std::vector<AnswerStep> steps;
+  /// What either says when it is fed its own tokens; empty without AnswerQuestion::back.
+  std::vector<TokenId> sparse_alone;
+  std::vector<TokenId> mended_alone;
   bool is_explained = false;     // else what follows is empty
   Index step = 0;                // the explained one
   Index position = 0;            // of the query that predicts it
@@ -92,39 +102,13 @@ struct AnswerBlame {
   std::vector<const Restored*> ranked_heads() const;
 };
 
-/// Throws ConfigError for an empty prompt, a token beyond the answer, or a method that needs a
-/// draft or a calibration, and what LiveSequence throws; Interrupted on a stop. The same for any
+/// Throws ConfigError for an empty prompt, a token beyond the answer, a method that needs a draft
+/// or a calibration, a layer, head or key to put back that there is not, or a head where the method
+/// answers with summaries, and what LiveSequence throws; Interrupted on a stop. The same for any
 /// number of threads.
 AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prompt,
                          const AnswerQuestion& question, ThreadPool& pool,
                          const ProgressFn& progress, const std::stop_token& stop);
-
-/// The same token with something put back.
-struct MendedStep {
-  TokenId says = 0;       // the likeliest token
-  double surprise = 0.0;  // of the dense model's token, nats
-  double kl = 0.0;        // KL(dense || mended), nats
-};
-
-/// An answer with keys put back, beside the one without and the dense one.
-struct MendedAnswer {
-  std::vector<PutBack> back;
-  std::vector<AnswerStep> steps;   // densely and under the method
-  std::vector<MendedStep> mended;  // under the method with these keys back
-  Index step = 0;                  // the explained one: they are back from its call on
-  Index position = 0;              // of the query that predicts it
-  /// What either says when it is fed its own tokens.
-  std::vector<TokenId> sparse_alone;
-  std::vector<TokenId> mended_alone;
-};
-
-/// Puts all of `back` into the method's lists, in the call of the explained token and those after
-/// it (with every_call: in every call), and runs on. At the explained token the surprise is that of
-/// blame_answer's run for the same keys. Throws what blame_answer throws, and ConfigError for a
-/// layer, head or key that there is not, or a head where the method answers with summaries.
-MendedAnswer mend_answer(const Transformer& model, std::span<const TokenId> prompt,
-                         const AnswerQuestion& question, std::span<const PutBack> back,
-                         ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop);
 
 /// Arrays of several prompts, NaN where one has nothing: steps/dense_surprise,
 /// steps/sparse_surprise and steps/kl [prompt, step], layers/recovered [prompt, layer],

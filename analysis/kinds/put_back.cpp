@@ -1,9 +1,13 @@
 #include "analysis/kinds/put_back.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
@@ -33,6 +37,38 @@ KeyList with_key(const ListView& view, Index key) {
 }
 
 }  // namespace
+
+std::string PutBack::text() const {
+  if (layer < 0) return "all";
+  std::string text = fmt::format("{}", layer);
+  if (q_head >= 0) text += fmt::format(":{}", q_head);
+  if (key >= 0) text += fmt::format(":{}", key);
+  return text;
+}
+
+std::string PutBack::words() const {
+  if (layer < 0) return "all layers";
+  std::string words = fmt::format("layer {}", layer);
+  if (q_head >= 0) words += fmt::format(", head {}", q_head);
+  if (key >= 0) words += fmt::format(", key {}", key);
+  return words;
+}
+
+PutBack PutBack::parse(const std::string& text) {
+  PutBack what;
+  if (text == "all") return what;
+  const std::vector<std::string> parts = split_words(text, ':');
+  Index* const places[] = {&what.layer, &what.q_head, &what.key};
+  bool is_right = !parts.empty() && parts.size() <= std::size(places);
+  for (std::size_t i = 0; is_right && i < parts.size(); ++i) {
+    *places[i] = number_from<Index>(parts[i]).value_or(-1);
+    is_right = *places[i] >= 0;
+  }
+  if (!is_right)
+    throw ConfigError("--put-back: expected LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all, found {}",
+                      text);
+  return what;
+}
 
 bool has_lists_of_heads(const Selection& selection) {
   return selection.summaries.empty() || selection.summaries.has_stated_share();

@@ -14,6 +14,12 @@ struct PutBack {
   Index q_head = -1;
   Index key = -1;
   bool is_in(Index of_layer) const { return layer < 0 || layer == of_layer; }
+  /// "5", "5:6", "5:6:150" or "all", as parse() takes it.
+  std::string text() const;
+  /// "layer 5, head 6, key 150".
+  std::string words() const;
+  /// Throws ConfigError.
+  static PutBack parse(const std::string& text);
 };
 
 /// True if one head's keys can be put back: summaries stand for the keys of a KV head, and no head

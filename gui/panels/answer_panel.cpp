@@ -26,13 +26,6 @@ namespace {
 
 constexpr std::size_t kMostBlamed = 40;  // lines of a list
 
-std::string name_of(const PutBack& what) {
-  std::string words = fmt::format("layer {}", what.layer);
-  if (what.q_head >= 0) words += fmt::format(" head {}", what.q_head);
-  if (what.key >= 0) words += fmt::format(" key {}", what.key);
-  return words;
-}
-
 class AnswerPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
@@ -128,7 +121,7 @@ class AnswerPanel final : public AskingPanel {
     ImGui::EndDisabled();
     ImGui::SameLine();
     std::vector<std::string> names;
-    for (const PutBack& what : back_) names.push_back(name_of(what));
+    for (const PutBack& what : back_) names.push_back(what.words());
     ImGui::AlignTextToFramePadding();
     one_line(names.empty() ? "Nothing is put back."
                            : fmt::format("Back: {}", fmt::join(names, "; ")));
@@ -243,7 +236,7 @@ class AnswerPanel final : public AskingPanel {
       };
       const auto found = std::ranges::find_if(back_, same);
       const bool is_back = found != back_.end();
-      std::string words = fmt::format("{}  {}", recovered_text(one.recovered), name_of(one.what));
+      std::string words = fmt::format("{}  {}", recovered_text(one.recovered), one.what.words());
       if (!one.text.empty()) words += fmt::format(" “{}”", printable(one.text));
       words += fmt::format("##{}", i);
       if (ImGui::Selectable(words.c_str(), is_back)) {
@@ -254,10 +247,10 @@ class AnswerPanel final : public AskingPanel {
       help_tooltip(
           fmt::format("{}: alone it brings {} of the loss back; the model then says “{}”. "
                       "A click puts it back (or takes it out again) and runs on.",
-                      name_of(one.what), recovered_text(one.recovered), printable(one.says)));
+                      one.what.words(), recovered_text(one.recovered), printable(one.says)));
       const ImVec2 low = ImGui::GetItemRectMin();
       const ImVec2 high = ImGui::GetItemRectMax();
-      places_.emplace_back("put back " + name_of(one.what),
+      places_.emplace_back("put back " + one.what.words(),
                            ImVec2{low.x + context.look.px(20), 0.5f * (low.y + high.y)});
     }
     ImGui::EndChild();

@@ -183,30 +183,32 @@ TEST_CASE("keys that are put back say at the explained token what blaming said")
       const AnswerBlame blame = world.blame(question);
       INFO(method << every_call);
       const auto mend = [&](std::vector<PutBack> back) {
-        return mend_answer(world.model, world.prompt, question, back, world.pool, {}, {});
+        AnswerQuestion asked = question;
+        asked.back = std::move(back);
+        return world.blame(asked);
       };
       for (const Restored* one : {&blame.everything, &blame.layers[2], blame.ranked_heads()[0]}) {
-        const MendedAnswer mended = mend({one->what});
+        const AnswerBlame mended = mend({one->what});
         CHECK(mended.step == 1);
-        CHECK_THAT(mended.mended[1].surprise, WithinAbs(one->surprise, 1e-4));
-        CHECK(mended.mended[1].says == one->says);
+        CHECK_THAT(mended.steps[1].mended_surprise, WithinAbs(one->surprise, 1e-4));
+        CHECK(mended.steps[1].mended == one->says);
         CHECK(mended.steps[1].sparse_surprise == blame.steps[1].sparse_surprise);
         // Tokens before it are as without.
-        if (!every_call) CHECK(mended.mended[0].kl == mended.steps[0].kl);
+        if (!every_call) CHECK(mended.steps[0].mended_kl == mended.steps[0].kl);
       }
       // Nothing back is the method, every layer back in every call is the dense model.
-      const MendedAnswer none = mend({});
+      const AnswerBlame none = mend({});
       CHECK(none.mended_alone == none.sparse_alone);
-      CHECK(none.mended[3].surprise == none.steps[3].sparse_surprise);
+      CHECK(none.steps[3].mended_surprise == none.steps[3].sparse_surprise);
       if (!every_call) continue;
-      const MendedAnswer whole = mend({PutBack{}});
+      const AnswerBlame whole = mend({PutBack{}});
       for (std::size_t i = 0; i < whole.steps.size(); ++i)
         CHECK(whole.mended_alone[i] == whole.steps[i].dense);
     }
   }
-  CHECK_SAYS(mend_answer(world.model, world.prompt, asking("quoka", "tokens=16"),
-                         std::vector{PutBack{99, -1, -1}}, world.pool, {}, {}),
-             "8 layers");
+  AnswerQuestion beyond = asking("quoka", "tokens=16");
+  beyond.back = {PutBack{99, -1, -1}};
+  CHECK_SAYS(world.blame(beyond), "8 layers");
 }
 
 }  // namespace kvscope::test::explain_answer_test

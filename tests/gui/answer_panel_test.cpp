@@ -38,8 +38,7 @@ TEST_CASE("a click puts a blamed key back and the next tokens change, another ta
   REQUIRE(!prompt.keys.empty());
   CHECK(prompt.heads.front().recovered >= prompt.heads.back().recovered);
   const BlamedKeys& key = prompt.keys.front();
-  const std::string name = "put back layer " + std::to_string(key.what.layer) + " head " +
-                           std::to_string(key.what.q_head) + " key " + std::to_string(key.what.key);
+  const std::string name = "put back " + key.what.words();
   const auto place = [&] {
     for (const auto& [landmark, at] : panel.landmarks()) {
       if (landmark == name) return at;

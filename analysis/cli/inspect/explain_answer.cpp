@@ -1,14 +1,17 @@
 #include "analysis/cli/inspect/explain_answer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -34,6 +37,10 @@ class AnswerReport {
     Json out = {{"prompt", asked_.name}};
     out.update(asked_.about);
     out["answer"] = words_of(&AnswerStep::dense);
+    if (is_mended()) {
+      out["alone"] = tokenizer_.decode(blame_.sparse_alone);
+      out["mended_alone"] = tokenizer_.decode(blame_.mended_alone);
+    }
     out["changed"] = blame_.changes();
     out["steps"] = Json::array();
     for (const AnswerStep& step : blame_.steps) {
@@ -42,6 +49,10 @@ class AnswerReport {
                               {"dense_surprise", step.dense_surprise},
                               {"sparse_surprise", step.sparse_surprise},
                               {"kl", step.kl}});
+      if (is_mended())
+        out["steps"].back().update({{"mended", token(step.mended)},
+                                    {"mended_surprise", step.mended_surprise},
+                                    {"mended_kl", step.mended_kl}});
     }
     if (!blame_.is_explained) return out;
     out["token"] = blame_.step + 1;
@@ -65,6 +76,20 @@ class AnswerReport {
   std::string text(const Json& told) const {
     std::string out =
         fmt::format("{}: densely {}\n", asked_.name, quote(words_of(&AnswerStep::dense)));
+    if (is_mended())
+      return out +
+             fmt::format(
+                 "  under the method, fed its own tokens: {}\n  with these put back: {}\n{}\n",
+                 quote(tokenizer_.decode(blame_.sparse_alone)),
+                 quote(tokenizer_.decode(blame_.mended_alone)),
+                 filled_table(told["steps"], {{"dense", "{dense:q}"},
+                                              {"under method", "{sparse:q}"},
+                                              {"put back", "{mended:q}"},
+                                              {"surprise", "{dense_surprise:3}"},
+                                              {"under method", "{sparse_surprise:3}"},
+                                              {"put back", "{mended_surprise:3}"},
+                                              {"KL", "{kl:3}"},
+                                              {"put back", "{mended_kl:3}"}}));
     out += filled_table(told["steps"], {{"dense", "{dense:q}"},
                                         {"surprise", "{dense_surprise:3}"},
                                         {"under method", "{sparse:q}"},
@@ -128,6 +153,8 @@ class AnswerReport {
   }
 
  private:
+  bool is_mended() const { return !blame_.mended_alone.empty(); }
+
   std::string looks_text() const {
     if (asked_.fact.empty()) return "";
     Json looks = Json::array();
@@ -261,8 +288,12 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
   options.need({"n-new"}, {"prompt"}, ": a needle's answer has its own length");
 }
 
+std::vector<PutBack> ExplainAnswerOptions::parsed_put_back() const {
+  return as_usage([&] { return mapped<PutBack>(put_back, PutBack::parse); });
+}
+
 void ExplainAnswerOptions::check() const {
-  for (const std::string& what : put_back) parse_put_back(what);
+  parsed_put_back();
   if (out && most_runs == 0)
     throw UsageError("--out is of what comes back, and --runs 0 puts nothing back: use --json");
   if (out) check_new_output(*out, overwrite, "--overwrite");
@@ -282,19 +313,25 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                  {"dense_prompt", dense_prompt},
                  {"every_call", every_call},
                  {"runs", most_runs}});
-  if (!put_back.empty())
-    return run_mended(question, model, tokenizer, source, std::move(config), json, command_line,
-                      work);
+  const std::vector<PutBack> back = parsed_put_back();
+  if (!back.empty()) {
+    question.back = back;
+    config["put_back"] = put_back;
+  }
+  if (which && static_cast<std::size_t>(*which) > source.n_prompts)
+    throw UsageError("--which {}: there are {} prompts", *which, source.n_prompts);
   Working run(work);
   Json prompts = Json::array();
   Json rows = Json::array();
   std::string text;
   std::vector<AnswerBlame> blames;
   std::size_t n_changed = 0;
-  for (std::size_t i = 0; i < source.n_prompts; ++i) {
+  const std::size_t first = which ? static_cast<std::size_t>(*which) - 1 : 0;
+  const std::size_t end = which ? first + 1 : source.n_prompts;
+  for (std::size_t i = first; i < end; ++i) {
     const AskedPrompt asked = source.prompt(i);
     question.n_new = asked.n_new;
-    question.watched = asked.fact;
+    if (back.empty()) question.watched = asked.fact;
     AnswerBlame blame =
         blame_answer(model, asked.tokens, question, run.pool, run.progress, run.stop);
     const AnswerReport told(asked, blame, tokenizer, *this);
@@ -305,7 +342,7 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
     if (blame.is_explained) blames.push_back(std::move(blame));
   }
   const Json totals = {
-      {"prompts", source.n_prompts}, {"changed", n_changed}, {"explained", blames.size()}};
+      {"prompts", end - first}, {"changed", n_changed}, {"explained", blames.size()}};
   if (out && !blames.empty()) {
     ResultInfo info;
     info.kind = "explain-answer";
@@ -332,7 +369,12 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                 {"totals", totals}});
     return kOk;
   }
-  print("{}explain: the answer changes in {} of {} prompts\n", text, n_changed, source.n_prompts);
+  print(text);
+  if (!back.empty())
+    print("explain: put back {}, in {}\n",
+          fmt::join(mapped<std::string>(back, &PutBack::words), "; "),
+          every_call ? "every call" : "the call of the explained token and those after it");
+  print("explain: the answer changes in {} of {} prompts\n", n_changed, end - first);
   return kOk;
 }
 

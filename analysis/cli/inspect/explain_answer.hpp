@@ -29,9 +29,6 @@ struct AnswerSource {
   std::function<AskedPrompt(std::size_t index)> prompt;
 };
 
-/// "5", "5:6", "5:6:150" or "all". Throws UsageError.
-PutBack parse_put_back(const std::string& text);
-
 /// The options of prompts.
 struct ExplainAnswerOptions {
   double least = 0.2;
@@ -57,10 +54,7 @@ struct ExplainAnswerOptions {
           const std::string& command_line, const WorkOptions& work) const;
 
  private:
-  int run_mended(const AnswerQuestion& question, const Transformer& model,
-                 const Tokenizer& tokenizer, const AnswerSource& source,
-                 nlohmann::ordered_json config, bool json, const std::string& command_line,
-                 const WorkOptions& work) const;
+  std::vector<PutBack> parsed_put_back() const;
 };
 
 }  // namespace kvscope::cli

@@ -49,14 +49,6 @@ std::vector<BlamedKeys> blamed_of(const Json& prompt, const char* list) {
   return all;
 }
 
-std::string put_back_word(const PutBack& what) {
-  if (what.layer < 0) return "all";
-  std::string word = fmt::format("{}", what.layer);
-  if (what.q_head >= 0) word += fmt::format(":{}", what.q_head);
-  if (what.key >= 0) word += fmt::format(":{}", what.key);
-  return word;
-}
-
 /// As a message of a FormatError, whatever is wrong with the JSON.
 template <class Read>
 auto reading(const std::string& name, const Read& read) {
@@ -131,7 +123,7 @@ std::vector<std::string> put_back_words(const ResultView& result, std::size_t pr
   }
   for (const PutBack& what : back) {
     words.emplace_back("--put-back");
-    words.push_back(put_back_word(what));
+    words.push_back(what.text());
   }
   words.insert(words.end(), {"--which", fmt::format("{}", prompt + 1), "--json"});
   return words;
