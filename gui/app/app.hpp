@@ -131,6 +131,8 @@ class App {
   void release_closed();
   void take_runs();
   void toggle_runs();
+  /// The form of kvscope record, with these options filled in.
+  void ask_record(const CommandValues& values);
   void draw_tour();
   void choose_opening();
   std::optional<Area> place_of(const std::string& target) const;

@@ -138,6 +138,7 @@ void App::draw_body() {
     for (const auto& file : choice.open) open(file);
     if (choice.shows_samples && !settings_.tour_done) awaited_traces_ = choice.open.size();
     if (choice.ask_for_file) ask_open();
+    if (choice.record) ask_record(*choice.record);
   } else {
     cells_.draw(shared, panels_, arrangement_, area);
     if (cells_.has_changed()) keep_arrangement();

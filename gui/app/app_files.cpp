@@ -99,15 +99,14 @@ void App::export_page() {
   }
 }
 
+void App::ask_record(const CommandValues& values) {
+  find_panel("runs")->set_options({{"command", "record"}, {"values", values}});
+  show_panel_alone("runs");
+}
+
 void App::open(const fs::path& file) {
   if (file.extension() == ".txt") {
-    if (is_empty()) {
-      start_page_.take_text(file);
-    } else {
-      find_panel("runs")->set_options(
-          {{"command", "record"}, {"values", {{"text", file.string()}}}});
-      show_panel_alone("runs");
-    }
+    ask_record({{"text", file.string()}});
     flash("the text to record: " + file.string());
     return;
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <imgui.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
 
@@ -22,7 +21,6 @@ namespace {
 
 constexpr Index kSampleTokens = 2048;
 constexpr Index kSampleDecode = 32;
-constexpr int kOwnModel = 2;  // of the kinds of models: neither of the embedded pair
 
 void muted(const PanelContext& context, const std::string& words) {
   coloured_words(context.look.muted, words);
@@ -64,22 +62,6 @@ std::vector<fs::path> unfinished(const std::vector<fs::path>& files) {
   return std::vector<fs::path>(first, files.end());
 }
 
-/// A named row of a form: its label, then room for the control.
-void row(const char* label, const char* help) {
-  const float left = ImGui::GetCursorPosX();
-  ImGui::AlignTextToFramePadding();
-  ImGui::TextDisabled("%s", label);
-  help_tooltip(help);
-  ImGui::SameLine(left + ImGui::GetFontSize() * 4.2f);
-}
-
-/// Where a recording goes if nobody says: the folder that the program was started in.
-std::string suggested_recording(const std::string& model) {
-  std::error_code error;
-  const std::string stem = fs::path(model).filename().string();
-  return free_file(fs::current_path(error) / ((stem.empty() ? "trace" : stem) + ".h5")).string();
-}
-
 }  // namespace
 
 std::vector<fs::path> demo_traces(const fs::path& folder) {
@@ -90,11 +72,6 @@ std::vector<fs::path> demo_traces(const fs::path& folder) {
     if (fs::is_regular_file(file, error)) found.push_back(file);
   }
   return found;
-}
-
-void StartPage::take_text(const fs::path& file) {
-  form_.text = RecordingForm::Text::file;
-  form_.file = file.string();
 }
 
 StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
@@ -117,7 +94,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
   ImGui::Dummy({0, look.px(12)});
   const float gap = look.px(16);
   const float card = is_wide ? (page - 2 * gap) / 3 : page;
-  const float height = is_wide ? look.px(372) : 0.0f;
+  const float height = is_wide ? look.px(260) : 0.0f;
   const auto in_card = [&](const char* id, float auto_height, const auto& draw) {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look.raised));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(14), look.px(12)});
@@ -135,7 +112,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
     }
   };
   in_card("try", look.px(190), [&] { draw_samples(context, choice); });
-  in_card("record", look.px(330), [&] { draw_recording(context); });
+  in_card("record", look.px(260), [&] { draw_recording(context, choice); });
   in_card("open", look.px(260), [&] { draw_files(context, settings, choice); });
   ImGui::NewLine();
   if (!context.runs.runs().empty()) {
@@ -214,91 +191,29 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
     if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
     landmark("demo traces");
   }
-  draw_models(context);
 }
 
-/// What --model can name here, beside the embedded pair; a click fills in the recording's form.
-void StartPage::draw_models(const PanelContext& context) {
+void StartPage::draw_recording(const PanelContext& context, StartChoice& choice) {
+  ImGui::TextUnformatted("Record");
+  muted(context,
+        "A model on a text of yours: a checkpoint's folder, a GGUF file, or one of this machine by "
+        "its name. A .txt may be dropped onto this window.");
+  ImGui::Dummy({0, context.look.px(6)});
+  if (main_button(context, "Record a model...")) choice.record.emplace();
   const auto found =
       models_.ask(context.session.bench(), "models", {"Models here", Lane::quick}, [](JobContext&) {
         FoundModels all{hub_models()};
         for (StoredModel& model : ollama_models()) all.models.push_back(std::move(model));
         return all;
       });
-  if (!found.value) return;
+  if (!found.value || found.value->models.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
   ImGui::TextDisabled("Models on this machine");
-  if (found.value->models.empty()) {
-    muted(context, "None in the hub's cache and in Ollama's store; a folder can be named beside.");
-  }
   for (const StoredModel& model : found.value->models) {
-    if (ImGui::Selectable(model.word.c_str())) {
-      model_kind_ = kOwnModel;
-      own_model_ = model.word;
-    }
+    if (ImGui::Selectable(model.word.c_str())) choice.record = {{"model", model.word}};
     landmark("model " + model.word);
     help_tooltip("Record with it: " + model.path.string());
   }
-}
-
-void StartPage::draw_recording(PanelContext& context) {
-  ImGui::TextUnformatted("Record");
-  ImGui::Dummy({0, context.look.px(4)});
-  row("model",
-      "The embedded verifier or draft model, or another: a checkpoint folder (config.json and "
-      "safetensors), a GGUF file, or one of this machine by its name.");
-  static constexpr std::array<std::string_view, 3> kModels = {"verifier", "draft", "other"};
-  segmented("model", model_kind_, kModels);
-  if (model_kind_ == kOwnModel) {
-    ImGui::SetNextItemWidth(-1.0f);
-    ImGui::InputTextWithHint("##folder", "folder, GGUF file or name", &own_model_);
-    landmark("model folder");
-  }
-  form_.model =
-      model_kind_ == kOwnModel ? own_model_ : kModels[static_cast<std::size_t>(model_kind_)];
-  row("text", "The embedded book, what you type here, or a file; a .txt can be dropped.");
-  segmented("text", form_.text);
-  if (form_.text == RecordingForm::Text::typed) {
-    ImGui::InputTextMultiline("##typed", &form_.typed, {-1.0f, context.look.px(70)});
-    landmark("typed text");
-  } else if (form_.text == RecordingForm::Text::file) {
-    ImGui::SetNextItemWidth(-1.0f);
-    ImGui::InputTextWithHint("##file", "a text file, UTF-8", &form_.file);
-    landmark("text file");
-  }
-  const auto number = [](const char* label, const char* help, Index& value) {
-    row(label, help);
-    ImGui::SetNextItemWidth(-1.0f);
-    const Index step = 64;
-    ImGui::InputScalar(fmt::format("##{}", label).c_str(), ImGuiDataType_S64, &value, &step,
-                       nullptr, "%lld");
-    landmark(label);
-    value = std::clamp<Index>(value, 0, 1 << 24);
-  };
-  number("tokens", "At most so many tokens of the text; 0 takes all of it.", form_.n_tokens);
-  number("decode", "Greedy decode steps after the text.", form_.n_decode);
-  if (form_.out.empty() || form_.out == suggested_) {
-    suggested_ = free_name_.of(form_.model, [&] { return suggested_recording(form_.model); });
-    form_.out = suggested_;
-  }
-  row("into", "The trace to record. It grows as FILE.part and gets its name at the end.");
-  ImGui::SetNextItemWidth(-1.0f);
-  ImGui::InputText("##out", &form_.out);
-  landmark("record into");
-  const std::vector<std::string> words = form_.words();
-  const std::string problem = problem_.of(command_line_of(words), [&] { return form_.problem(); });
-  ImGui::Dummy({0, context.look.px(4)});
-  if (main_button(context, "Record", problem.empty())) {
-    context.runs.add(words, form_.out);
-    suggested_ = form_.out;  // and a free name for the next one
-  }
-  ImGui::SameLine();
-  if (ImGui::Button("Copy as command")) {
-    ImGui::SetClipboardText(command_line_of(words).c_str());
-    context.requests.flash = "copied: " + command_line_of(words);
-  }
-  help_tooltip(command_line_of(words));
-  if (!problem.empty()) muted(context, problem);
 }
 
 void StartPage::draw_files(PanelContext& context, const Settings& settings, StartChoice& choice) {

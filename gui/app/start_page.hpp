@@ -19,7 +19,8 @@ namespace kvscope::gui {
 struct StartChoice {
   std::vector<std::filesystem::path> open;
   bool ask_for_file = false;
-  bool shows_samples = false;  // open these: they are the samples, with the tour
+  bool shows_samples = false;           // open these: they are the samples, with the tour
+  std::optional<CommandValues> record;  // show the form of kvscope record, with these filled in
 };
 
 /// The traces that ./demo.sh left below this folder: the verifier's, then the draft's.
@@ -51,13 +52,9 @@ class StartPage {
  public:
   StartChoice draw(PanelContext& context, const Settings& settings);
 
-  /// A text that was dropped onto the window: what is recorded next.
-  void take_text(const std::filesystem::path& file);
-
  private:
   void draw_samples(PanelContext& context, StartChoice& choice);
-  void draw_models(const PanelContext& context);
-  void draw_recording(PanelContext& context);
+  void draw_recording(const PanelContext& context, StartChoice& choice);
   void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
   struct RecentFile {
     std::filesystem::path file;
@@ -66,14 +63,8 @@ class StartPage {
   /// A recent file and its folder; true if it was clicked.
   bool draw_recent(const PanelContext& context, const RecentFile& entry);
 
-  RecordingForm form_;
-  int model_kind_ = 0;     // verifier, draft, or a folder
-  std::string own_model_;  // a checkpoint's folder
-  std::string suggested_;  // file to record into, until another is named
   DiskLook<bool> has_samples_;
   DiskLook<std::vector<std::filesystem::path>> demo_;
-  DiskLook<std::string> free_name_;
-  DiskLook<std::string> problem_;
   DiskLook<std::vector<RecentFile>> recent_;
   struct FoundModels {
     std::vector<StoredModel> models;

@@ -33,6 +33,16 @@ void press(Rig& rig, const std::string& name) {
   rig.frame(2);
 }
 
+/// The same of what is there when the program has told its commands.
+void press_when_there(Rig& rig, const std::string& name) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!mark_of(rig, name)) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+  }
+  press(rig, name);
+}
+
 /// Frames until every command is over and what it made is open.
 void finish_runs(Rig& rig) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(270);
@@ -146,8 +156,7 @@ TEST_CASE("a model that this machine has is recorded by a click on its name") {
   Rig rig({1280, 800});
   rig.settle();
   press(rig, "model org/tiny");
-  rig.settle();
-  press(rig, "Record");
+  press_when_there(rig, "run command");
   REQUIRE(rig.app().runs().runs().size() == 1);
   CHECK_THAT(rig.app().runs().runs()[0].command_line(), ContainsSubstring("org/tiny"));
   finish_runs(rig);
@@ -221,35 +230,17 @@ TEST_CASE("a typed text is recorded, and the trace is opened when it is whole") 
   const InFolder here(folder.path());
   Rig rig;
   rig.settle();
-  press(rig, "text typed");
-  press(rig, "typed text");
+  press(rig, "Record a model...");
+  press_when_there(rig, "option prompt");
   rig.backend().type("What is looked at, and by whom?");
   rig.frame(2);
-  press(rig, "Record");
+  press(rig, "run command");
   finish_runs(rig);
   REQUIRE(rig.session().document());
-  CHECK(rig.session().document()->path().filename() == "verifier.h5");
+  CHECK(rig.session().document()->path().filename() == "trace.h5");
   CHECK(rig.session().document()->file().info().text_source == "command line");
   CHECK_THAT(rig.app().state()["runs"][0]["command"].get<std::string>(),
-             ContainsSubstring("kvscope record --model verifier --prompt 'What is looked at"));
-}
-
-TEST_CASE("a dropped text is what is recorded next; what is missing is said") {
-  const TempDir folder;
-  const InFolder here(folder.path());
-  const auto text = folder.write("essay.txt", std::string(400, 'a') + " dropped words");
-  Rig rig;
-  rig.settle();
-  press(rig, "text file");
-  CHECK(rig.app().state()["runs"].empty());
-  press(rig, "Record");  // no file is named
-  CHECK(rig.app().state()["runs"].empty());
-  rig.app().open(text);
-  rig.frame(2);
-  press(rig, "Record");
-  finish_runs(rig);
-  REQUIRE(rig.session().document());
-  CHECK(rig.session().document()->file().info().text_source == "essay.txt");
+             ContainsSubstring("--prompt 'What is looked at"));
 }
 
 TEST_CASE("a text that is dropped beside an open trace is what Run would record") {
@@ -260,12 +251,7 @@ TEST_CASE("a text that is dropped beside an open trace is what Run would record"
   rig.app().open(text);
   rig.settle();
   REQUIRE(rig.app().area_of("runs"));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!mark_of(rig, "copy command")) {
-    REQUIRE(std::chrono::steady_clock::now() < end);
-    rig.frame();
-  }
-  press(rig, "copy command");
+  press_when_there(rig, "copy command");
   CHECK_THAT(std::string(ImGui::GetClipboardText()),
              ContainsSubstring("kvscope record") && ContainsSubstring("--text " + text.string()));
 }

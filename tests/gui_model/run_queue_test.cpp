@@ -53,17 +53,14 @@ std::string script(const TempFolder& folder, const std::string& lines) {
   return path.string();
 }
 
-RecordingForm small_recording(const fs::path& out) {
-  return RecordingForm{.n_tokens = 96, .n_decode = 2, .out = out.string()};
-}
-
 TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
   const TempFolder folder;
   Queue queue;
-  RecordingForm form = small_recording(folder / "a.h5");
-  form.n_tokens = 8192;
-  const auto id = queue.runs.add(form.words(), form.out);
-  const auto waiting = queue.runs.add(form.words(), folder / "b.h5");
+  const fs::path out = folder / "a.h5";
+  const Words words = {"record", "--model", "verifier",  "--max-tokens",
+                       "8192",   "--out",   out.string()};
+  const auto id = queue.runs.add(words, out);
+  const auto waiting = queue.runs.add(words, folder / "b.h5");
   queue.until([&] { return queue.runs.runs()[0].status.progress.done > 0; });
   queue.runs.cancel(waiting);
   CHECK(queue.last().status.state == JobState::cancelled);  // shown at once, not in its turn
@@ -74,12 +71,12 @@ TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
   CHECK(queue.last().status.state == JobState::cancelled);
   CHECK(queue.runs.take_made().empty());
   if (run.has_made_file) {
-    const TraceFile kept = TraceFile::open(form.out);
+    const TraceFile kept = TraceFile::open(out);
     CHECK(kept.info().status == TraceStatus::interrupted);
     CHECK(kept.info().n_tokens < 8192);
     CHECK_THAT(run.remark, ContainsSubstring("kept"));
   } else {
-    CHECK_FALSE(fs::exists(form.out));
+    CHECK_FALSE(fs::exists(out));
   }
 }
 

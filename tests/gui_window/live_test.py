@@ -50,9 +50,11 @@ def recording_is_followed_to_its_final_name(bench):
 def recording_started_here_grows_while_it_is_watched_and_ends_with_the_window(bench):
     with bench.start() as window:
         window.settle()
-        window.click_at("tokens")
+        window.click_at("Record a model...")
+        window.wait_until(lambda s: "option max-tokens" in s["landmarks"], "the form")
+        window.click_at("option max-tokens")
         window.type_and_enter("32000")
-        window.click_at("Record")
+        window.click_at("run command")
         window.wait_until(lambda s: s["runs"] and s["runs"][0]["done"] > 0, "progress")
         window.click_at("run 1 watch")
         n_first = trace_of(window.wait_until(lambda s: len(s["traces"]) == 1, "the recording"))["n_tokens"]

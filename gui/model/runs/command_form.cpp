@@ -7,7 +7,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/model/model_stores.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
@@ -162,8 +161,15 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
     values["query"] = fmt::format("{}", s.query);
     if (s.key) values["key"] = fmt::format("{}", *s.key);
   }
+  if (command.name == "record") {
+    values = {{"model", "verifier"},
+              {"prompt", ""},
+              {"text", ""},
+              {"max-tokens", "2048"},
+              {"decode", "32"}};
+  }
   if (const CommandOption* out = command.find("out")) {
-    std::string name = command.name;
+    std::string name = trace || command.name != "record" ? command.name : "trace";
     std::ranges::replace(name, ' ', '-');
     std::error_code error;
     const fs::path folder = trace ? trace->path().parent_path() : fs::current_path(error);
@@ -171,42 +177,6 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
     values["out"] = free_file(folder / (stem + ending_of(*out))).string();
   }
   return values;
-}
-
-std::string RecordingForm::problem() const {
-  std::error_code error;
-  const bool has_text = typed.find_first_not_of(" \t\r\n") != std::string::npos;
-  const bool is_embedded = model == "verifier" || model == "draft";
-  if (model.empty())
-    return "Name a model: verifier, draft, a checkpoint's folder, a GGUF file, or one of this "
-           "machine.";
-  if (!is_embedded) {
-    try {
-      find_model(model);
-    } catch (const Error& problem) {
-      return problem.what();
-    }
-  }
-  if (text == Text::typed && !has_text) return "Type the text that the model shall read.";
-  if (text == Text::file && !fs::is_regular_file(file, error))
-    return file.empty() ? "Name the file with the text, or drop it onto this window."
-                        : fmt::format("{} is no file.", file);
-  if (out.empty()) return "Name the file to record into.";
-  if (fs::exists(out, error)) return fmt::format("{} exists already: name another file.", out);
-  const fs::path folder = fs::path(out).parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, error))
-    return fmt::format("There is no folder {} to record into.", folder.string());
-  return {};
-}
-
-std::vector<std::string> RecordingForm::words() const {
-  CommandOptions options = {{"model", model}};
-  if (text == Text::typed) options.emplace_back("prompt", typed);
-  if (text == Text::file) options.emplace_back("text", file);
-  if (n_tokens > 0) options.emplace_back("max-tokens", fmt::format("{}", n_tokens));
-  if (n_decode > 0) options.emplace_back("decode", fmt::format("{}", n_decode));
-  options.emplace_back("out", out);
-  return command_words("record", {}, options);
 }
 
 fs::path free_file(const fs::path& wanted) {

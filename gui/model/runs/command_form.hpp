@@ -51,23 +51,9 @@ std::vector<std::string> command_words(std::string_view command,
                                        const CommandOptions& options);
 
 /// What a command should be asked about what is open: its trace, the second one as the draft, the
-/// selected methods and budget, and a file beside the trace that is not there yet.
+/// selected methods and budget, and a file beside the trace that is not there yet; of a recording
+/// the embedded model and as much as is looked at in a minute.
 CommandValues suggested_values(const CommandSpec& command, const Session& session);
-
-/// What is recorded of which text, as the start page asks.
-struct RecordingForm {
-  enum class Text { book, typed, file };
-  std::string model = "verifier";  // verifier or draft (embedded), or a checkpoint's folder
-  Text text = Text::book;
-  std::string typed;
-  std::string file;
-  Index n_tokens = 2048;  // at most; 0: the whole text
-  Index n_decode = 32;
-  std::string out;
-  /// A sentence if something is missing; empty if it can be run.
-  std::string problem() const;
-  std::vector<std::string> words() const;
-};
 
 /// `wanted`, or the first of name-2, name-3, ... that is neither there nor being recorded (.part).
 std::filesystem::path free_file(const std::filesystem::path& wanted);
