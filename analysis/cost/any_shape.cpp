@@ -189,21 +189,6 @@ HeadShape window_heads_of(const JsonObject& fields, const HeadShape& heads) {
   return own;
 }
 
-/// Gemma 4's layers without a window have; `layer` is one of them, which per_layer_config names in
-/// files that transformers wrote.
-HeadShape full_heads_of(const JsonObject& fields, HeadShape heads, std::size_t layer) {
-  if (fields.boolean_or("attention_k_eq_v", true))
-    heads.n_kv = count_or(fields, {"num_global_key_value_heads"}, heads.n_kv);
-  heads.d_head = count_or(fields, {"global_head_dim"}, heads.d_head);
-  if (fields.find("per_layer_config") == nullptr) return heads;
-  const JsonObject layers = fields.object("per_layer_config");
-  if (layers.find(std::to_string(layer)) == nullptr) return heads;
-  const JsonObject own = layers.object(std::to_string(layer));
-  heads.n_kv = count_or(own, {"num_key_value_heads"}, heads.n_kv);
-  heads.d_head = count_or(own, {"head_dim"}, heads.d_head);
-  return heads;
-}
-
 void check_heads(const JsonObject& fields, const HeadShape& heads) {
   if (heads.n_kv > 0 && heads.n_q % heads.n_kv == 0 && heads.d_head > 0 && heads.d_head % 2 == 0)
     return;
@@ -215,16 +200,73 @@ void check_heads(const JsonObject& fields, const HeadShape& heads) {
 
 MoeConfig experts_of(const JsonObject& fields, Index d_ff) {
   MoeConfig moe;
+  if (!fields.boolean_or("enable_moe_block", true)) return moe;
   moe.n_experts = count_or(fields, {"num_experts", "num_local_experts", "n_routed_experts"}, 0);
   if (moe.n_experts <= 1) return {};
-  moe.n_picked = count_or(fields, {"num_experts_per_tok", "moe_topk", "num_experts_per_token"}, 1);
+  moe.n_picked = count_or(
+      fields, {"num_experts_per_tok", "moe_topk", "num_experts_per_token", "top_k_experts"}, 1);
   moe.d_ff = count_or(fields, {"moe_intermediate_size", "expert_ffn_hidden_size"}, d_ff);
-  // Every token goes to those that are shared.
-  const Index of_width = count_or(fields, {"shared_expert_intermediate_size"}, 0) / moe.d_ff;
+  // Every token goes to those that are shared; Gemma 4's experts stand beside the usual MLP.
+  const Index beside = fields.find("enable_moe_block") != nullptr ? d_ff : 0;
+  const Index of_width = count_or(fields, {"shared_expert_intermediate_size"}, beside) / moe.d_ff;
   const Index n_shared = count_or(fields, {"n_shared_experts", "num_shared_experts"}, of_width);
   moe.n_experts += n_shared;
   moe.n_picked = std::min(moe.n_picked + n_shared, moe.n_experts);
   return moe;
+}
+
+/// What the layers of a model see, and with which heads.
+struct AttendingLayers {
+  std::vector<LayerSees> sees;  // of all layers
+  HeadShape of_full, of_window;
+  std::optional<Index> window;
+  Index first_shared = kMostLayers;  // from which on layers read the keys of earlier ones
+  std::set<std::string> others;      // kinds of layers that do not attend
+};
+
+/// By the names of fields; `config` gets the widths.
+AttendingLayers layers_of(const JsonObject& fields, ModelConfig& config) {
+  config.n_layers =
+      fields.integer(present_of(fields, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"}),
+                     1, kMostLayers);
+  config.d_model = count(fields, {"hidden_size", "n_embd", "d_model"});
+  config.d_ff = count_or(fields, {"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"},
+                         4 * config.d_model);
+  config.n_vocab = count_or(fields, {"vocab_size"}, 1);
+  config.max_positions = count_or(
+      fields, {"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 0);
+  config.tied_embeddings = fields.boolean_or("tie_word_embeddings", false);
+  LayersReader reader(fields, config.n_layers);
+  AttendingLayers layers{.sees = reader.read(), .of_full = heads_of(fields, config.d_model)};
+  layers.of_window = window_heads_of(fields, layers.of_full);
+  layers.others = reader.others();
+  const std::string field =
+      fields.find("sliding_window") == nullptr && fields.find("attention_chunk_size") != nullptr
+          ? "attention_chunk_size"
+          : "sliding_window";
+  if (std::ranges::count(layers.sees, LayerSees::window) > 0)
+    layers.window = fields.integer(field, 1, Index{1} << 40);
+  layers.first_shared =
+      std::max<Index>(0, config.n_layers - count_or(fields, {"num_kv_shared_layers"}, 0));
+  return layers;
+}
+
+/// Of Gemma 4, by the reader of models that run, which knows its rules but not its experts.
+AttendingLayers layers_of_reader(json root, const std::string& where, ModelConfig& config) {
+  (root.contains("text_config") ? root["text_config"] : root)["enable_moe_block"] = false;
+  config = parse_model_config(root.dump(), where);
+  AttendingLayers layers;
+  layers.of_full = layers.of_window = {config.n_q, config.n_kv, config.d_head};
+  for (Index layer = 0; layer < config.n_layers; ++layer) {
+    const LayerShape own = config.shape(layer);
+    const auto window = config.window[static_cast<std::size_t>(layer)];
+    layers.sees.push_back(window ? LayerSees::window : LayerSees::all);
+    if (own.keys_of >= 0) layers.first_shared = std::min(layers.first_shared, layer);
+    if (!window) continue;
+    layers.window = window;
+    layers.of_window = {config.n_q, own.n_kv, own.d_head};
+  }
+  return layers;
 }
 
 std::string heads_words(const HeadShape& heads) {
@@ -248,68 +290,52 @@ std::optional<AnyShape> any_shape(std::string_view config_text, const std::strin
 
   AnyShape shape;
   ModelConfig& config = shape.config;
-  config.n_layers =
-      fields.integer(present_of(fields, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"}),
-                     1, kMostLayers);
-  config.d_model = count(fields, {"hidden_size", "n_embd", "d_model"});
-  config.d_ff = count_or(fields, {"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"},
-                         4 * config.d_model);
-  config.n_vocab = count_or(fields, {"vocab_size"}, 1);
-  config.max_positions = count_or(
-      fields, {"max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"}, 0);
-  config.tied_embeddings = fields.boolean_or("tie_word_embeddings", false);
-  LayersReader reader(fields, config.n_layers);
-  const std::vector<LayerSees> sees = reader.read();
+  const std::string of_root = JsonObject(root, where).string_if("model_type").value_or("");
+  const bool has_reader = fields.string_if("model_type").value_or(of_root).starts_with("gemma4");
+  const AttendingLayers layers =
+      has_reader ? layers_of_reader(root, where, config) : layers_of(fields, config);
   const auto n_of = [&](LayerSees what) {
-    return static_cast<Index>(std::ranges::count(sees, what));
+    return static_cast<Index>(std::ranges::count(layers.sees, what));
   };
-  const HeadShape heads = heads_of(fields, config.d_model);
-  const HeadShape of_window = window_heads_of(fields, heads);
-  const auto first_full = std::ranges::find(sees, LayerSees::all) - sees.begin();
-  const HeadShape of_full = full_heads_of(fields, heads, static_cast<std::size_t>(first_full));
-  for (const HeadShape& one : {of_window, of_full}) check_heads(fields, one);
-  config.n_q = of_full.n_q;
-  config.n_kv = of_full.n_kv;
-  config.d_head = of_full.d_head;
+  for (const HeadShape& one : {layers.of_window, layers.of_full}) check_heads(fields, one);
+  config.n_q = layers.of_full.n_q;
+  config.n_kv = layers.of_full.n_kv;
+  config.d_head = layers.of_full.d_head;
   config.moe = experts_of(fields, config.d_ff);
-  config.has_experts.assign(sees.size(), config.moe.n_experts > 0);
+  config.has_experts.assign(layers.sees.size(), config.moe.n_experts > 0);
   const Index first_dense = count_or(fields, {"first_k_dense_replace"}, 0);
-  for (std::size_t i = 0; i < sees.size(); ++i) {
+  for (std::size_t i = 0; i < layers.sees.size(); ++i) {
     if (static_cast<Index>(i) < first_dense) config.has_experts[i] = false;
   }
 
   // Weights are those of all layers, before the ones that do not attend are left out.
   CostModel& model = shape.model;
   model = cost_model(config, name, weight_bits);
-  const std::string window_field =
-      fields.find("sliding_window") == nullptr && fields.find("attention_chunk_size") != nullptr
-          ? "attention_chunk_size"
-          : "sliding_window";
-  const std::optional<Index> window =
-      n_of(LayerSees::window) > 0 ? std::optional(fields.integer(window_field, 1, Index{1} << 40))
-                                  : std::nullopt;
+  config.layer_shapes.clear();
   config.window.clear();
-  const auto first_shared = static_cast<std::size_t>(
-      std::max<Index>(0, config.n_layers - count_or(fields, {"num_kv_shared_layers"}, 0)));
-  for (std::size_t i = 0; i < sees.size(); ++i) {
-    if (sees[i] == LayerSees::nothing) continue;
+  for (std::size_t i = 0; i < layers.sees.size(); ++i) {
+    const LayerSees sees = layers.sees[i];
+    if (sees == LayerSees::nothing) continue;
     model.places.push_back(static_cast<Index>(i));
-    config.window.push_back(sees[i] == LayerSees::window ? window : std::nullopt);
-    const bool reads_others = i >= first_shared;
-    (sees[i] == LayerSees::window ? model.n_window_shared : model.n_full_shared) += reads_others;
+    config.window.push_back(sees == LayerSees::window ? layers.window : std::nullopt);
+    const bool reads_others = static_cast<Index>(i) >= layers.first_shared;
+    (sees == LayerSees::window ? model.n_window_shared : model.n_full_shared) += reads_others;
   }
   model.window = config.window;
-  if (of_window != of_full)
-    model.window_shape = {{of_window.n_q, of_window.n_kv, of_window.d_head}};
+  if (layers.of_window != layers.of_full) {
+    const HeadShape& own = layers.of_window;
+    model.window_shape = {{own.n_q, own.n_kv, own.d_head}};
+  }
   std::vector<std::string> parts;
   if (const Index n = n_of(LayerSees::all); n > 0)
-    parts.push_back(fmt::format("{} see all keys ({})", n, heads_words(of_full)));
+    parts.push_back(fmt::format("{} see all keys ({})", n, heads_words(layers.of_full)));
   if (const Index n = n_of(LayerSees::window); n > 0)
-    parts.push_back(fmt::format("{} the last {} ({})", n, *window, heads_words(of_window)));
+    parts.push_back(
+        fmt::format("{} the last {} ({})", n, *layers.window, heads_words(layers.of_window)));
   if (const Index n = n_of(LayerSees::nothing); n > 0) {
     parts.push_back(fmt::format(
         "{} do not attend{}", n,
-        reader.others().empty() ? "" : fmt::format(" ({})", fmt::join(reader.others(), ", "))));
+        layers.others.empty() ? "" : fmt::format(" ({})", fmt::join(layers.others, ", "))));
   }
   if (const Index n = model.n_full_shared + model.n_window_shared; n > 0)
     parts.push_back(fmt::format("{} read an earlier layer's keys", n));

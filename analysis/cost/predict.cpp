@@ -116,9 +116,11 @@ RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bi
 
 RestOfModel rest_of_model(const ModelConfig& config, double weight_bits) {
   double n = static_cast<double>(config.n_active_parameters());
-  // one row of the embedding is read; a tied one is the output projection too
+  // one row of an embedding is read; a tied one is the output projection too
   if (!config.tied_embeddings)
     n -= static_cast<double>(config.n_vocab) * static_cast<double>(config.d_model);
+  n -= static_cast<double>(config.n_layer_vocab) *
+       static_cast<double>(config.n_layers * config.d_layer_input);
   RestOfModel rest = rest_of_model(n, static_cast<double>(config.n_layers), weight_bits);
   const auto n_experts = static_cast<double>(config.moe.n_experts);
   const auto n_picked = static_cast<double>(config.moe.n_picked);

@@ -48,8 +48,8 @@ class BackendCall {
 
   virtual std::unique_ptr<Block> make_block(Index n_features) = 0;
 
-  /// x = the tokens' embeddings times the model's scale; keeps those for each layer, where there are
-  /// such. x [n_tok, d_model]
+  /// x = the tokens' embeddings times the model's scale; keeps those for each layer, where there
+  /// are such. x [n_tok, d_model]
   virtual void embed(std::span<const TokenId> tokens, Block& x) = 0;
   /// y = norm(x); they may be the same block. [n_tok, d_model]
   virtual void norm(Index layer, NormAt at, const Block& x, Block& y) = 0;

@@ -14,7 +14,8 @@ namespace {
 LayerShape read_shape(const JsonObject& json, const ModelConfig& config, Index layer) {
   LayerShape shape{config.n_kv, config.d_head, 1.0f, 0.0f, -1};
   const bool is_full = !config.window[static_cast<std::size_t>(layer)];
-  if (json.find("per_layer_config") != nullptr) {
+  if (json.has("per_layer_config")) {
+    if (json.find("per_layer_config") == nullptr) return shape;
     const JsonObject all = json.object("per_layer_config");
     const std::string name = std::to_string(layer);
     if (all.find(name) == nullptr) return shape;

@@ -220,6 +220,7 @@ std::optional<RopeGroup> group_of_layers(const JsonObject& json, const std::stri
 // The settings that count for all layers, of those with a window excepted: as in transformers,
 // rope_scaling unless it is absent, null or empty, else rope_parameters.
 std::optional<RopeGroup> group_of_model(const JsonObject& json, const FamilyTraits& traits) {
+  if (traits.reads_layer_shapes) return group_of_layers(json, "full_attention");
   const auto* scaling = json.find("rope_scaling");
   const bool has_scaling = scaling != nullptr && !scaling->empty();
   if (traits.local_rope_theta && json.find("rope_parameters") != nullptr) {
@@ -258,12 +259,15 @@ Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits,
 }  // namespace
 
 void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
-  const double theta = json.number_or(std::string(traits.rope_theta_field), kLeastTheta, kMostTheta,
-                                      traits.rope.theta);
+  // A part of the pairs turns by its settings there, and the rest by nothing; all stands in groups.
+  const bool is_whole = traits.reads_layer_shapes;
+  const auto theta_of = [&](std::string_view field, double otherwise) {
+    return is_whole ? otherwise
+                    : json.number_or(std::string(field), kLeastTheta, kMostTheta, otherwise);
+  };
+  const double theta = theta_of(traits.rope_theta_field, traits.rope.theta);
   json.has("original_max_position_embeddings");  // which says nothing of kinds that do not ask
   const auto group = group_of_model(json, traits);
-  // a part of the pairs turns by its settings there, and the rest by nothing
-  const bool is_whole = traits.reads_layer_shapes;
   config.rotary_dim =
       is_whole ? config.d_head : read_rotary_dim(json, traits, group, config.d_head);
   if (group) {
@@ -275,8 +279,7 @@ void read_rope(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   }
   if (!traits.local_rope_theta) return;
   RopeSettings local;
-  local.theta =
-      json.number_or("rope_local_base_freq", kLeastTheta, kMostTheta, *traits.local_rope_theta);
+  local.theta = theta_of("rope_local_base_freq", *traits.local_rope_theta);
   const auto local_group = group_of_layers(json, "sliding_attention");
   Index rotary_dim = config.rotary_dim;
   const auto with_window =

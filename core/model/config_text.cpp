@@ -71,14 +71,13 @@ void add_from_root(const json& root, json& text) {
   for (const char* field : {"bos_token_id", "eos_token_id", "quantization_config"}) {
     if (!text.contains(field) && root.contains(field)) text[field] = root[field];
   }
-  // The head belongs to the whole model, so that its configuration says whether it is tied; Qwen's
-  // older files have it in the part.
+  // The head belongs to the whole model, so that its configuration says whether it is tied, which
+  // all but Qwen's are by default; Qwen's older files have it in the part.
+  const bool is_qwen = root.at("model_type").get_ref<const std::string&>().starts_with("qwen");
   const bool is_tied_there =
-      text.contains("tie_word_embeddings") && text["tie_word_embeddings"] == true &&
-      root.at("model_type").get_ref<const std::string&>().starts_with("qwen");
-  if (root.contains("tie_word_embeddings") && !is_tied_there) {
-    text["tie_word_embeddings"] = root["tie_word_embeddings"];
-  }
+      text.contains("tie_word_embeddings") && text["tie_word_embeddings"] == true;
+  if (!is_qwen || (root.contains("tie_word_embeddings") && !is_tied_there))
+    text["tie_word_embeddings"] = root.value("tie_word_embeddings", json(true));
 }
 
 }  // namespace

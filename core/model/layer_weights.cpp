@@ -127,7 +127,8 @@ class Collector {
       if (has_v) w.v = matrix(prefix + "v_proj", d_kv, d);
     }
     if (!has_k) {  // stored all the same by some
-      for (const char* name : {"k_proj.weight", "v_proj.weight", "k_norm.weight"})
+      for (const char* name : {"k_proj.weight", "k_proj.bias", "k_norm.weight", "v_proj.weight",
+                               "v_proj.bias", "v_norm.weight"})
         files_.pass_over(prefix + name);
     }
     w.o = matrix(prefix + "o_proj", d, d_q);

@@ -97,8 +97,9 @@ TEST_CASE("cost --shape takes models that do not run here, by the layers that se
       "moe_intermediate_size": 64})");
   const std::string shared = config_in(dir, "shared", R"({"model_type": "gemma4_text",
       "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
-      "num_key_value_heads": 2, "num_global_key_value_heads": 1, "head_dim": 64,
-      "global_head_dim": 128, "intermediate_size": 1024, "vocab_size": 1000,
+      "num_key_value_heads": 2, "num_global_key_value_heads": 1, "attention_k_eq_v": true,
+      "head_dim": 64, "global_head_dim": 128, "intermediate_size": 1024, "vocab_size": 1000,
+      "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64,
       "sliding_window": 512, "num_kv_shared_layers": 1,
       "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
                       "sliding_attention"]})");
@@ -117,7 +118,7 @@ TEST_CASE("cost --shape takes models that do not run here, by the layers that se
   CHECK(speedup("quest:dense-layers=3") == speedup("quest:dense-layers=0"));
   CHECK(speedup("quest:dense-layers=4") < speedup("quest:dense-layers=3"));
   CHECK_HAS(ran(with({"cost", "--shape", shared}, same)).out,
-            "4 layers: 1 see all keys (8 query and 1 KV heads of 128 channels); 3 the last 512",
+            "4 layers: 2 see all keys (8 query and 1 KV heads of 128 channels); 2 the last 512",
             "1 read an earlier layer's keys");
   CHECK_HAS(
       ran(with({"cost", "--shape", (testing::source_dir() / "tests/golden/gemma4").string()}, same))
