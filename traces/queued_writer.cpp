@@ -162,7 +162,7 @@ class QueuedWriter final : public TraceReceiver {
   }
 
  private:
-  struct Call {
+  struct Write {
     std::function<void(TraceReceiver&)> run;
     std::size_t n_bytes = 0;
   };
@@ -177,33 +177,33 @@ class QueuedWriter final : public TraceReceiver {
       return run(*writer_);
     }
     n_bytes_ += n_bytes;
-    calls_.push_back({std::move(run), n_bytes});
-    has_calls_.notify_one();
+    writes_.push_back({std::move(run), n_bytes});
+    has_writes_.notify_one();
   }
 
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      has_calls_.wait(lock, [&] { return !calls_.empty() || is_ending_; });
-      if (calls_.empty()) return;
+      has_writes_.wait(lock, [&] { return !writes_.empty() || is_ending_; });
+      if (writes_.empty()) return;
       {
-        const Call call = std::move(calls_.front());
-        calls_.pop_front();
+        const Write write = std::move(writes_.front());
+        writes_.pop_front();
         is_busy_ = true;
         lock.unlock();
         std::exception_ptr error;
         try {
-          call.run(*writer_);
+          write.run(*writer_);
         } catch (...) {
           error = std::current_exception();
         }
         lock.lock();
-        n_bytes_ -= call.n_bytes;
+        n_bytes_ -= write.n_bytes;
         n_committed_ = writer_->n_committed();
         if (error) {
           error_ = error;
           n_bytes_ = 0;
-          dropped_.swap(calls_);
+          dropped_.swap(writes_);
         }
       }
       if (!dropped_.empty()) {
@@ -219,7 +219,7 @@ class QueuedWriter final : public TraceReceiver {
   /// Until nothing waits.
   void wait() const {
     std::unique_lock lock(mutex_);
-    is_done_.wait(lock, [&] { return calls_.empty() && !is_busy_; });
+    is_done_.wait(lock, [&] { return writes_.empty() && !is_busy_; });
   }
 
   void end_thread() {
@@ -228,7 +228,7 @@ class QueuedWriter final : public TraceReceiver {
       const std::lock_guard lock(mutex_);
       is_ending_ = true;
     }
-    has_calls_.notify_one();
+    has_writes_.notify_one();
     thread_.join();
   }
 
@@ -236,8 +236,8 @@ class QueuedWriter final : public TraceReceiver {
   std::size_t most_bytes_;
   Index n_forward_calls_ = 0;  // of commit_call()
   mutable std::mutex mutex_;
-  mutable std::condition_variable has_calls_, is_done_;
-  std::deque<Call> calls_, dropped_;
+  mutable std::condition_variable has_writes_, is_done_;
+  std::deque<Write> writes_, dropped_;
   std::size_t n_bytes_ = 0;  // copied
   std::size_t n_committed_ = 0;
   std::exception_ptr error_;

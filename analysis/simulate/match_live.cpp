@@ -36,18 +36,18 @@ CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePa
 /// One pair with its setting where its cost is nearest to its target.
 LivePair matched_pair(const SimulationSetup& setup, const MakeTask& make_task, const LivePair& pair,
                       ThreadPool& pool, const MatchContext& context, const std::stop_token& stop) {
-  const auto at = [&](const MethodAtSetting& setting) {
+  const auto at = [&](const MethodAtSetting& method) {
     LivePair tried = pair;
-    tried.options.selector = setting.selector;
-    tried.options.budget = setting.budget;
+    tried.options.selector = method.selector;
+    tried.options.budget = method.budget;
     return tried;
   };
-  MatchedMethod found = match_method(
-      pair.options.selector, *pair.match, context, [&](const MethodAtSetting& setting) {
-        return quantity_of(probe(setup, make_task, at(setting), pool, stop), pair.match->quantity);
+  MatchedMethod found =
+      match_method(pair.options.selector, *pair.match, context, [&](const MethodAtSetting& method) {
+        return quantity_of(probe(setup, make_task, at(method), pool, stop), pair.match->quantity);
       });
-  LivePair matched = at(found.setting);
-  matched.asked.budget = found.setting.budget;
+  LivePair matched = at(found.method);
+  matched.asked.budget = found.method.budget;
   matched.labels = std::move(found.labels);
   return matched;
 }

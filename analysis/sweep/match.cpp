@@ -213,7 +213,7 @@ MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
   const bool by_share = target.quantity == MatchQuantity::density;
   const std::optional<BudgetSetting> setting = BudgetSetting::of(method, by_share, context.n_keys);
   if (!setting) {
-    matched.setting = {method, std::nullopt};
+    matched.method = {method, std::nullopt};
     matched.labels.note =
         "no budget setting: it takes no budget, and no option of it is declared to set its cost";
     return matched;
@@ -222,7 +222,7 @@ MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
     const MatchOutcome outcome = search_match(
         *setting, target, [&](double value) { return cost(setting->at(value)); },
         first_guess(*setting, target, context.n_visible));
-    matched.setting = setting->at(outcome.value);
+    matched.method = setting->at(outcome.value);
     matched.labels.setting = setting->text(outcome.value);
     matched.labels.note = outcome.note;
     matched.labels.reached = outcome.reached;

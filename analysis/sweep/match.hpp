@@ -72,7 +72,7 @@ MatchOutcome search_match(const BudgetSetting& setting, const MatchTarget& targe
 
 /// A method with its setting where its cost is nearest to the target.
 struct MatchedMethod {
-  MethodAtSetting setting;  // empty selector: the method refused every value
+  MethodAtSetting method;  // empty selector: the method refused every value
   MatchLabels labels;
 };
 

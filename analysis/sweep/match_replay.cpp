@@ -113,13 +113,11 @@ MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
         replay_side_by_side(scene, {MethodSpec("full"), std::nullopt}, options);
     context.n_visible = measured_cost(dense, 0, MatchQuantity::keys);
   }
-  MatchedMethod matched =
-      match_method(method, target, context, [&](const MethodAtSetting& setting) {
-        if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
-        return replay_and_cost(scene, {setting.selector, setting.budget}, options, target.quantity)
-            .cost;
-      });
-  return {{std::move(matched.setting.selector), matched.setting.budget}, std::move(matched.labels)};
+  MatchedMethod matched = match_method(method, target, context, [&](const MethodAtSetting& tried) {
+    if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
+    return replay_and_cost(scene, {tried.selector, tried.budget}, options, target.quantity).cost;
+  });
+  return {{std::move(matched.method.selector), matched.method.budget}, std::move(matched.labels)};
 }
 
 std::string match_reasons(std::span<const LayerReplay> layers, std::size_t slot) {

@@ -54,7 +54,7 @@ struct RoutingEvent {
 
 /// Watches forward calls. Per call: wants() for each layer, on_attention() or on_rows() for those
 /// wanted and on_routing() for mixture-of-experts layers, in layer order, then on_logits() if the
-/// caller asked for logits, then on_call_end(). Exceptions from callbacks end the forward call and
+/// caller asked for logits. Exceptions from callbacks end the forward call and
 /// leave the cache as it was before it; rows given to on_rows() may have been passed on by then.
 class Observer {
  public:
@@ -74,10 +74,6 @@ class Observer {
   virtual void on_logits(Index pos_begin, TensorView<const float> logits) {
     (void)pos_begin;
     (void)logits;
-  }
-  virtual void on_call_end(Index pos_begin, Index n_tok) {
-    (void)pos_begin;
-    (void)n_tok;
   }
 };
 

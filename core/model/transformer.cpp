@@ -323,7 +323,6 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   Tensor<float> logits = pass.run(tokens);
   call->finish();
   pass.tell_policy();
-  if (options.observer != nullptr) options.observer->on_call_end(pos_begin, n_tok);
   cache.advance(n_tok);
   return logits;
 }

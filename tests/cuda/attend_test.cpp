@@ -72,7 +72,7 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
               batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
               gpu::AttendOptions{.by = by, .n_splits = n_splits}, batch.stream);
   batch.stream.wait();
-  const AnswerDifference answer = compare_answers(
+  const OutputDifference output = compare_outputs(
       batch,
       [&](int b, int head, int row) {
         const Sequence1& s = batch.sequences[b];
@@ -85,10 +85,10 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
       },
       std::max(1, c.batch.n_tok / 9));
   std::printf("  attend %-26s by %-6s splits %2d  out %.1e lse %.1e\n", c.name, name_of(by),
-              n_splits, answer.out, answer.lse);
+              n_splits, output.out, output.lse);
   const bool is_exact = c.batch.dtype == Dtype::f32;
-  CHECK(answer.out < (is_exact ? 2e-5 : 8e-3));
-  CHECK(answer.lse < 1e-4);
+  CHECK(output.out < (is_exact ? 2e-5 : 8e-3));
+  CHECK(output.lse < 1e-4);
 }
 
 TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
@@ -191,7 +191,7 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
         CHECK(batch.lse() == first_lse);
         continue;
       }
-      const AnswerDifference answer = compare_answers(
+      const OutputDifference output = compare_outputs(
           batch,
           [&](int b, int, int row) {
             const int pos = batch.sequences[b].n_past + row;
@@ -202,9 +202,9 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
             return keys;
           },
           std::max(1, c.batch.n_tok / 9), expected);
-      std::printf("  attend %-26s out %.1e lse %.1e\n", c.name, answer.out, answer.lse);
-      CHECK(answer.out < (dtype == Dtype::f32 ? 2e-5 : 5e-3));
-      CHECK(answer.lse < 1e-4);
+      std::printf("  attend %-26s out %.1e lse %.1e\n", c.name, output.out, output.lse);
+      CHECK(output.out < (dtype == Dtype::f32 ? 2e-5 : 5e-3));
+      CHECK(output.lse < 1e-4);
     }
   }
 }

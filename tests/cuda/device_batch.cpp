@@ -60,8 +60,8 @@ DeviceBatch::DeviceBatch(const BatchShape& of) : n_tok(of.n_tok) {
   v = uploaded(all_v, of.dtype);
   n_past = gpu::DeviceBuffer(4 * of.n_past.size(), "a test's positions");
   n_past.upload(of.n_past.data(), 4 * of.n_past.size());
-  out_rows = gpu::DeviceBuffer(q.size(), "a test's answers");
-  lse_rows = gpu::DeviceBuffer(4 * all_q.size() / of.d, "a test's answers");
+  out_rows = gpu::DeviceBuffer(q.size(), "a test's outputs");
+  lse_rows = gpu::DeviceBuffer(4 * all_q.size() / of.d, "a test's outputs");
   poison();
 }
 

@@ -41,7 +41,7 @@ class DeviceBatch {
   /// Rows of bf16 or f32, as floats.
   std::vector<float> out() const;
   std::vector<float> lse() const;
-  /// Fills out and lse with what no answer is.
+  /// Fills out and lse with what no output is.
   void poison();
 
   std::vector<Sequence1> sequences;
@@ -69,7 +69,7 @@ inline double larger_gap(double largest, double gap) {
 }
 
 /// Largest difference of out and lse from f64, over the largest number of out (lse: absolutely).
-struct AnswerDifference {
+struct OutputDifference {
   double out = 0.0, lse = 0.0;
 };
 /// Every row_step-th row, and the last one: tiles end there.
@@ -79,17 +79,17 @@ inline int row_after(int row, int row_step, int n_rows) {
 
 /// keys(batch, q_head, row): what the row attends to.
 template <class Keys>
-AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int row_step = 1,
+OutputDifference compare_outputs(const DeviceBatch& batch, const Keys& keys, int row_step = 1,
                                  const RowRule& rule = {}) {
   const std::vector<float> out = batch.out();
   const std::vector<float> lse = batch.lse();
-  AnswerDifference difference;
+  OutputDifference difference;
   double largest = 0.0;
   for (int b = 0; b < batch.n_batch(); ++b) {
     const Sequence1& s = batch.sequences[b];
     for (int head = 0; head < s.n_q; ++head) {
       for (int row = 0; row < s.n_tok; row = row_after(row, row_step, s.n_tok)) {
-        const RowAnswer expected = attend_row(s, head, row, keys(b, head, row), rule);
+        const RowOutput expected = attend_row(s, head, row, keys(b, head, row), rule);
         const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * s.n_tok + row;
         for (int c = 0; c < s.d; ++c) {
           const double found = static_cast<double>(out[at * s.d + c]);

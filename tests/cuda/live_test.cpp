@@ -36,9 +36,9 @@ class Compared final : public AttentionPolicy, public Observer {
     if (question.remote != nullptr) {
       LayerCall call{question.layer, question.q, question.k, question.v};
       call.remote = question.remote;
-      const Selection& answer = remote_run_.layer_call(call)[0];
-      remote_answer_ = copy_of(answer);
-      return answer;
+      const Selection& selection = remote_run_.layer_call(call)[0];
+      remote_selection_ = copy_of(selection);
+      return selection;
     }
     ++n_on_host;
     pass_over(question, dense(question.n_tok));
@@ -55,14 +55,14 @@ class Compared final : public AttentionPolicy, public Observer {
   }
   bool wants(Index) const override { return true; }
   void on_attention(const AttentionEvent& event) override {
-    const Selection& answer =
+    const Selection& selection =
         run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
-    if (remote_answer_) {
-      CHECK(answer.is_dense == remote_answer_->is_dense);
-      if (!answer.is_dense) compare(answer, *remote_answer_, /*tells_forced=*/true);
-      remote_answer_.reset();
+    if (remote_selection_) {
+      CHECK(selection.is_dense == remote_selection_->is_dense);
+      if (!selection.is_dense) compare(selection, *remote_selection_, /*tells_forced=*/true);
+      remote_selection_.reset();
     }
-    expected_.insert_or_assign(event.layer, copy_of(answer));
+    expected_.insert_or_assign(event.layer, copy_of(selection));
   }
   int n_lists = 0, n_different = 0, n_on_host = 0;
 
@@ -73,9 +73,9 @@ class Compared final : public AttentionPolicy, public Observer {
     return all;
   }
   /// Others answered this call.
-  void pass_over(const AttentionQuestion& question, Selection answer) {
+  void pass_over(const AttentionQuestion& question, Selection selection) {
     remote_run_.planned_call({question.layer, question.q, question.k, question.v, {}, {}},
-                             std::move(answer));
+                             std::move(selection));
   }
   static Selection copy_of(const Selection& selection) {
     Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
@@ -98,7 +98,7 @@ class Compared final : public AttentionPolicy, public Observer {
   SelectorRun run_;         // asked about the device's rows on the host
   SelectorRun remote_run_;  // of a method that asks the device
   Selection host_;
-  std::optional<Selection> remote_answer_;
+  std::optional<Selection> remote_selection_;
   std::map<Index, Selection> expected_;  // by layer, of the running call
 };
 

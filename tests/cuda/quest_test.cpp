@@ -85,14 +85,14 @@ void note_past(gpu::Quest& quest, const DeviceBatch& batch, const std::vector<in
   }
 }
 
-/// One step of the separate calls and of step() leave the same behind; answers to rounding, and
+/// One step of the separate calls and of step() leave the same behind; outputs to rounding, and
 /// both near the reference's over `lists`.
 void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
   gpu::Quest quest(batch.shape, c.options);
   const bool is_one = quest.steps_in_one_kernel();
   const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
   note_past(quest, batch, c.batch.n_past);
-  AnswerDifference worst;
+  OutputDifference worst;
   double largest = 0.0, apart = 0.0;
   for (const float x : expected.out) largest = std::max(largest, std::abs(double{x}));
   for (const int n_blocks : {0, 8, 4, 2, 1, 16}) {
@@ -114,14 +114,14 @@ void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
     for (std::size_t i = 0; i < found.out.size(); ++i)
       apart = larger_gap(apart, std::abs(double{found.out[i]} - double{expected.out[i]}));
     const int per_kv = quest.n_owners() / c.batch.n_kv;
-    const AnswerDifference answer = compare_answers(batch, [&](int b, int head, int) {
+    const OutputDifference output = compare_outputs(batch, [&](int b, int head, int) {
       const Sequence1& s = batch.sequences[b];
       const int owner = per_kv == 1 ? head / s.group() : head;
       return keys_of_pages(expected.lists[b * quest.n_owners() + owner], c.options.page_size,
                            s.n_ctx());
     });
-    worst.out = larger_gap(worst.out, answer.out);
-    worst.lse = larger_gap(worst.lse, answer.lse);
+    worst.out = larger_gap(worst.out, output.out);
+    worst.lse = larger_gap(worst.lse, output.lse);
     if (!is_one) break;
   }
   std::printf("    step() in %s; out %.1e lse %.1e, apart %.1e\n",
@@ -169,17 +169,17 @@ void check_case(const Case& c) {
     }
   }
   const int per_kv = quest.n_owners() / c.batch.n_kv;
-  const AnswerDifference answer = compare_answers(batch, [&](int b, int head, int) {
+  const OutputDifference output = compare_outputs(batch, [&](int b, int head, int) {
     const Sequence1& s = batch.sequences[b];
     const int owner = per_kv == 1 ? head / s.group() : head;
     return keys_of_pages(lists[b * quest.n_owners() + owner], c.options.page_size, s.n_ctx());
   });
   std::printf("  quest %-34s lists %d, unequal %d, farthest %.1e; out %.1e lse %.1e\n", c.name,
-              n_lists, n_unequal, farthest, answer.out, answer.lse);
+              n_lists, n_unequal, farthest, output.out, output.lse);
   CHECK(n_wrong == 0);
   const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
-  CHECK(answer.out < (is_bf16 ? 8e-3 : 2e-5));
-  CHECK(answer.lse < 1e-4);
+  CHECK(output.out < (is_bf16 ? 8e-3 : 2e-5));
+  CHECK(output.lse < 1e-4);
   check_step(c, batch, left_by(quest, batch, c.options.page_size));
 }
 

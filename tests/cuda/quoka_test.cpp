@@ -74,7 +74,7 @@ void check_case(const Case& c) {
     for (int h = 0; h < c.batch.n_kv; ++h) lists.push_back(list_of(quoka.lists(), b, h));
   }
   const int row_step = std::max(1, c.batch.n_tok / 7);
-  const AnswerDifference answer = compare_answers(
+  const OutputDifference output = compare_outputs(
       batch,
       [&](int b, int head, int row) {
         const Sequence1& s = batch.sequences[b];
@@ -84,14 +84,14 @@ void check_case(const Case& c) {
   std::printf(
       "  quoka %-26s lists %d, unequal %d, swapped %d, farthest %.1e; picks off %d; "
       "out %.1e lse %.1e\n",
-      c.name, f.n_lists, f.n_unequal, f.n_swapped, f.farthest, f.n_wrong_picks, answer.out,
-      answer.lse);
+      c.name, f.n_lists, f.n_unequal, f.n_swapped, f.farthest, f.n_wrong_picks, output.out,
+      output.lse);
   CHECK(f.n_wrong == 0);
   CHECK(f.n_wrong_picks == 0);
   if (c.batch.draw == Draw::copies) CHECK(f.n_swapped == 0);
   const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
-  CHECK(answer.out < (is_bf16 ? 8e-3 : 2e-5));
-  CHECK(answer.lse < (is_bf16 ? 1e-4 : 1e-4));
+  CHECK(output.out < (is_bf16 ? 8e-3 : 2e-5));
+  CHECK(output.lse < (is_bf16 ? 1e-4 : 1e-4));
 }
 
 TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {

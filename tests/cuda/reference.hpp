@@ -263,7 +263,7 @@ inline PageCounts page_counts(Rule rule, int budget, int page_size, int n_keys) 
 }
 
 /// softmax(scale q k^T) v of one row over these keys. lse -infinity and zeros over none.
-struct RowAnswer {
+struct RowOutput {
   std::vector<double> out;
   double lse = -std::numeric_limits<double>::infinity();
 };
@@ -272,10 +272,10 @@ struct RowRule {
   double score_cap = 0.0;    // 0: none
   std::vector<float> sinks;  // per query head, or none
 };
-inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::vector<int>& keys,
+inline RowOutput attend_row(const Sequence1& s, int q_head, int row, const std::vector<int>& keys,
                             const RowRule& rule = {}) {
-  RowAnswer answer;
-  answer.out.assign(static_cast<std::size_t>(s.d), 0.0);
+  RowOutput output;
+  output.out.assign(static_cast<std::size_t>(s.d), 0.0);
   const int kv_head = q_head / s.group();
   std::vector<double> score;
   double largest = -std::numeric_limits<double>::infinity();
@@ -285,7 +285,7 @@ inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::
                                          : product);
     largest = std::max(largest, score.back());
   }
-  if (keys.empty()) return answer;
+  if (keys.empty()) return output;
   double total = 0.0;
   if (!rule.sinks.empty()) {
     const auto sink = static_cast<double>(rule.sinks[q_head]);
@@ -296,11 +296,11 @@ inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::
     const double weight = std::exp(score[i] - largest);
     total += weight;
     const float* value = s.v_row(kv_head, keys[i]);
-    for (int c = 0; c < s.d; ++c) answer.out[c] += weight * static_cast<double>(value[c]);
+    for (int c = 0; c < s.d; ++c) output.out[c] += weight * static_cast<double>(value[c]);
   }
-  for (double& x : answer.out) x /= total;
-  answer.lse = largest + std::log(total);
-  return answer;
+  for (double& x : output.out) x /= total;
+  output.lse = largest + std::log(total);
+  return output;
 }
 
 }  // namespace kvscope::test

@@ -15,7 +15,7 @@ TEST_CASE("bigbird: window, global and random blocks, the same in every call") {
       random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 60, .n_decode = 0});
   const std::string spec = "bigbird:block=4,n-random=2";
   // All rows by block, from one call: aligned, so 4 rows share a list.
-  const Answer whole = run_all(spec, at_once, Budget{})[0];
+  const PlainSelection whole = run_all(spec, at_once, Budget{})[0];
   REQUIRE(whole.forced.size() == 4 * 15);
   for (std::size_t i = 0; i < whole.forced.size(); ++i) {
     const auto b = static_cast<Index>(i % 15);
@@ -32,7 +32,7 @@ TEST_CASE("bigbird: window, global and random blocks, the same in every call") {
   SelectorRun run(make_selector(spec, chunked), chunked.shape, {Budget{}});
   for (const auto& [phase, n_tok] : chunked.calls) {
     const Index begin = run.n_keys();
-    const Answer selection = run_call(run, chunked, phase, n_tok)[0][0];
+    const PlainSelection selection = run_call(run, chunked, phase, n_tok)[0][0];
     const std::size_t n_lists = selection.forced.size() / 4;
     for (Index row = 0; row < n_tok; ++row) {
       std::vector<KeyPos> expected = whole.forced[(begin + row) / 4];

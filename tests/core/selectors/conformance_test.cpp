@@ -187,7 +187,7 @@ TEST_CASE("a budget of the whole context is dense attention") {
 TEST_CASE("the same question has the same answer, from any number of threads") {
   const std::vector<Method> all = methods();
   const auto run_with = [&](int n_threads) {
-    std::vector<std::vector<Answer>> selections(all.size() * kSeeds);
+    std::vector<std::vector<PlainSelection>> selections(all.size() * kSeeds);
     ThreadPool pool(n_threads);
     pool.parallel_for(static_cast<std::int64_t>(selections.size()), [&](std::int64_t i, int) {
       const Method& method = all[static_cast<std::size_t>(i) / kSeeds];
@@ -212,7 +212,7 @@ TEST_CASE("several budgets in one run are the same as one run each") {
     const std::vector<Budget> budgets = {budget_for(method, 3), budget_for(method, 20),
                                          budget_for(method, 9)};
     SelectorRun run(make_selector(method.spec, sequence), sequence.shape, budgets);
-    std::vector<std::vector<Answer>> together(budgets.size());
+    std::vector<std::vector<PlainSelection>> together(budgets.size());
     for (const auto& [phase, n_tok] : sequence.calls) {
       for (const auto& layer : run_call(run, sequence, phase, n_tok)) {
         for (std::size_t i = 0; i < budgets.size(); ++i) together[i].push_back(layer[i]);

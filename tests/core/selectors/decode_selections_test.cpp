@@ -8,11 +8,11 @@ namespace kvscope::test::decode_selections_test {
 
 /// The selections of all layers at each decode step of a text of 90 tokens that is filled in by
 /// chunks. drafts: after each call two tokens are verified and taken back.
-std::vector<Answer> decode_selections(const std::string& spec, Index chunk, Index n_decode,
-                                      bool drafts) {
+std::vector<PlainSelection> decode_selections(const std::string& spec, Index chunk, Index n_decode,
+                                              bool drafts) {
   const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = n_decode});
   SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
-  std::vector<Answer> all;
+  std::vector<PlainSelection> all;
   for (const auto& [phase, n_tok] : sequence.calls) {
     for (auto& layer : run_call(run, sequence, phase, n_tok)) {
       if (phase == Phase::decode) all.push_back(layer.front());

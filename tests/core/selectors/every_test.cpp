@@ -23,7 +23,7 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
     INFO(method);
     SelectorRun plain(make_selector(method, sequence), sequence.shape, {budget});
     SelectorRun sparse(make_selector(method + "+every=4", sequence), sequence.shape, {budget});
-    std::vector<std::vector<Answer>> last;
+    std::vector<std::vector<PlainSelection>> last;
     Index chosen_at = -1;
     Index chosen_end = 0;
     for (const auto& [phase, n_tok] : sequence.calls) {
@@ -42,7 +42,7 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
         continue;
       }
       for (std::size_t layer = 0; layer < own.size(); ++layer) {
-        Answer expected = last[layer][0];
+        PlainSelection expected = last[layer][0];
         for (auto& list : expected.forced) {
           for (Index pos = chosen_end; pos < begin + n_tok; ++pos)
             list.push_back(static_cast<KeyPos>(pos));

@@ -48,7 +48,7 @@ std::vector<Index> heads_of(Index kv_head) {
   return {kv_head * kGroup, kv_head * kGroup + 1};
 }
 
-std::vector<KeyPos> keys_of(const Answer& selection, std::size_t list) {
+std::vector<KeyPos> keys_of(const PlainSelection& selection, std::size_t list) {
   std::vector<KeyPos> all = selection.scored[list];
   all.insert(all.end(), selection.forced[list].begin(), selection.forced[list].end());
   std::ranges::sort(all);
@@ -96,7 +96,7 @@ TEST_CASE(
     CHECK(selections[0][0].is_dense);  // layer 0 attends to everything
     for (Index layer = 1; layer < 5; ++layer) {
       const Index anchor = layer < 2 ? 0 : 2;
-      const Answer& selection = selections[layer][0];
+      const PlainSelection& selection = selections[layer][0];
       const Index n_tiles = (n_tok + 7) / 8;
       REQUIRE(selection.owner == ListOwner::kv_head);
       REQUIRE(static_cast<Index>(selection.scored.size()) == 2 * n_tiles);

@@ -19,13 +19,13 @@ Budget some_budget(const SelectorCaps& caps) {
   return {Budget::Kind::pages, 4.0};
 }
 
-std::vector<Answer> live_selections(const std::string& spec, const Sequence& sequence,
-                                    ScorePrecision precision, ThreadPool& pool) {
+std::vector<PlainSelection> live_selections(const std::string& spec, const Sequence& sequence,
+                                            ScorePrecision precision, ThreadPool& pool) {
   auto selector = make_selector(spec, sequence);
   const SelectorCaps caps = selector->caps();
   SelectorRun run(std::move(selector), sequence.shape, {some_budget(caps)}, std::nullopt,
                   precision);
-  std::vector<Answer> selections;
+  std::vector<PlainSelection> selections;
   const auto ask = [&](Phase phase, Index n_tok) {
     const Index begin = run.n_keys();
     const auto drafts = drafts_for(run, sequence, phase, n_tok);
@@ -54,7 +54,8 @@ std::vector<Answer> live_selections(const std::string& spec, const Sequence& seq
   return selections;
 }
 
-double share_of_equal_lists(const std::vector<Answer>& a, const std::vector<Answer>& b) {
+double share_of_equal_lists(const std::vector<PlainSelection>& a,
+                            const std::vector<PlainSelection>& b) {
   REQUIRE(a.size() == b.size());
   double n_equal = 0.0;
   double n_lists = 0.0;

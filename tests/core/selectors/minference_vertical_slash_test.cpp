@@ -40,12 +40,12 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
             expected.push_back(static_cast<KeyPos>(j));
           }
         }
-        const Answer& selection = selections[call];
+        const PlainSelection& selection = selections[call];
         const auto at = static_cast<std::size_t>(h * 90 + row);
         INFO("call " << call << ", head " << h << ", row " << row);
         CHECK(merged(KeyList{selection.scored[at], selection.forced[at], {}}) == expected);
         // The kernel covers at least that, in whole blocks of keys.
-        const Answer& rounded = kernel[call];
+        const PlainSelection& rounded = kernel[call];
         const auto block = static_cast<std::size_t>(h * 2 + row / 64);
         const auto covered = merged(KeyList{rounded.scored[block], rounded.forced[block], {}});
         CHECK(std::includes(covered.begin(), covered.end(), expected.begin(), expected.end()));

@@ -115,8 +115,8 @@ Sequence random_shape_sequence(std::uint64_t seed) {
   return random_sequence(options);
 }
 
-Answer selection_of(const Selection& selection) {
-  Answer out{selection.owner, selection.is_dense, {}, {}};
+PlainSelection selection_of(const Selection& selection) {
+  PlainSelection out{selection.owner, selection.is_dense, {}, {}};
   for (Index i = 0; i < selection.n_lists(); ++i) {
     out.scored.push_back(selection.at(i).scored());
     out.forced.push_back(selection.at(i).forced());
@@ -174,13 +174,13 @@ std::vector<Tensor<float>> drafts_for(const SelectorRun& run, const Sequence& se
   return draft_rows(sequence, run.n_keys(), n_tok);
 }
 
-std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
-                                          Index n_tok) {
+std::vector<std::vector<PlainSelection>> run_call(SelectorRun& run, const Sequence& sequence,
+                                                  Phase phase, Index n_tok) {
   const Index begin = run.n_keys();
   const Index end = begin + n_tok;
   const auto drafts = drafts_for(run, sequence, phase, n_tok);
   run.begin_call(phase, n_tok, drafts);
-  std::vector<std::vector<Answer>> answers;
+  std::vector<std::vector<PlainSelection>> by_layer;
   for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
     const auto at = static_cast<std::size_t>(layer);
     const auto selections = run.layer_call({.layer = layer,
@@ -188,10 +188,11 @@ std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequ
                                             .k = sequence.k[at].view().range(1, 0, end),
                                             .v = sequence.v[at].view().range(1, 0, end),
                                             .window = std::nullopt});
-    answers.emplace_back();
-    for (const Selection& selection : selections) answers.back().push_back(selection_of(selection));
+    by_layer.emplace_back();
+    for (const Selection& selection : selections)
+      by_layer.back().push_back(selection_of(selection));
   }
-  return answers;
+  return by_layer;
 }
 
 MemoryTrace calibration_text(const AttentionShape& shape) {
@@ -223,15 +224,15 @@ std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence&
   return selector;
 }
 
-std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
-                            const Budget& budget) {
+std::vector<PlainSelection> run_all(const std::string& spec, const Sequence& sequence,
+                                    const Budget& budget) {
   SelectorRun run(make_selector(spec, sequence), sequence.shape, {budget});
-  std::vector<Answer> answers;
+  std::vector<PlainSelection> selections;
   for (const auto& [phase, n_tok] : sequence.calls) {
     for (auto& layer : run_call(run, sequence, phase, n_tok))
-      answers.push_back(std::move(layer.front()));
+      selections.push_back(std::move(layer.front()));
   }
-  return answers;
+  return selections;
 }
 
 std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q_head, Index pos,

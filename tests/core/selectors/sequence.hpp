@@ -1,4 +1,4 @@
-// Random sequences of q, k, v for tests of selectors, and what a selector answers to them.
+// Random sequences of q, k, v for tests of selectors, and what a selector chooses in them.
 #pragma once
 
 #include <cstdint>
@@ -44,19 +44,19 @@ Sequence random_sequence(const SequenceOptions& options);
 Sequence random_shape_sequence(std::uint64_t seed);
 
 /// One layer's selection in one call, in a form that compares.
-struct Answer {
+struct PlainSelection {
   ListOwner owner = ListOwner::kv_head;
   bool is_dense = false;
   std::vector<std::vector<KeyPos>> scored;
   std::vector<std::vector<KeyPos>> forced;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const PlainSelection&) const = default;
 };
-Answer selection_of(const Selection& selection);
+PlainSelection selection_of(const Selection& selection);
 
-/// Runs `n_tok` tokens of the sequence as one call through all layers; answers
+/// Runs `n_tok` tokens of the sequence as one call through all layers; selections
 /// [n_layers][n_budgets].
-std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
-                                          Index n_tok);
+std::vector<std::vector<PlainSelection>> run_call(SelectorRun& run, const Sequence& sequence,
+                                                  Phase phase, Index n_tok);
 
 /// Random tensors of such a model that are not the sequence's own, for methods that learn before
 /// they see one.
@@ -65,9 +65,9 @@ MemoryTrace calibration_text(const AttentionShape& shape);
 /// The method, calibrated on such a text if it needs that.
 std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence& sequence);
 
-/// All calls of the sequence with one budget: answers [n_calls * n_layers].
-std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
-                            const Budget& budget);
+/// All calls of the sequence with one budget: selections [n_calls * n_layers].
+std::vector<PlainSelection> run_all(const std::string& spec, const Sequence& sequence,
+                                    const Budget& budget);
 
 /// Checks a method that looks at positions alone: in every call that begins at position `begin`, a
 /// KV head's list holds the past keys j for which keeps(j, begin) (all of them while they fit into

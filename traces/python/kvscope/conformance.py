@@ -96,7 +96,7 @@ def _plain(selection: Any) -> tuple[Any, ...]:
             selection.is_forced.tolist(), selection.log_weights.tolist())
 
 
-def _answers(spec: str, sequence: Sequence, budget: str, n_threads: int = 1) -> list[Any]:
+def _selections(spec: str, sequence: Sequence, budget: str, n_threads: int = 1) -> list[Any]:
     run = _run(spec, sequence, [budget], n_threads)
     return [_plain(layer[0]) for phase, n in sequence.calls for layer in _call(run, sequence, phase, n)]
 
@@ -171,18 +171,18 @@ class _Suite:
 
     def repeats(self, sequence: Sequence) -> None:
         budget = _budget(self.caps, 7)
-        first = _answers(self.spec, sequence, budget)
-        assert first == _answers(self.spec, sequence, budget), "two runs differ"
-        assert first == _answers(self.spec, sequence, budget, n_threads=3), "one thread and three differ"
+        first = _selections(self.spec, sequence, budget)
+        assert first == _selections(self.spec, sequence, budget), "two runs differ"
+        assert first == _selections(self.spec, sequence, budget, n_threads=3), "one thread and three differ"
 
     def budgets(self, sequence: Sequence) -> None:
         if "tokens" not in self.caps["budgets"]:
             return
         budgets = ["tokens=3", "tokens=20", "tokens=9"]
         together = _run(self.spec, sequence, budgets)
-        answers = [layer for phase, n in sequence.calls for layer in _call(together, sequence, phase, n)]
+        selections = [layer for phase, n in sequence.calls for layer in _call(together, sequence, phase, n)]
         for at, budget in enumerate(budgets):
-            assert [_plain(layer[at]) for layer in answers] == _answers(self.spec, sequence, budget), f"{budget} differs"
+            assert [_plain(layer[at]) for layer in selections] == _selections(self.spec, sequence, budget), f"{budget} differs"
 
     def rollback(self, sequence: Sequence) -> None:
         if self.caps["needs_draft"]:
@@ -205,7 +205,7 @@ class _Suite:
         spec = f"keydiff@tokens=16+{self.spec}"
         run = _run(spec, sequence, [_budget(self.caps, 7)])
         for phase, n_tok in sequence.calls:
-            _call(run, sequence, phase, n_tok)  # the engine and answers.cpp name dead keys in a list
+            _call(run, sequence, phase, n_tok)  # the engine and kept_lists.cpp name dead keys in a list
 
 
 def selftest(selector: Any, seeds: int = _N_SEEDS) -> Report:

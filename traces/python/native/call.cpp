@@ -11,8 +11,8 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/list_owner.hpp"
-#include "traces/python/native/answers.hpp"
 #include "traces/python/native/arrays.hpp"
+#include "traces/python/native/kept_lists.hpp"
 #include "traces/python/native/module.hpp"
 
 namespace kvscope::python {

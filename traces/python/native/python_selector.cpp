@@ -15,10 +15,10 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/registry.hpp"
-#include "traces/python/native/answers.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/call.hpp"
 #include "traces/python/native/errors.hpp"
+#include "traces/python/native/kept_lists.hpp"
 #include "traces/python/native/module.hpp"
 
 namespace kvscope::python {

@@ -75,7 +75,7 @@ class GrowingRows {
   Index n_ = 0;
 };
 
-using Answers = std::vector<std::shared_ptr<SelectionHolder>>;
+using Selections = std::vector<std::shared_ptr<SelectionHolder>>;
 
 class Run {
  public:
@@ -123,9 +123,9 @@ class Run {
 
   /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one
   /// selection per budget.
-  Answers layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
-                     const std::optional<InputArray<float>>& v,
-                     const std::vector<float>& sink_logits) {
+  Selections layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
+                        const std::optional<InputArray<float>>& v,
+                        const std::vector<float>& sink_logits) {
     LayerCall call{.layer = layer,
                    .q = view_of(q),
                    .k = view_of(k),
@@ -138,8 +138,8 @@ class Run {
 
   /// The same with k and v [n_kv, n, d_head] of the keys that the run does not have yet, the call's
   /// last; for runs that are asked about one layer.
-  Answers next_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
-                    const std::optional<InputArray<float>>& v) {
+  Selections next_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
+                       const std::optional<InputArray<float>>& v) {
     k_.append(view_of(k), run_->n_keys(), run_->shape());
     LayerCall call{.layer = layer, .q = view_of(q), .k = k_.view()};
     if (v) {
@@ -151,8 +151,8 @@ class Run {
 
   /// The same about rows that a Python object has (python_rows.hpp); q where the method needs it.
   /// Throws ConfigError where it looks at more than it is given.
-  Answers remote_call(Index layer, const nb::object& object,
-                      const std::optional<InputArray<float>>& q) {
+  Selections remote_call(Index layer, const nb::object& object,
+                         const std::optional<InputArray<float>>& q) {
     const HostRows needed = run_->host_rows();
     if (needed == HostRows::all || (needed == HostRows::queries && !q)) {
       throw ConfigError(
@@ -193,7 +193,7 @@ class Run {
     return {
         .layer = layer, .q = {nullptr, Shape{shape.n_q, n_tok, shape.d_head}}, .k = kv, .v = kv};
   }
-  Answers selections_to(LayerCall call) {
+  Selections selections_to(LayerCall call) {
     call.pool = pool_.get();
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;

@@ -1,4 +1,4 @@
-#include "traces/python/native/answers.hpp"
+#include "traces/python/native/kept_lists.hpp"
 
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@
 
 namespace kvscope::python {
 
-/// Heads whose lists an answer has.
+/// Heads whose lists a selection has.
 Index n_owners(const SelectCall& call, ListOwner owner);
 
 /// "layer 3, decode call 7, positions 900 to 900, 901 keys, budget tokens=64".
