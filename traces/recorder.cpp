@@ -189,6 +189,24 @@ std::string with_hint(const Error& error, const TraceReceiver& receiver) {
   return fmt::format("{}; {}", what, hint);
 }
 
+/// The rows of every layer, padded to as many pairs.
+void add_rope(const ModelConfig& config, TraceInfo& info) {
+  std::size_t n_pairs = config.rope.frequencies.size();
+  if (config.local_rope) n_pairs = std::max(n_pairs, config.local_rope->frequencies.size());
+  for (Index layer = 0; layer < config.n_layers && n_pairs > 0; ++layer) {
+    const bool turns = config.has_rope[static_cast<std::size_t>(layer)];
+    const RopeConfig& rope = config.rope_of(layer);
+    info.rope_amplitudes.push_back(turns ? static_cast<float>(rope.amplitude) : 1.0f);
+    for (std::size_t i = 0; i < n_pairs; ++i) {
+      const bool has_pair = turns && i < rope.frequencies.size();
+      info.rope_frequencies.push_back(has_pair ? rope.frequencies[i] : 0.0f);
+    }
+  }
+  info.rope_kind = config.rope.kind;
+  info.rope_theta = config.rope.theta;
+  info.rope_factor = config.rope.factor;
+}
+
 }  // namespace
 
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options) {
@@ -229,20 +247,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
     throw ConfigError("routing cannot be captured: {} models have no experts",
                       name_of(config.family));
   }
-  std::size_t n_pairs = config.rope.frequencies.size();
-  if (config.local_rope) n_pairs = std::max(n_pairs, config.local_rope->frequencies.size());
-  for (Index layer = 0; layer < config.n_layers && n_pairs > 0; ++layer) {
-    const bool turns = config.has_rope[static_cast<std::size_t>(layer)];
-    const RopeConfig& rope = config.rope_of(layer);
-    info.rope_amplitudes.push_back(turns ? static_cast<float>(rope.amplitude) : 1.0f);
-    for (std::size_t i = 0; i < n_pairs; ++i) {
-      const bool has_pair = turns && i < rope.frequencies.size();
-      info.rope_frequencies.push_back(has_pair ? rope.frequencies[i] : 0.0f);
-    }
-  }
-  info.rope_kind = config.rope.kind;
-  info.rope_theta = config.rope.theta;
-  info.rope_factor = config.rope.factor;
+  add_rope(config, info);
   info.qk_norm = config.qk_norm;
 
   info.capture = options.capture;

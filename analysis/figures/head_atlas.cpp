@@ -231,6 +231,49 @@ void add_cut(plot::Figure& figure, const Atlas& atlas) {
         fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
 }
 
+/// The tiles of the largest numbers, where these are not all.
+std::vector<HeadTile> largest_tiles(const Atlas& atlas, const HeadNumbers& numbers,
+                                    std::size_t n_heads) {
+  const auto value_of = [&](const HeadTile& tile) {
+    return numbers.values[tile.layer * n_heads + tile.head];
+  };
+  std::vector<HeadTile> most;
+  for (const HeadTile& tile : atlas.tiles) {
+    if (!std::isnan(value_of(tile))) most.push_back(tile);
+  }
+  std::stable_sort(most.begin(), most.end(), [&](const HeadTile& a, const HeadTile& b) {
+    return weight_of(numbers, value_of(a)) > weight_of(numbers, value_of(b));
+  });
+  most.resize(std::min(most.size(), kMostBoxed));
+  if (most.size() == atlas.tiles.size()) most.clear();
+  return most;
+}
+
+void add_captions(plot::Figure& figure, const ResultView& result,
+                  const std::optional<HeadDifference>& difference,
+                  const std::optional<HeadOverlap>& overlap, const HeadNumbers& numbers,
+                  bool has_boxes) {
+  if (overlap) {
+    figure.caption.push_back("A tile is a head: " + overlap->sentence + ".");
+    return;
+  }
+  if (difference) {
+    figure.caption.push_back("A tile is a head: " + in_sentence(difference->sentence));
+  } else {
+    const auto& summary = result.summary();
+    figure.caption.push_back(fmt::format(
+        "A small attention map per head over {} tokens: queries downwards, keys to the right, a "
+        "cell is the {} of the measured weights of {} x {} tokens, weights below 10^-4 are drawn "
+        "as 10^-4.",
+        summary.value("tokens", 0), summary.value("pooling", "max") == "max" ? "largest" : "mean",
+        summary.value("block", 0), summary.value("block", 0)));
+    figure.caption.push_back(fmt::format("Numbers, where a tile has room for them{}: {}.",
+                                         has_boxes ? ", and boxes of the largest" : "",
+                                         in_sentence(numbers.label)));
+  }
+  if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
+}
+
 }  // namespace
 
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
@@ -289,16 +332,9 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   }
 
   panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));
-  std::vector<HeadTile> most;
-  for (const HeadTile& tile : atlas.tiles) {
-    if (!std::isnan(value_of(tile))) most.push_back(tile);
-  }
-  std::stable_sort(most.begin(), most.end(), [&](const HeadTile& a, const HeadTile& b) {
-    return weight_of(numbers, value_of(a)) > weight_of(numbers, value_of(b));
-  });
-  most.resize(std::min(most.size(), kMostBoxed));
-  const bool has_boxes = !most.empty() && most.size() < atlas.tiles.size() && !is_sorted;
-  if (has_boxes) {
+  const std::vector<HeadTile> most =
+      is_sorted ? std::vector<HeadTile>() : largest_tiles(atlas, numbers, heads.size());
+  if (!most.empty()) {
     panel.marks.emplace_back(outlines(
         most, {plot::Role::highlight, 0},
         difference ? fmt::format("the {} largest differences", most.size())
@@ -308,28 +344,7 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   figure.span = atlas.n_columns <= kNarrow ? plot::Span::column : plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   figure.panels.push_back(std::move(panel));
-  if (overlap) {
-    figure.caption.push_back("A tile is a head: " + overlap->sentence + ".");
-    add_cut(figure, atlas);
-    return figure;
-  }
-  if (difference) {
-    figure.caption.push_back("A tile is a head: " + in_sentence(difference->sentence));
-    if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
-    add_cut(figure, atlas);
-    return figure;
-  }
-  const auto& summary = result.summary();
-  figure.caption.push_back(fmt::format(
-      "A small attention map per head over {} tokens: queries downwards, keys to the right, a cell "
-      "is the {} of the measured weights of {} x {} tokens, weights below 10^-4 are drawn as "
-      "10^-4.",
-      summary.value("tokens", 0), summary.value("pooling", "max") == "max" ? "largest" : "mean",
-      summary.value("block", 0), summary.value("block", 0)));
-  figure.caption.push_back(fmt::format("Numbers, where a tile has room for them{}: {}.",
-                                       has_boxes ? ", and boxes of the largest" : "",
-                                       in_sentence(numbers.label)));
-  if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
+  add_captions(figure, result, difference, overlap, numbers, !most.empty());
   add_cut(figure, atlas);
   return figure;
 }

@@ -119,6 +119,37 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   ImGui::PopID();
 }
 
+void Cells::draw_panel_menu(const Panels& panels, Place& leaf) {
+  if (!ImGui::BeginPopup("panels")) return;
+  for (const auto& other : panels) {
+    const PanelInfo named = other->info();
+    if (named.name == "traces") continue;  // stands in the side bar
+    if (ImGui::MenuItem(named.title.c_str(), nullptr, named.name == leaf.panel)) {
+      leaf.panel = named.name;
+      focused_ = named.name;
+      changed_ = true;
+    }
+    help_tooltip(named.sentence);
+  }
+  ImGui::EndPopup();
+}
+
+void Cells::draw_menu(const std::string& panel, bool has_help, bool is_alone) {
+  if (!ImGui::BeginPopup("menu")) return;
+  focused_ = panel;
+  if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
+  landmark("menu: export");
+  if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
+  if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
+  ImGui::Separator();
+  if (ImGui::MenuItem("Bookmark the selection...", "Ctrl+B")) action_ = CellAction::bookmark;
+  if (has_help && ImGui::MenuItem("What is shown", "F2", shows_help(panel)))
+    show_help(panel, !shows_help(panel));
+  if (ImGui::MenuItem(is_alone ? "Back to the layout" : "This panel alone", "F"))
+    maximised_ = is_alone ? "" : panel;
+  ImGui::EndPopup();
+}
+
 void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf, Panel& panel) {
   const Look& look = context.look;
   const PanelInfo info = panel.info();
@@ -139,19 +170,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   landmark("title of " + info.name);
   help_tooltip(info.sentence);
   const float title_width = ImGui::GetItemRectSize().x;
-  if (ImGui::BeginPopup("panels")) {
-    for (const auto& other : panels) {
-      const PanelInfo named = other->info();
-      if (named.name == "traces") continue;  // stands in the side bar
-      if (ImGui::MenuItem(named.title.c_str(), nullptr, named.name == info.name)) {
-        leaf.panel = named.name;
-        focused_ = named.name;
-        changed_ = true;
-      }
-      help_tooltip(named.sentence);
-    }
-    ImGui::EndPopup();
-  }
+  draw_panel_menu(panels, leaf);
 
   // At the right: maximise, and what can be taken away.
   const float button = ImGui::GetFrameHeight();
@@ -177,20 +196,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   if (ImGui::Button(is_alone ? "↙" : "↗", {button, 0})) maximised_ = is_alone ? "" : info.name;
   help_tooltip(is_alone ? "Back to the layout (F)" : "This panel alone (F)");
   ImGui::PopStyleColor();
-  if (ImGui::BeginPopup("menu")) {
-    focused_ = info.name;
-    if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
-    landmark("menu: export");
-    if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
-    if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
-    ImGui::Separator();
-    if (ImGui::MenuItem("Bookmark the selection...", "Ctrl+B")) action_ = CellAction::bookmark;
-    if (has_help && ImGui::MenuItem("What is shown", "F2", shows_help(info.name)))
-      show_help(info.name, !shows_help(info.name));
-    if (ImGui::MenuItem(is_alone ? "Back to the layout" : "This panel alone", "F"))
-      maximised_ = is_alone ? "" : info.name;
-    ImGui::EndPopup();
-  }
+  draw_menu(info.name, has_help, is_alone);
 
   // The panel's switches: beside the title where they fit, else below it.
   const float spacing = ImGui::GetStyle().ItemSpacing.x;

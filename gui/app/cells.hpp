@@ -50,6 +50,10 @@ class Cells {
  private:
   void draw_cell(PanelContext& context, const Panels& panels, Place& leaf, const Area& area);
   void draw_header(PanelContext& context, const Panels& panels, Place& leaf, Panel& panel);
+  /// The menu behind a title: all panels.
+  void draw_panel_menu(const Panels& panels, Place& leaf);
+  /// What can be taken away.
+  void draw_menu(const std::string& panel, bool has_help, bool is_alone);
   void draw_splitter(PanelContext& context, Splitter& splitter);
 
   std::string focused_;

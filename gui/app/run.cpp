@@ -114,6 +114,23 @@ int take_screenshot(const CommandLine& line) {
   return 0;
 }
 
+/// The files of a manifest, drawn again from `request`: each format once.
+std::vector<OutputFile> drawn_again(const Json& files, ExportRequest& request) {
+  constexpr auto& kFormats = EnumNames<ExportFormat>::value;
+  std::vector<OutputFile> drawn;
+  for (const Json& file : files) {
+    const std::string name = file.value("name", "");
+    const std::string ending = fs::path(name).extension().string();
+    const auto known = std::ranges::find_if(
+        kFormats, [&](std::string_view format) { return "." + std::string(format) == ending; });
+    if (known == kFormats.end() || std::ranges::find(drawn, name, &OutputFile::name) != drawn.end())
+      continue;
+    request.formats = {static_cast<ExportFormat>(known - kFormats.begin())};
+    for (OutputFile& made : export_files(request)) drawn.push_back(std::move(made));
+  }
+  return drawn;
+}
+
 /// Draws what a view's manifest says again and compares with the files beside it.
 int reproduce_view(const CommandLine& line) {
   constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
@@ -169,27 +186,13 @@ int reproduce_view(const CommandLine& line) {
     });
     add(trace.value("file", "?"), same ? "same" : "this trace has changed since, or is not there");
   }
-  std::vector<OutputFile> drawn;
-  for (const Json& file : before.value("files", Json::array())) {
-    const std::string name = file.value("name", "");
-    const std::string ending = fs::path(name).extension().string();
-    const auto known = std::find_if(
-        std::begin(EnumNames<ExportFormat>::value), std::end(EnumNames<ExportFormat>::value),
-        [&](std::string_view format) { return "." + std::string(format) == ending; });
-    if (known == std::end(EnumNames<ExportFormat>::value)) continue;
-    const bool is_there = std::any_of(drawn.begin(), drawn.end(),
-                                      [&](const OutputFile& made) { return made.name == name; });
-    if (is_there) continue;
-    request.formats = {
-        static_cast<ExportFormat>(known - std::begin(EnumNames<ExportFormat>::value))};
-    for (OutputFile& made : export_files(request)) drawn.push_back(std::move(made));
-  }
-  for (const Json& file : before.value("files", Json::array())) {
+  const Json files = before.value("files", Json::array());
+  const std::vector<OutputFile> drawn = drawn_again(files, request);
+  for (const Json& file : files) {
     const std::string name = file.value("name", "");
     if (name.empty() || name.find('/') != std::string::npos)
       throw FormatError("{}: expected names of files", manifest.string());
-    const auto made = std::find_if(drawn.begin(), drawn.end(),
-                                   [&](const OutputFile& one) { return one.name == name; });
+    const auto made = std::ranges::find(drawn, name, &OutputFile::name);
     if (made == drawn.end()) {
       add(name, "is not drawn any more");
     } else if (!fs::exists(folder / name, error)) {

@@ -45,36 +45,17 @@ void cell_tooltip(const HeadGridInput& input, Index layer, Index head) {
   detail_tooltip(lines);
 }
 
-}  // namespace
-
-DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input) {
-  const Look& look = context.look;
+/// The layers in sight: a cell for each head, the layer's number, its marks. `digits`: room of a
+/// number.
+void draw_cells(const Look& look, const HeadGridInput& input, const GridPlan& plan, ImVec2 at,
+                float digits, float gap) {
   const HeadGrid& grid = input.grid;
-  const auto n_layers = static_cast<Index>(grid.layers.size());
-  if (n_layers == 0) return {};
-  ImGui::PushFont(context.fonts.small());
-  const float digits = ImGui::CalcTextSize(fmt::format("{}", n_layers - 1).c_str()).x;
-  std::size_t most_marks = 0;
-  for (const GridLayer& layer : grid.layers) most_marks = std::max(most_marks, layer.marks.size());
-  const float letter = ImGui::CalcTextSize("w").x;
-  const float gap = look.px(5);
-  const float marks = most_marks == 0 ? 0.0f : gap + static_cast<float>(most_marks) * letter;
-  const GridPlan plan = plan_grid(grid, ImGui::GetContentRegionAvail().x, digits + gap, marks,
-                                  look.px(kLeastCell), look.px(kMostCell));
-  const bool scrolls = plan.width + marks > ImGui::GetContentRegionAvail().x + 0.5f;
-  if (scrolls) {
-    const float bar = ImGui::GetStyle().ScrollbarSize;
-    ImGui::BeginChild("heads", {0, plan.height + bar}, false,
-                      ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NavFlattened);
-  }
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImGui::InvisibleButton("grid", {std::max(1.0f, plan.width + marks), std::max(1.0f, plan.height)});
-  const bool hovered = ImGui::IsItemHovered();
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 low = list->GetClipRectMin();
   const ImVec2 high = list->GetClipRectMax();
   const CellColours colours(look);
   const float inset = std::min(look.px(0.5f), 0.1f * plan.cell);
+  const auto n_layers = static_cast<Index>(grid.layers.size());
   const float text_height = ImGui::GetFontSize();
   const auto labels_every =
       std::max<Index>(1, static_cast<Index>(std::ceil(text_height / std::max(1.0f, plan.row))));
@@ -111,6 +92,34 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
       list->AddText({at.x + plan.width + gap, text_y}, packed(look.muted), row.marks.c_str());
     }
   }
+}
+
+}  // namespace
+
+DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input) {
+  const Look& look = context.look;
+  const HeadGrid& grid = input.grid;
+  const auto n_layers = static_cast<Index>(grid.layers.size());
+  if (n_layers == 0) return {};
+  ImGui::PushFont(context.fonts.small());
+  const float digits = ImGui::CalcTextSize(fmt::format("{}", n_layers - 1).c_str()).x;
+  std::size_t most_marks = 0;
+  for (const GridLayer& layer : grid.layers) most_marks = std::max(most_marks, layer.marks.size());
+  const float letter = ImGui::CalcTextSize("w").x;
+  const float gap = look.px(5);
+  const float marks = most_marks == 0 ? 0.0f : gap + static_cast<float>(most_marks) * letter;
+  const GridPlan plan = plan_grid(grid, ImGui::GetContentRegionAvail().x, digits + gap, marks,
+                                  look.px(kLeastCell), look.px(kMostCell));
+  const bool scrolls = plan.width + marks > ImGui::GetContentRegionAvail().x + 0.5f;
+  if (scrolls) {
+    const float bar = ImGui::GetStyle().ScrollbarSize;
+    ImGui::BeginChild("heads", {0, plan.height + bar}, false,
+                      ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NavFlattened);
+  }
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::InvisibleButton("grid", {std::max(1.0f, plan.width + marks), std::max(1.0f, plan.height)});
+  const bool hovered = ImGui::IsItemHovered();
+  draw_cells(look, input, plan, at, digits, gap);
   DrawnHeadGrid drawn{std::nullopt, at, plan};
   if (hovered) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
@@ -118,7 +127,7 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
     if (cell) {
       const float x = at.x + plan.x_of(cell->second, grid.group);
       const float y = at.y + plan.y_of(cell->first);
-      list->AddRect({x, y}, {x + plan.cell, y + plan.row}, packed(look.ink));
+      ImGui::GetWindowDrawList()->AddRect({x, y}, {x + plan.cell, y + plan.row}, packed(look.ink));
       if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) &&
           grid.is_recorded(cell->first, cell->second)) {
         drawn.clicked = cell;

@@ -128,15 +128,7 @@ class RecordCommand final : public Command {
     // The plan, and whether there is room for it
     options.n_decode = n_decode_;
     if (prompt_.chat && !past_end_) options.end_ids = end_of_turn_ids(dir, config, *tokenizer);
-    if (const std::string not_applied = unapplied_generation(dir);
-        n_decode_ > 0 && !not_applied.empty()) {
-      const std::string remark = fmt::format(
-          "{}: generation_config.json has {}, which is not applied here: tokens are the likeliest "
-          "ones, and may be others elsewhere",
-          model_name(dir), not_applied);
-      if (strict_) throw FormatError("{}; without --strict this is a remark", remark);
-      note("kvscope: {}", remark);
-    }
+    if (n_decode_ > 0) tell_unapplied(dir);
     options.seed = seed_;
     options.model_name = model_name(dir);
     options.model_config_json = config_json_of(dir);
@@ -200,6 +192,18 @@ class RecordCommand final : public Command {
   }
 
  private:
+  /// Settings of generation that are not applied.
+  void tell_unapplied(const fs::path& dir) const {
+    const std::string not_applied = unapplied_generation(dir);
+    if (not_applied.empty()) return;
+    const std::string remark = fmt::format(
+        "{}: generation_config.json has {}, which is not applied here: tokens are the likeliest "
+        "ones, and may be others elsewhere",
+        model_name(dir), not_applied);
+    if (strict_) throw FormatError("{}; without --strict this is a remark", remark);
+    note("kvscope: {}", remark);
+  }
+
   /// Given ids, a tokenizer only gives the trace its tokens' texts.
   void load_tokenizer_if_needed(const fs::path& dir, std::optional<Tokenizer>& tokenizer) const {
     try {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/cli/runs/bench_text.hpp"
+#include "analysis/cost/made_up_text.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
@@ -14,6 +14,7 @@
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "core/tensor/lane_kernels.hpp"
+#include "core/trace/memory_trace.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -159,7 +160,9 @@ class SelectorBench {
   /// A selector at the start of a sequence; returns the seconds of that.
   double prepare() {
     if (caps_.needs_calibration) {
-      const BenchText text(call_, kLayers, kCalibrationTokens);
+      const MadeUpText text(make_trace_info(kLayers, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
+                                            kCalibrationTokens, kCalibrationTokens),
+                            MadeUp::alike, 1);
       ThreadPool one(1);
       selector_->calibrate(text, std::span(&call_.layer, 1), pool_ != nullptr ? *pool_ : one);
     }

@@ -71,6 +71,67 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
   return remarks;
 }
 
+/// The layers of one trace under one pair: means over those without a window.
+struct PairMeans {
+  const SweepRow& row;  // of the first layer
+  std::array<Mean, kSweepNumbers.size()> means;
+  Index n_layers = 0, n_dense = 0, n_windowed = 0;
+  double lowest = std::numeric_limits<double>::infinity();  // mass of a row
+  bool has_windows_only = true;
+
+  double mean(SweepNumber column) const { return means[static_cast<std::size_t>(column)].value(); }
+  std::string cell(SweepNumber column) const { return number_text(mean(column)); }
+};
+
+/// Of the blocks from `first` on; moves it behind them.
+PairMeans means_of_pair(const std::vector<SweepBlock>& blocks, std::size_t& first) {
+  const SweepBlock& head = blocks[first];
+  PairMeans pair{.row = head.rows.front()};
+  for (; first < blocks.size() && blocks[first].trace == head.trace &&
+         blocks[first].pair == head.pair;
+       ++first) {
+    const SweepRow& row = blocks[first].rows.front();
+    const double window = row.number(SweepNumber::window);
+    ++pair.n_layers;
+    pair.n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
+    pair.has_windows_only = pair.has_windows_only && window == 1.0;
+    pair.n_windowed += window != 0.0 ? 1 : 0;
+    if (window != 0.0) continue;
+    for (std::size_t c = 0; c < pair.means.size(); ++c) pair.means[c].add(row.numbers[c]);
+    pair.lowest = std::min(pair.lowest, row.number(SweepNumber::mass_min));
+  }
+  return pair;
+}
+
+/// The line of a pair in the table.
+std::vector<std::string> cells_of(const PairMeans& pair, bool is_matched, bool has_split) {
+  const SweepRow& row = pair.row;
+  const double budget = row.number(SweepNumber::budget);
+  const double bytes = pair.mean(SweepNumber::bytes);
+  std::vector<std::string> cells = {
+      row.text(SweepText::selector),
+      std::isnan(budget) ? "-" : fmt::format("{}={}", row.text(SweepText::budget_kind), budget),
+      pair.cell(SweepNumber::kept),
+      pair.cell(SweepNumber::union_keys),
+      pair.cell(SweepNumber::mass_mean),
+      pair.cell(SweepNumber::mass_p05),
+      number_text(std::isfinite(pair.lowest) ? pair.lowest : std::nan("")),
+      pair.cell(SweepNumber::recall10),
+      pair.cell(SweepNumber::output_error_rel),
+      pair.cell(SweepNumber::jaccard),
+      std::isnan(bytes) ? "-" : bytes_text(bytes),
+      fmt::format("{}/{}", pair.n_dense, pair.n_layers)};
+  if (has_split)
+    cells.insert(cells.begin() + 5,
+                 {pair.cell(SweepNumber::lost_choosing), pair.cell(SweepNumber::lost_dividing)});
+  if (!is_matched) return cells;
+  cells[1] = row.text(SweepText::setting).empty() ? "-" : row.text(SweepText::setting);
+  const char* const mark = row.text(SweepText::match_note).empty() ? "" : " *";
+  cells.insert(cells.begin() + 2, {row.text(SweepText::match),
+                                   number_text(row.number(SweepNumber::match_reached)) + mark});
+  return cells;
+}
+
 }  // namespace
 
 SweepSummary sweep_summary(const SweepResult& result) {
@@ -85,81 +146,33 @@ SweepSummary sweep_summary(const SweepResult& result) {
   if (is_matched) {
     header[1] = "setting";
     header.insert(header.begin() + 2, {"to meet", "reached"});
-    if (has_split)
-      header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
   }
-  std::vector<std::string> notes;
-  std::vector<SummaryLine> lines;
+  if (has_split) header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
   if (many_traces) header.insert(header.begin(), "trace");
   TextTable table(header);
+  std::string notes;
+  std::vector<SummaryLine> lines;
   Index n_windowed = 0;  // layers of a trace
-  for (std::size_t first = 0; first < result.blocks.size();) {
-    const SweepBlock& head = result.blocks[first];
-    std::size_t last = first;
-    std::array<Mean, kSweepNumbers.size()> means;
-    Index n_dense = 0;
-    Index n_with_window = 0;
-    double lowest = std::numeric_limits<double>::infinity();
-    bool has_windows_only = true;
-    for (; last < result.blocks.size() && result.blocks[last].trace == head.trace &&
-           result.blocks[last].pair == head.pair;
-         ++last) {
-      const SweepRow& row = result.blocks[last].rows.front();
-      n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
-      has_windows_only = has_windows_only && row.number(SweepNumber::window) == 1.0;
-      n_with_window += row.number(SweepNumber::window) != 0.0 ? 1 : 0;
-      if (row.number(SweepNumber::window) != 0.0) continue;
-      for (std::size_t c = 0; c < means.size(); ++c) means[c].add(row.numbers[c]);
-      lowest = std::min(lowest, row.number(SweepNumber::mass_min));
-    }
-    n_windowed = std::max(n_windowed, n_with_window);
-    const auto cell = [&](SweepNumber column) {
-      return number_text(means[static_cast<std::size_t>(column)].value());
-    };
-    const SweepRow& row = head.rows.front();
-    const double budget = row.number(SweepNumber::budget);
-    const double bytes = means[static_cast<std::size_t>(SweepNumber::bytes)].value();
-    std::vector<std::string> cells = {
-        row.text(SweepText::selector),
-        std::isnan(budget) ? "-" : fmt::format("{}={}", row.text(SweepText::budget_kind), budget),
-        cell(SweepNumber::kept),
-        cell(SweepNumber::union_keys),
-        cell(SweepNumber::mass_mean),
-        cell(SweepNumber::mass_p05),
-        number_text(std::isfinite(lowest) ? lowest : std::nan("")),
-        cell(SweepNumber::recall10),
-        cell(SweepNumber::output_error_rel),
-        cell(SweepNumber::jaccard),
-        std::isnan(bytes) ? "-" : bytes_text(bytes),
-        fmt::format("{}/{}", n_dense, last - first)};
-    if (has_split)
-      cells.insert(cells.begin() + 5,
-                   {cell(SweepNumber::lost_choosing), cell(SweepNumber::lost_dividing)});
-    if (is_matched) {
-      cells[1] = row.text(SweepText::setting).empty() ? "-" : row.text(SweepText::setting);
-      const std::string& note = row.text(SweepText::match_note);
-      cells.insert(cells.begin() + 2, {row.text(SweepText::match),
-                                       number_text(row.number(SweepNumber::match_reached)) +
-                                           (note.empty() ? "" : " *")});
-      if (!note.empty())
-        notes.push_back(
-            fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
-                        row.text(SweepText::selector), row.text(SweepText::match), note));
-    }
-    const bool has_missed = is_matched && !row.text(SweepText::match_note).empty();
-    if (!has_missed)
+  for (std::size_t next = 0; next < result.blocks.size();) {
+    const PairMeans pair = means_of_pair(result.blocks, next);
+    const SweepRow& row = pair.row;
+    n_windowed = std::max(n_windowed, pair.n_windowed);
+    std::vector<std::string> cells = cells_of(pair, is_matched, has_split);
+    const std::string& note = row.text(SweepText::match_note);
+    if (is_matched && !note.empty()) {
+      notes += fmt::format("* {}{}, {}: {}\n", many_traces ? row.text(SweepText::trace) + ", " : "",
+                           row.text(SweepText::selector), row.text(SweepText::match), note);
+    } else {
       lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
                        is_matched ? row.text(SweepText::match) : cells[1],
-                       means[static_cast<std::size_t>(SweepNumber::mass_mean)].value(),
-                       has_windows_only,
-                       !std::isnan(budget) && n_dense < static_cast<Index>(last - first) &&
-                           means[static_cast<std::size_t>(SweepNumber::density)].value() >= 1.0});
+                       pair.mean(SweepNumber::mass_mean), pair.has_windows_only,
+                       !std::isnan(row.number(SweepNumber::budget)) &&
+                           pair.n_dense < pair.n_layers && pair.mean(SweepNumber::density) >= 1.0});
+    }
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
-    first = last;
   }
-  std::string text = table.text();
-  for (const std::string& note : notes) text += note + "\n";
+  std::string text = table.text() + notes;
   if (n_windowed > 0)
     text +=
         fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",

@@ -36,6 +36,23 @@ std::optional<double> choose_budget(const std::set<double>& budgets, const std::
                     fmt::join(budgets, ", "));
 }
 
+/// By method, then layer and head.
+using HeadMeans = std::map<std::string, std::map<std::pair<double, double>, Mean>>;
+
+/// True if a head shows more under some method than under the oracle.
+bool is_any_beyond_oracle(const HeadMeans& cells) {
+  const auto oracle = cells.find("oracle-topk");
+  if (oracle == cells.end()) return false;
+  for (const auto& [selector, of_method] : cells) {
+    if (selector == "full" || is_oracle(selector)) continue;
+    for (const auto& [place, cell] : of_method) {
+      const auto bound = oracle->second.find(place);
+      if (bound != oracle->second.end() && cell.value() > bound->second.value() + 1e-3) return true;
+    }
+  }
+  return false;
+}
+
 plot::Figure make_coverage_heads(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   FigureOptions options = input.options;
@@ -49,9 +66,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   const auto budget = table.numbers("budget");
   const TextColumn& selectors = table.text("selector");
 
-  std::set<double> budgets;
-  std::set<double> layers;
-  std::set<double> heads;
+  std::set<double> budgets, layers, heads;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     if (!std::isnan(head[r])) layers.insert(layer[r]);
   }
@@ -64,7 +79,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   const std::vector<double> head_list(heads.begin(), heads.end());
 
   // mean over traces per method, layer and head
-  std::map<std::string, std::map<std::pair<double, double>, Mean>> cells;
+  HeadMeans cells;
   plot::Range range{1e300, -1e300};
   const auto is_shown = [&](std::size_t r) {
     return !std::isnan(values[r]) && (chosen ? budget[r] == *chosen : std::isnan(budget[r]));
@@ -79,18 +94,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   if (!(range.low < range.high)) range.low = range.high - 0.1;
 
   // heads that show more than the oracle's do so with the keys that stand under their names
-  bool is_beyond = false;
-  if (const auto oracle = cells.find("oracle-topk");
-      oracle != cells.end() && metric.is_share && table.has("kept")) {
-    for (const auto& [selector, of_method] : cells) {
-      if (selector == "full" || is_oracle(selector)) continue;
-      for (const auto& [place, cell] : of_method) {
-        const auto bound = oracle->second.find(place);
-        is_beyond = is_beyond ||
-                    (bound != oracle->second.end() && cell.value() > bound->second.value() + 1e-3);
-      }
-    }
-  }
+  const bool is_beyond = metric.is_share && table.has("kept") && is_any_beyond_oracle(cells);
   std::map<std::string, Mean> kept;
   for (std::size_t r : selection.rows) {
     if (is_beyond && is_shown(r)) kept[selectors.at(r)].add(table.numbers("kept")[r]);

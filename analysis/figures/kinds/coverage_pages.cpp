@@ -103,6 +103,34 @@ plot::Figure make_difference(const std::vector<float>& of_first, const std::vect
   return figure;
 }
 
+/// The names of the pairs, which the summary has as objects or as names alone.
+std::vector<std::string> pair_names(const ResultView& result, const figures::ArrayData& of_pairs,
+                                    const figures::ArrayData& mass) {
+  const auto n_pairs = static_cast<std::size_t>(of_pairs.spec.shape[1]);
+  const auto& summary = result.summary();
+  if (!summary.contains("pairs") || summary["pairs"].size() != n_pairs ||
+      of_pairs.values.size() != mass.values.size() * n_pairs) {
+    throw FormatError("{}: {} does not fit the summary's pairs", result.name(), of_pairs.spec.name);
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : summary["pairs"])
+    names.push_back(entry.is_string() ? entry.get<std::string>() : entry.value("pair", ""));
+  return names;
+}
+
+/// The two pairs that are compared: `selector` (else the first that is another) and `against`.
+std::pair<std::size_t, std::size_t> compared(const FigureOptions& options,
+                                             const std::vector<std::string>& names,
+                                             const std::string& where) {
+  const std::size_t other = pair_of(names, options.against, where);
+  const std::size_t first = options.selector.empty() ? (other == 0 && names.size() > 1 ? 1 : 0)
+                                                     : pair_of(names, options.selector, where);
+  if (first == other)
+    throw ConfigError("selector and against are both {}: choose another method or budget",
+                      names[first]);
+  return {first, other};
+}
+
 plot::Figure make_coverage_pages(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData mass(result, "map_mass");
@@ -140,26 +168,12 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       figure.panels.back().colour->show_bar = true;
       colour = share_colours();
     }
-    const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
-    if (!result.summary().contains("pairs") || result.summary()["pairs"].size() != n_pairs ||
-        kept.values.size() != mass.values.size() * n_pairs) {
-      throw FormatError("{}: {} does not fit the summary's pairs", result.name(), array);
-    }
-    std::vector<std::string> names;  // pairs are objects that hold their name, or names alone
-    for (const auto& entry : result.summary()["pairs"])
-      names.push_back(entry.is_string() ? entry.get<std::string>() : entry.value("pair", ""));
+    const std::vector<std::string> names = pair_names(result, kept, mass);
     const auto of_pair = [&](std::size_t p) {
-      return part(kept, static_cast<std::size_t>(l) * n_pairs + p);
+      return part(kept, static_cast<std::size_t>(l) * names.size() + p);
     };
     if (!input.options.against.empty()) {
-      const std::string& selector = input.options.selector;
-      const std::size_t other = pair_of(names, input.options.against, result.name());
-      const std::size_t first = selector.empty() ? (other == 0 && n_pairs > 1 ? 1 : 0)
-                                                 : pair_of(names, selector, result.name());
-      if (first == other) {
-        throw ConfigError("selector and against are both {}: choose another method or budget",
-                          names[first]);
-      }
+      const auto [first, other] = compared(input.options, names, result.name());
       plot::Figure difference =
           make_difference(of_pair(first), of_pair(other), blocks, pages,
                           fmt::format("{} less {}", figures::method_label(names[first]),
@@ -172,7 +186,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     }
     const figures::Wanted wanted(input.options.selector);
     const bool are_chosen = !input.options.selector.empty();
-    for (std::size_t p = 0; p < n_pairs; ++p) {
+    for (std::size_t p = 0; p < names.size(); ++p) {
       const std::string& name = names[p];
       if (!wanted.has(std::string(selector_of_label(name))) && !wanted.has(name)) continue;
       if (!are_chosen && shown.size() == 3) break;

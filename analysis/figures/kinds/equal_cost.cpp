@@ -266,6 +266,38 @@ std::vector<plot::Mark> equal_cost_marks(const std::vector<EqualCostMethod>& met
   return marks;
 }
 
+/// What was turned, over what the means are, and what stands beside the dots.
+void add_captions(plot::Figure& figure, const Table& table,
+                  const std::vector<EqualCostMethod>& methods, const std::string& target,
+                  const EqualCostExtras& extras) {
+  const bool is_live = !is_sweep(table);
+  // A closed loop has a row for each length, kind and protocol.
+  const bool are_means = std::ranges::any_of(
+      methods, [](const auto& one) { return one.values.front().middle.n() > 1; });
+  const std::string over = !is_live
+                               ? "Means over the layers without a sliding window" +
+                                     std::string(has_several_traces(table) ? " and traces" : "")
+                               : "Means over lengths, kinds and protocols";
+  figure.caption.push_back(fmt::format(
+      "Every method with its budget setting (its budget, or the option that sets its cost) turned "
+      "until the measured cost is {}: dense layers count, and so do keys that are kept in addition "
+      "to the budget.{}",
+      target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
+  if (extras.has_intervals) {
+    figure.caption.push_back(
+        fmt::format("Lines: the result's 95% intervals{}.",
+                    !is_live ? " of each layer's mean over calls (bootstrap), their ends averaged"
+                    : are_means ? ", their ends averaged"
+                                : ""));
+  }
+  if (extras.has_best) {
+    figure.caption.emplace_back(
+        "Stars: what as many keys in each row would hold if they were the best; from a method "
+        "to its star is lost by choosing keys, from there to the ceiling by dividing them over "
+        "rows, heads and layers.");
+  }
+}
+
 plot::Figure make_equal_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const FigureOptions& options = input.options;
@@ -311,31 +343,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     }
   }
 
-  // A closed loop has a row for each length, kind and protocol.
-  const bool are_means = std::ranges::any_of(
-      methods, [](const auto& one) { return one.values.front().middle.n() > 1; });
-  const std::string over = !is_live
-                               ? "Means over the layers without a sliding window" +
-                                     std::string(has_several_traces(table) ? " and traces" : "")
-                               : "Means over lengths, kinds and protocols";
-  figure.caption.push_back(fmt::format(
-      "Every method with its budget setting (its budget, or the option that sets its cost) turned "
-      "until the measured cost is {}: dense layers count, and so do keys that are kept in addition "
-      "to the budget.{}",
-      target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
-  if (extras.has_intervals) {
-    figure.caption.push_back(
-        fmt::format("Lines: the result's 95% intervals{}.",
-                    !is_live ? " of each layer's mean over calls (bootstrap), their ends averaged"
-                    : are_means ? ", their ends averaged"
-                                : ""));
-  }
-  if (extras.has_best) {
-    figure.caption.emplace_back(
-        "Stars: what as many keys in each row would hold if they were the best; from a method "
-        "to its star is lost by choosing keys, from there to the ceiling by dividing them over "
-        "rows, heads and layers.");
-  }
+  add_captions(figure, table, methods, target, extras);
   figures::LeftOut not_met;
   for (const EqualCostMethod& one : methods) {
     if (!one.note.empty()) not_met.add(one.selector, one.note);

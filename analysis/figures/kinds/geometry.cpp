@@ -44,6 +44,30 @@ double separation(const figures::ArrayData& queries, const figures::ArrayData& k
   return apart / std::max(1e-300, q.spread() + k.spread());
 }
 
+/// A layer and a query head, as places in the result's arrays.
+struct HeadPlace {
+  Index layer = 0, head = 0;
+};
+
+/// The head that is asked for; else, of those that are left, the one whose queries and keys lie
+/// farthest apart. -1: not asked for. `basis_of`: of a query head.
+template <class BasisOf>
+HeadPlace farthest_apart(const figures::ArrayData& queries, const figures::ArrayData& keys,
+                         HeadPlace asked, const BasisOf& basis_of) {
+  HeadPlace found{std::max<Index>(0, asked.layer), std::max<Index>(0, asked.head)};
+  double most = -1.0;
+  for (Index i = 0; i < queries.spec.shape[0]; ++i) {
+    for (Index j = 0; j < queries.spec.shape[1]; ++j) {
+      if ((asked.layer >= 0 && i != asked.layer) || (asked.head >= 0 && j != asked.head)) continue;
+      const double apart = separation(queries, keys, i, j, basis_of(j));
+      if (!(apart > most)) continue;
+      most = apart;
+      found = {i, j};
+    }
+  }
+  return found;
+}
+
 plot::Figure make_geometry(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData queries(result, "queries/projection");
@@ -59,23 +83,14 @@ plot::Figure make_geometry(const FigureInput& input) {
   const bool by_head = basis_heads.size() == q_heads.size() && q_heads.size() != kv_heads.size();
   const auto basis_of = [&](Index h) { return by_head ? h : h / std::max<Index>(1, group); };
 
-  // unless asked for another, the head whose queries and keys lie farthest apart
   const Index wanted_layer = figures::one_of(input.options.layers, "layers", -1);
   const Index wanted_head = figures::one_of(input.options.heads, "heads", -1);
-  Index l = wanted_layer < 0 ? 0 : figures::slot_of(layers, wanted_layer, "layer", result.name());
-  Index h =
-      wanted_head < 0 ? 0 : figures::slot_of(q_heads, wanted_head, "query head", result.name());
-  double most = -1.0;
-  for (Index i = 0; i < static_cast<Index>(layers.size()); ++i) {
-    for (Index j = 0; j < static_cast<Index>(q_heads.size()); ++j) {
-      if ((wanted_layer >= 0 && i != l) || (wanted_head >= 0 && j != h)) continue;
-      const double apart = separation(queries, keys, i, j, basis_of(j));
-      if (!(apart > most)) continue;
-      most = apart;
-      if (wanted_layer < 0) l = i;
-      if (wanted_head < 0) h = j;
-    }
-  }
+  HeadPlace asked{-1, -1};
+  if (wanted_layer >= 0)
+    asked.layer = figures::slot_of(layers, wanted_layer, "layer", result.name());
+  if (wanted_head >= 0)
+    asked.head = figures::slot_of(q_heads, wanted_head, "query head", result.name());
+  const auto [l, h] = farthest_apart(queries, keys, asked, basis_of);
   const auto layer = static_cast<Index>(layers[static_cast<std::size_t>(l)]);
   const auto head = static_cast<Index>(q_heads[static_cast<std::size_t>(h)]);
   const Index basis = basis_of(h);

@@ -81,6 +81,36 @@ void choose_kind(const Table& table, const std::string& asked, Answers& answers)
   }
 }
 
+/// grid/KIND [pair, length, depth]; the table's first rows are the pairs in their order.
+template <class AnswerOf>
+void add_grid(const ResultView& result, const std::string& grid_name, const Table& table,
+              const AnswerOf& answer_of, Answers& answers) {
+  const figures::ArrayData grid(result, grid_name);
+  const auto lengths = result.read("grid/length");
+  const auto depths = result.read("grid/depth");
+  for (Index p = 0; p < grid.spec.shape[0]; ++p) {
+    const std::size_t row =
+        static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
+    if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
+        depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
+      throw FormatError("{}: {} does not fit its axes or the table", result.name(), grid_name);
+    }
+    for (Index l = 0; l < grid.spec.shape[1]; ++l) {
+      for (Index d = 0; d < grid.spec.shape[2]; ++d) {
+        Answer answer = answer_of(row);
+        answer.length = lengths[static_cast<std::size_t>(l)];
+        answer.depth = depths[static_cast<std::size_t>(d)];
+        answer.accuracy = grid(p, l, d);
+        answers.list.push_back(std::move(answer));
+      }
+    }
+  }
+  if (!table.has("prompts")) return;
+  // of a row: of one depth, or of all
+  const double n = table.has("depth") ? 1.0 : static_cast<double>(depths.size());
+  answers.prompts_low = answers.prompts_high = table.numbers("prompts")[0] / n;
+}
+
 Answers read_answers(const ResultView& result, const std::string& asked) {
   const Table table = rows_of(result);
   const TextColumn& selectors = table.text("selector");
@@ -100,31 +130,7 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
   const std::string grid_name = "grid/" + answers.kind;
   const ResultArray* array = answers.kind.empty() ? nullptr : result.find(grid_name);
   if (array != nullptr && array->shape.rank == 3) {
-    // grid/KIND [pair, length, depth]; the table's first rows are the pairs in their order
-    const figures::ArrayData grid(result, grid_name);
-    const auto lengths = result.read("grid/length");
-    const auto depths = result.read("grid/depth");
-    for (Index p = 0; p < grid.spec.shape[0]; ++p) {
-      const std::size_t row =
-          static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
-      if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
-          depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
-        throw FormatError("{}: {} does not fit its axes or the table", result.name(), grid_name);
-      }
-      for (Index l = 0; l < grid.spec.shape[1]; ++l) {
-        for (Index d = 0; d < grid.spec.shape[2]; ++d) {
-          Answer answer = answer_of(row);
-          answer.length = lengths[static_cast<std::size_t>(l)];
-          answer.depth = depths[static_cast<std::size_t>(d)];
-          answer.accuracy = grid(p, l, d);
-          answers.list.push_back(std::move(answer));
-        }
-      }
-    }
-    if (table.has("prompts")) {  // of a row: of one depth, or of all
-      const double n = table.has("depth") ? 1.0 : static_cast<double>(depths.size());
-      answers.prompts_low = answers.prompts_high = table.numbers("prompts")[0] / n;
-    }
+    add_grid(result, grid_name, table, answer_of, answers);
     return answers;
   }
   const auto length = table.numbers("length");
@@ -211,12 +217,54 @@ std::vector<std::string> caption_of(const Answers& answers) {
   return caption;
 }
 
+/// By depth and length.
+using NeedleGrid = std::map<std::pair<double, double>, Mean>;
+
+/// The map of one method; `mean` becomes the mean of its cells. Its colours are the caller's.
+plot::Panel needle_panel(const std::string& name, NeedleGrid& grid, const Answers& answers,
+                         const std::vector<double>& lengths, const std::vector<double>& depths,
+                         double& mean) {
+  std::vector<float> cells;
+  double sum_all = 0.0;
+  int n_all = 0;
+  for (const double d : depths) {
+    for (const double l : lengths) {
+      const double value = grid[{d, l}].value();
+      cells.push_back(static_cast<float>(value));
+      if (std::isnan(value)) continue;
+      sum_all += value;
+      ++n_all;
+    }
+  }
+  mean = sum_all / std::max(1, n_all);
+  const std::string title =
+      fmt::format("{}\nmean {:.0f}%{}{}", name, 100.0 * mean,
+                  static_cast<std::size_t>(n_all) == cells.size()
+                      ? std::string()
+                      : fmt::format(" over {} of {} cells", n_all, cells.size()),
+                  interval_text(answers, sum_all, n_all));
+  std::vector<plot::Tick> percent_ticks = figures::cell_ticks(depths);
+  for (std::size_t d = 0; d < depths.size(); ++d)
+    percent_ticks[d].label = fmt::format("{:.0f}%", 100.0 * depths[d]);
+  plot::HeatMap map = figures::unit_cells(depths.size(), lengths.size(), std::move(cells));
+  map.print_values = true;
+  return {.title = title,
+          .x = {.label = "Prompt length (tokens)",
+                .ticks = figures::cell_ticks(lengths, plot::TickFormat::tokens)},
+          .y = {.label = "Depth of the fact",
+                .ticks = std::move(percent_ticks),
+                .has_names = true,
+                .reversed = true},
+          .marks = {std::move(map)},
+          .aspect = 0.7};
+}
+
 plot::Figure make_needle(const FigureInput& input) {
   const figures::Wanted wanted(input.options.selector);
   std::set<double> lengths;
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
-  std::map<std::string, std::map<std::pair<double, double>, Mean>> grids;
+  std::map<std::string, NeedleGrid> grids;
   std::vector<figures::LiveResult> means;  // of each name
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
@@ -243,53 +291,20 @@ plot::Figure make_needle(const FigureInput& input) {
   plot::Figure figure =
       figures::panels_in_rows(names.size(), figures::balanced_columns(names.size()));
   figure.share_x = figure.share_y = true;
-  std::vector<plot::Tick> percent_ticks = figures::cell_ticks(depth_list);
-  for (std::size_t d = 0; d < depth_list.size(); ++d)
-    percent_ticks[d].label = fmt::format("{:.0f}%", 100.0 * depth_list[d]);
   const std::string prompts = prompts_text(answers);
   const std::string colour_label = fmt::format(
       "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
       plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    std::vector<float> cells;
-    double sum_all = 0.0;
-    int n_all = 0;
-    for (double d : depth_list) {
-      for (double l : length_list) {
-        const double value = grids[names[i]][{d, l}].value();
-        cells.push_back(static_cast<float>(value));
-        if (std::isnan(value)) continue;
-        sum_all += value;
-        ++n_all;
-      }
-    }
-    const std::size_t n_cells = cells.size();
-    const std::string title =
-        fmt::format("{}\nmean {:.0f}%{}{}", names[i], 100.0 * sum_all / std::max(1, n_all),
-                    static_cast<std::size_t>(n_all) == n_cells
-                        ? std::string()
-                        : fmt::format(" over {} of {} cells", n_all, n_cells),
-                    interval_text(answers, sum_all, n_all));
-    means[i].value = sum_all / std::max(1, n_all);
-    plot::HeatMap map =
-        figures::unit_cells(depth_list.size(), length_list.size(), std::move(cells));
-    map.print_values = true;
-    figure.panels.push_back(
-        {.title = title,
-         .x = {.label = "Prompt length (tokens)",
-               .ticks = figures::cell_ticks(length_list, plot::TickFormat::tokens)},
-         .y = {.label = "Depth of the fact",
-               .ticks = percent_ticks,
-               .has_names = true,
-               .reversed = true},
-         .marks = {std::move(map)},
-         .colour =
-             plot::ColourAxis{.axis = {.label = colour_label,
-                                       .range = plot::Range{0.0, 1.0},
-                                       .format = plot::TickFormat::percent},
-                              .show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0,
-                              .masked_label = "not measured"},
-         .aspect = 0.7});
+    plot::Panel panel =
+        needle_panel(names[i], grids[names[i]], answers, length_list, depth_list, means[i].value);
+    panel.colour =
+        plot::ColourAxis{.axis = {.label = colour_label,
+                                  .range = plot::Range{0.0, 1.0},
+                                  .format = plot::TickFormat::percent},
+                         .show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0,
+                         .masked_label = "not measured"};
+    figure.panels.push_back(std::move(panel));
   }
   figure.caption = caption_of(answers);
   figures::say_beyond_oracles(means, /*is_better_low=*/false, figure.caption);

@@ -16,6 +16,65 @@ namespace {
 
 const std::vector<std::string> kPrograms = {"eval", "kernel"};
 
+/// The points of pages: (true maximum, bound).
+struct PagePoints {
+  std::vector<double> x, y;
+  plot::Scatter others{.tone = {plot::Role::neutral, 0}, .size = 0.7, .opacity = 0.5};
+  plot::Scatter kept{
+      .label = "kept pages", .tone = {plot::Role::series, 4}, .size = 0.8, .opacity = 0.8};
+  plot::Scatter broken{.label = "bound violated", .tone = {plot::Role::reference, 0}, .size = 2.0};
+};
+
+plot::Panel bounds_panel(PagePoints points) {
+  plot::Extent extent(plot::ScaleKind::linear);
+  for (const std::vector<double>* values : {&points.x, &points.y}) {
+    for (const double value : *values) extent.add(value);
+  }
+  plot::Range both = extent.range();
+  const double margin = std::max(0.03 * (both.high - both.low), 1e-3);
+  both = {both.low - margin, both.high + margin};
+  plot::Panel bounds{.title = "Bound of a page",
+                     .x = {.label = "True page maximum, $q·k$", .range = both},
+                     .y = {.label = "Bound, $q·k$", .range = both},
+                     .aspect = 0.8,
+                     .legend = plot::LegendPlace::inside};
+  const plot::Rule diagonal{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"};
+  if (points.x.size() > figures::kMostPoints) {
+    plot::HeatMap map = figures::density_of(points.x, points.y, both, both, 120);
+    bounds.colour = figures::log_colours("Pages per cell");
+    bounds.colour->axis.range = figures::range_of_counts({&map, 1});
+    bounds.marks.emplace_back(std::move(map));
+    bounds.marks.emplace_back(diagonal);
+    return bounds;
+  }
+  if (!points.others.x.empty()) bounds.marks.emplace_back(std::move(points.others));
+  bounds.marks.emplace_back(diagonal);
+  if (!points.kept.x.empty()) bounds.marks.emplace_back(std::move(points.kept));
+  if (!points.broken.x.empty()) bounds.marks.emplace_back(std::move(points.broken));
+  return bounds;
+}
+
+/// `ranks`: of the page of largest true maximum by the bound, from 0.
+plot::Panel rank_panel(std::vector<double> ranks, double n_pages) {
+  std::ranges::sort(ranks);
+  plot::Line line{.markers = false, .steps = true};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool is_last = i + 1 == ranks.size() || ranks[i + 1] != ranks[i];
+    if (!is_last) continue;
+    line.add(ranks[i] + 1.0, static_cast<double>(i + 1) / static_cast<double>(ranks.size()));
+  }
+  line.add(n_pages, 1.0);
+  return {.title = "Rank of the truly best page",
+          .x = {.label = "Pages kept by the bound",
+                .scale = plot::ScaleKind::log2,
+                .range = plot::Range{1.0, std::max(2.0, n_pages)}},
+          .y = {.label = "Steps with the best page kept",
+                .range = plot::Range{0.0, 1.02},
+                .format = plot::TickFormat::percent},
+          .marks = {std::move(line)},
+          .aspect = 0.8};
+}
+
 plot::Figure make_quest_bounds(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   if (result.find("bound") == nullptr)
@@ -30,14 +89,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const auto* selected = result.find(kPrograms[program] + "/selected");
   const std::vector<double> is_kept =
       selected == nullptr ? std::vector<double>() : result.read(selected->name);
-  plot::Scatter others{.tone = {plot::Role::neutral, 0}, .size = 0.7, .opacity = 0.5};
-  plot::Scatter kept{
-      .label = "kept pages", .tone = {plot::Role::series, 4}, .size = 0.8, .opacity = 0.8};
-  plot::Scatter broken{.label = "bound violated", .tone = {plot::Role::reference, 0}, .size = 2.0};
-  std::vector<double> x;
-  std::vector<double> y;
+  PagePoints points;
   std::vector<double> ranks;
-  plot::Extent extent(plot::ScaleKind::linear);
   const Shape& shape = bound.spec.shape;
   for (const Index l : shown.layers) {
     for (const Index h : shown.heads) {
@@ -47,66 +100,29 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
           if (std::isnan(bound(l, h, s, p))) continue;
           const auto at =
               static_cast<std::size_t>(((l * shape[1] + h) * shape[2] + s) * shape[3] + p);
-          x.push_back(truth(l, h, s, p));
-          y.push_back(bound(l, h, s, p));
-          (at < is_kept.size() && is_kept[at] != 0.0 ? kept : others).add(x.back(), y.back(), at);
-          if (violated(l, h, s, p) != 0.0) broken.add(x.back(), y.back(), at);
-          extent.add(x.back());
-          extent.add(y.back());
+          const double x = truth(l, h, s, p);
+          const double y = bound(l, h, s, p);
+          points.x.push_back(x);
+          points.y.push_back(y);
+          const bool is_marked = at < is_kept.size() && is_kept[at] != 0.0;
+          (is_marked ? points.kept : points.others).add(x, y, at);
+          if (violated(l, h, s, p) != 0.0) points.broken.add(x, y, at);
         }
       }
     }
   }
-  if (x.empty()) throw ConfigError("{}: the selection is empty", result.name());
-  const std::size_t n_violated = broken.x.size();
-  plot::Range both = extent.range();
-  const double margin = std::max(0.03 * (both.high - both.low), 1e-3);
-  both = {both.low - margin, both.high + margin};
-
-  plot::Panel bounds{.title = "Bound of a page",
-                     .x = {.label = "True page maximum, $q·k$", .range = both},
-                     .y = {.label = "Bound, $q·k$", .range = both},
-                     .aspect = 0.8,
-                     .legend = plot::LegendPlace::inside};
-  const plot::Rule diagonal{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"};
-  if (x.size() > figures::kMostPoints) {
-    plot::HeatMap map = figures::density_of(x, y, both, both, 120);
-    bounds.colour = figures::log_colours("Pages per cell");
-    bounds.colour->axis.range = figures::range_of_counts({&map, 1});
-    bounds.marks.emplace_back(std::move(map));
-    bounds.marks.emplace_back(diagonal);
-  } else {
-    if (!others.x.empty()) bounds.marks.emplace_back(std::move(others));
-    bounds.marks.emplace_back(diagonal);
-    if (!kept.x.empty()) bounds.marks.emplace_back(std::move(kept));
-    if (!broken.x.empty()) bounds.marks.emplace_back(std::move(broken));
-  }
-
-  std::ranges::sort(ranks);
-  plot::Line line{.markers = false, .steps = true};
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool is_last = i + 1 == ranks.size() || ranks[i + 1] != ranks[i];
-    if (!is_last) continue;
-    line.add(ranks[i] + 1.0, static_cast<double>(i + 1) / static_cast<double>(ranks.size()));
-  }
-  const auto n_pages = static_cast<double>(bound.spec.shape[3]);
-  line.add(n_pages, 1.0);
-  plot::Panel best{.title = "Rank of the truly best page",
-                   .x = {.label = "Pages kept by the bound",
-                         .scale = plot::ScaleKind::log2,
-                         .range = plot::Range{1.0, std::max(2.0, n_pages)}},
-                   .y = {.label = "Steps with the best page kept",
-                         .range = plot::Range{0.0, 1.02},
-                         .format = plot::TickFormat::percent},
-                   .marks = {std::move(line)},
-                   .aspect = 0.8};
-  plot::Figure figure = figures::side_by_side(std::move(bounds), std::move(best));
-  const bool are_marked = !is_kept.empty() && x.size() <= figures::kMostPoints;
+  if (points.x.empty()) throw ConfigError("{}: the selection is empty", result.name());
+  const std::size_t n_points = points.x.size();
+  const std::size_t n_violated = points.broken.x.size();
+  const std::size_t n_ranks = ranks.size();
+  plot::Figure figure = figures::side_by_side(
+      bounds_panel(std::move(points)), rank_panel(std::move(ranks), static_cast<double>(shape[3])));
+  const bool are_marked = !is_kept.empty() && n_points <= figures::kMostPoints;
   figure.caption.push_back(fmt::format(
       "Bounds: n = {} pages (dot products unscaled), {} below the true maximum by more than "
       "rounding. Best page: share of n = {} steps and query heads whose page of largest true "
       "maximum is among the first pages by the bound.",
-      x.size(), n_violated, ranks.size()));
+      n_points, n_violated, n_ranks));
   figure.caption.push_back(
       are_marked
           ? fmt::format("Kept pages: by Quest's {} program.", kPrograms[program])
