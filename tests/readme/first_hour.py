@@ -17,6 +17,7 @@ Where the explorer was not built, its commands are left out, and the output says
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -30,6 +31,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WINDOW_PROGRAM = "kvscope-explorer"
 WINDOW_REMARK = "# opens a window"
 SECONDS = 280  # per command
+# What a page calls the panels of a window, and how they lie.
+PANELS = {"map of every head": "heads", "attention map": "attention-map", "queries that QuoKA chooses": "query-selection",
+          "principal axes": "geometry", "the text": "tokens"}
+SPLITS = {"above": "rows", "beside": "columns"}
 FILE_NAME = re.compile(r"[\w./-]+\.(?:h5|pdf|svg|png|tex|csv|json|md|ipynb|safetensors)")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*(\s+#.*)?")
 MARK = re.compile(r"</?u>|\*\*")
@@ -73,6 +78,10 @@ def table_rows(text):
     return rows
 
 
+def panels_in(place):
+    return [place] if isinstance(place, str) else [name for part in place["parts"] for name in panels_in(part)]
+
+
 class Hour:
     def __init__(self, program, folder):
         self.program = pathlib.Path(program).resolve()
@@ -100,7 +109,7 @@ class Hour:
         if WINDOW_REMARK not in line:
             self.failures.append(f"{line}\n  opens a window, and FIRST_HOUR.md does not say so ({WINDOW_REMARK})")
         self.n_windows += 1
-        return f"{line.split('#')[0].rstrip()} --screenshot .window{self.n_windows}.png"
+        return f"{line.split('#')[0].rstrip()} --screenshot .window{self.n_windows}.png --state .window{self.n_windows}.json"
 
     def run(self, line):
         """True if it ended well, or was left out."""
@@ -137,6 +146,14 @@ class Hour:
             if not any(place.is_file() and place.stat().st_size > 0 for place in places):
                 self.failures.append(f"FIRST_HOUR.md names {name}; no command has written it")
 
+    def check_window(self, sentence, state):
+        """The panels that a sentence names are those of the window, and lie as it says."""
+        named = sorted(panel for words, panel in PANELS.items() if words in sentence)
+        place = json.loads((self.folder / state).read_text(encoding="utf-8"))["layout"]["arrangement"]
+        if sorted(panels_in(place)) != named or not all(
+                place["split"] == split for word, split in SPLITS.items() if word in sentence):
+            self.failures.append(f"{sentence!r} says {named}; the window has {place}")
+
     def check_tables(self, prose):
         printed = table_rows(self.outputs)
         for name, numbers in table_rows(prose).items():
@@ -169,6 +186,11 @@ def main():
         else:
             hour.check_files(names)
             hour.check_tables(prose)
+            if hour.has_explorer:
+                hour.check_window(re.search(r"The window opens with ([^.]*)\.", prose)[1], ".window1.json")
+                hour.run(f"{WINDOW_PROGRAM} trace.h5 --layout overview --screenshot .overview.png --state .overview.json")
+                readme = (ROOT / "README.md").read_text(encoding="utf-8")
+                hour.check_window(re.search(r"!\[([^]]*)\]\(gui/screenshots/overview", readme)[1], ".overview.json")
         print(f"{len(lines)} lines, {len(hour.left_out)} left out, {len(names)} files named, "
               f"{time.monotonic() - started:.1f} s, {len(hour.failures)} failures")
     for failure in hour.failures:
