@@ -9,8 +9,8 @@ import transformers
 
 #: What `kvscope record` computes itself (core/model/config_family.cpp).
 NATIVE_FAMILIES = (
-    "llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3_text", "gemma4_text", "phi3", "olmo2",
-    "gpt_neox",
+    "llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3_text", "gemma4_text", "phi3",
+    "olmo2", "gpt_neox",
 )
 _ALIBI = ("bloom", "mpt")
 _NO_SOFTMAX = ("rwkv", "mamba", "mamba2", "falcon_mamba", "xlstm")
