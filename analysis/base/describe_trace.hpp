@@ -15,7 +15,7 @@ struct TraceOfFile {
   const TraceInfo& info;
   const TraceInfo& planned;  // what it was to have
   std::string file;
-  std::uintmax_t file_bytes = 0;
+  std::int64_t file_bytes = 0;
   std::vector<std::string> warnings;
 };
 

@@ -90,7 +90,9 @@ plot::Figure make_geometry(const FigureInput& input) {
     asked.layer = figures::slot_of(layers, wanted_layer, "layer", result.name());
   if (wanted_head >= 0)
     asked.head = figures::slot_of(q_heads, wanted_head, "query head", result.name());
-  const auto [l, h] = farthest_apart(queries, keys, asked, basis_of);
+  const HeadPlace shown = farthest_apart(queries, keys, asked, basis_of);
+  const Index l = shown.layer;
+  const Index h = shown.head;
   const auto layer = static_cast<Index>(layers[static_cast<std::size_t>(l)]);
   const auto head = static_cast<Index>(q_heads[static_cast<std::size_t>(h)]);
   const Index basis = basis_of(h);
