@@ -4,11 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-namespace kvscope {
+#include "core/attention/visible.hpp"
 
-Index first_visible(Index pos, std::optional<Index> window) {
-  return window ? std::max<Index>(pos + 1 - *window, 0) : 0;
-}
+namespace kvscope {
 
 float dot(const float* a, const float* b, Index n) {
   constexpr Index kLanes = 16;
@@ -29,9 +27,8 @@ void attention_row(std::span<const float> q, TensorView<const float> keys, Index
                    std::span<float> probs) {
   const auto scale = static_cast<float>(rule.scale);
   const auto cap = static_cast<float>(rule.cap);
-  const Index first = first_visible(pos, window);
   std::fill(probs.begin(), probs.end(), 0.0f);
-  for (Index key = first; key <= pos; ++key) {
+  for (Index key = visible_keys(pos, window).begin; key <= pos; ++key) {
     const float raw = scale * dot(q.data(), keys.row(key).data(), static_cast<Index>(q.size()));
     const float score = rule.cap > 0.0 ? cap * std::tanh(raw / cap) : raw;
     probs[static_cast<std::size_t>(key)] = std::exp(score - lse);

@@ -11,10 +11,6 @@
 
 namespace kvscope {
 
-/// First key position that a query at `pos` sees under a sliding window (empty = none): pos -
-/// window + 1, at least 0.
-Index first_visible(Index pos, std::optional<Index> window);
-
 /// probs [n >= pos + 1]: prob[j] = exp(scale * q.k[j] - lse) for the visible j <= pos, 0 elsewhere.
 /// q [d_head]; keys [>= pos + 1, d_head].
 void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,

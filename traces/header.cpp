@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 #include "traces/result_schema.hpp"
 #include "traces/schema.hpp"
 
@@ -26,16 +27,6 @@ std::string shortened(const std::string& text) {
   std::size_t n = kMaxTextBytes;
   while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0U) == 0x80U) --n;
   return text.substr(0, n);
-}
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    parts.emplace_back(text.substr(0, comma));
-    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
-  }
-  return parts;
 }
 
 /// Calls visit(name, field) for every integer that the root group holds.
@@ -269,7 +260,7 @@ void check_version(const h5::File& file, std::vector<std::string>& warnings) {
 
 /// Whether scores have a soft cap: the feature says so, and the attribute holds it.
 bool has_cap(const h5::File& file) {
-  const std::vector<std::string> features = split(file.text("features"));
+  const std::vector<std::string> features = split_words(file.text("features"), ',');
   return std::find(features.begin(), features.end(), "score-cap") != features.end();
 }
 
@@ -284,15 +275,14 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   const std::vector<std::string> known = {
       "qkv",       "lse",   "attn-dense", "attn-topk", "logits",     "stats",     "token-text",
       "checksums", "sinks", "routing",    "index",     "k-pre-rope", "score-cap", "layer-shapes"};
-  const std::vector<std::string> features = split(file.text("features"));
+  const std::vector<std::string> features = split_words(file.text("features"), ',');
   const auto has = [&](const char* name) {
     return std::find(features.begin(), features.end(), name) != features.end();
   };
   for (const auto& feature : features) {
-    if (std::find(known.begin(), known.end(), feature) == known.end()) {
-      warnings.push_back(
-          fmt::format("unknown feature '{}': a newer kvscope may read more of this file", feature));
-    }
+    if (feature.empty() || std::find(known.begin(), known.end(), feature) != known.end()) continue;
+    warnings.push_back(
+        fmt::format("unknown feature '{}': a newer kvscope may read more of this file", feature));
   }
   info.capture.qkv = has("qkv");
   info.capture.lse = has("lse");
@@ -380,7 +370,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   check_version(file, warnings);
   TraceInfo info;
   const std::string status = file.text("status");
-  const auto known_status = trace_status_from_name(status);
+  const auto known_status = enum_from_name<TraceStatus>(status);
   if (!known_status) {
     throw FormatError("{}: status '{}', expected recording, complete, interrupted or recovered",
                       file.name(), status);
@@ -408,7 +398,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   }
   if (file.has_attribute("qk_norm")) info.qk_norm = file.integer("qk_norm") != 0;
   const std::string dtype = file.text("dtype");
-  const auto known_dtype = dtype_from_name(dtype);
+  const auto known_dtype = enum_from_name<DType>(dtype);
   if (!known_dtype)
     throw FormatError("{}: dtype '{}', expected f32, f16 or bf16", file.name(), dtype);
   info.dtype = *known_dtype;

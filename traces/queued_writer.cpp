@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/trace/result.hpp"
@@ -22,12 +23,12 @@ namespace {
 /// Copies of views, with their memory.
 class Copies {
  public:
-  template <class T>
-  TensorView<const T> of(TensorView<const T> view) {
+  TensorView<const std::int32_t> of(TensorView<const std::int32_t> view) {
     if (view.empty()) return view;
-    std::byte* const to = room(static_cast<std::size_t>(view.shape().count()) * sizeof(T));
-    copy_rows(view, reinterpret_cast<T*>(to));
-    return {reinterpret_cast<const T*>(to), view.shape()};
+    std::byte* const to =
+        room(static_cast<std::size_t>(view.shape().count()) * sizeof *view.data());
+    copy_rows(view, reinterpret_cast<std::int32_t*>(to));
+    return {reinterpret_cast<const std::int32_t*>(to), view.shape()};
   }
   TypedRows of(TypedRows rows) {
     if (rows.empty()) return rows;
@@ -48,8 +49,7 @@ class Copies {
     n_bytes_ += n_bytes;
     return memory_.back().data();
   }
-  template <class T>
-  static T* copy_rows(TensorView<const T> view, T* to) {
+  static std::int32_t* copy_rows(TensorView<const std::int32_t> view, std::int32_t* to) {
     if (view.is_contiguous()) return std::copy_n(view.data(), view.shape().count(), to);
     for (Index i = 0; i < view.dim(0); ++i) {
       if (view.rank() == 2) {
@@ -82,46 +82,14 @@ class QueuedWriter final : public TraceReceiver {
       to.announce_prompt(ids);
     });
   }
-  void write_layer(const LayerRows& rows) override {
-    LayerRows kept = rows;
+  void write(const CallRows& rows) override {
+    CallRows kept = rows;
     auto copies = std::make_shared<Copies>();
     if (rows.memory == nullptr) {
-      kept.q = copies->of(rows.q);
-      kept.k = copies->of(rows.k);
-      kept.v = copies->of(rows.v);
-      kept.lse = copies->of(rows.lse);
+      for (ArrayRows& array : kept.arrays)
+        std::visit([&](auto& view) { view = copies->of(view); }, array.rows);
     }
-    kept.q_norm = copies->of(rows.q_norm);
-    kept.k_norm = copies->of(rows.k_norm);
-    kept.page_min = copies->of(rows.page_min);
-    kept.page_max = copies->of(rows.page_max);
-    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_layer(kept); });
-  }
-  void write_attn(const AttnRows& rows) override {
-    auto copies = std::make_shared<Copies>();
-    const AttnRows kept = {rows.layer, copies->of(rows.attn), copies->of(rows.topk_pos),
-                           copies->of(rows.topk_prob)};
-    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_attn(kept); });
-  }
-  void write_routing(const RoutingRows& rows) override {
-    auto copies = std::make_shared<Copies>();
-    const RoutingRows kept = {rows.layer, copies->of(rows.expert), copies->of(rows.weight)};
-    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_routing(kept); });
-  }
-  void write_side(const SideRows& rows) override {
-    auto copies = std::make_shared<Copies>();
-    const SideRows kept = {rows.layer,
-                           copies->of(rows.index_q),
-                           copies->of(rows.index_k),
-                           copies->of(rows.index_w),
-                           copies->of(rows.index_selected),
-                           copies->of(rows.k_pre_rope)};
-    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_side(kept); });
-  }
-  void write_logits(TensorView<const float> logits) override {
-    auto copies = std::make_shared<Copies>();
-    const auto kept = copies->of(logits);
-    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write_logits(kept); });
+    put(copies->n_bytes(), [copies, kept](TraceReceiver& to) { to.write(kept); });
   }
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
     put(0, [ids = std::vector(ids.begin(), ids.end()),

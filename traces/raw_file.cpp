@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "traces/schema.hpp"
@@ -19,31 +18,15 @@ namespace kvscope {
 RawFile RawFile::open(const std::filesystem::path& path) {
   RawFile file;
   file.name_ = path.string();
-  file.fd_ = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (file.fd_ < 0) throw IoError("cannot open {}: {}", file.name_, std::strerror(errno));
+  file.file_ = Descriptor(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.is_open()) throw IoError("cannot open {}: {}", file.name_, std::strerror(errno));
   return file;
-}
-
-RawFile::RawFile(RawFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), name_(std::move(other.name_)) {}
-
-RawFile& RawFile::operator=(RawFile&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-    name_ = std::move(other.name_);
-  }
-  return *this;
-}
-
-RawFile::~RawFile() {
-  close();
 }
 
 void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes) {
   const char* next = static_cast<const char*>(data);
   while (n_bytes > 0) {
-    const ssize_t n = ::pwrite(fd_, next, n_bytes, static_cast<off_t>(offset));
+    const ssize_t n = ::pwrite(file_.get(), next, n_bytes, static_cast<off_t>(offset));
     if (n < 0) {
       if (errno == EINTR) continue;
       throw IoError("cannot write {}: {}", name_, std::strerror(errno));
@@ -57,7 +40,7 @@ void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes)
 void RawFile::read(std::uint64_t offset, void* data, std::size_t n_bytes) const {
   char* next = static_cast<char*>(data);
   while (n_bytes > 0) {
-    const ssize_t n = ::pread(fd_, next, n_bytes, static_cast<off_t>(offset));
+    const ssize_t n = ::pread(file_.get(), next, n_bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw IoError("cannot read {}: {}", name_, std::strerror(errno));
     if (n == 0) throw IoError("{}: ended early; did another program cut it?", name_);
@@ -68,29 +51,26 @@ void RawFile::read(std::uint64_t offset, void* data, std::size_t n_bytes) const 
 }
 
 void RawFile::sync() {
-  if (::fsync(fd_) != 0)
+  if (::fsync(file_.get()) != 0)
     throw IoError("cannot write {} to the device: {}", name_, std::strerror(errno));
 }
 
 // File systems without locks refuse the call; recording works there too, only unguarded.
 void RawFile::lock_as_recorder() {
-  (void)::flock(fd_, LOCK_SH | LOCK_NB);
+  (void)::flock(file_.get(), LOCK_SH | LOCK_NB);
 }
 
 void RawFile::close() {
-  if (fd_ < 0) return;
+  if (!is_open()) return;
   // A process that was forked meanwhile has the descriptor too, and would keep the lock.
-  (void)::flock(fd_, LOCK_UN);
-  ::close(std::exchange(fd_, -1));
+  (void)::flock(file_.get(), LOCK_UN);
+  file_.close();
 }
 
 bool is_being_recorded(const std::filesystem::path& path) {
   // It may be anything, a pipe too.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return false;
-  const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(fd);
-  return held;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 bool is_unfinished_recording(const std::filesystem::path& path) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "core/base/descriptor.hpp"
+
 namespace kvscope {
 
 /// A file that is open for writing at known offsets. Closing never throws; what matters is synced
@@ -15,9 +17,9 @@ class RawFile {
   RawFile() = default;
   /// Opens an existing file. Throws IoError.
   static RawFile open(const std::filesystem::path& path);
-  RawFile(RawFile&& other) noexcept;
-  RawFile& operator=(RawFile&& other) noexcept;
-  ~RawFile();
+  RawFile(RawFile&&) noexcept = default;
+  RawFile& operator=(RawFile&&) noexcept = default;
+  ~RawFile() { close(); }
 
   /// All bytes or an IoError (disk full, quota, ...).
   void write(std::uint64_t offset, const void* data, std::size_t n_bytes);
@@ -28,10 +30,10 @@ class RawFile {
   /// Marks the file as being recorded; readers are let through. Released on close, also by a kill.
   void lock_as_recorder();
   void close();
-  bool is_open() const { return fd_ >= 0; }
+  bool is_open() const { return file_.get() >= 0; }
 
  private:
-  int fd_ = -1;
+  Descriptor file_;
   std::string name_;
 };
 

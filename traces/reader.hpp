@@ -32,8 +32,6 @@ struct RoutedRows {
   Tensor<float> weight;         // [n, n_experts_per_token]
 };
 
-struct OpenTrace;
-
 /// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the
 /// calls that were committed when it was opened, with status "recording".
 class TraceFile final : public TraceSource {
@@ -81,12 +79,11 @@ class TraceFile final : public TraceSource {
   /// The planned run: differs from info() only for a partial file.
   const TraceInfo& planned() const;
   std::int64_t file_bytes() const;
-  /// True if the tensors are stored compressed or in chunks.
-  bool is_chunked() const;
 
  private:
-  explicit TraceFile(std::unique_ptr<OpenTrace> trace);
-  std::unique_ptr<OpenTrace> trace_;
+  struct State;
+  explicit TraceFile(std::unique_ptr<State> trace);
+  std::unique_ptr<State> trace_;
 };
 
 }  // namespace kvscope

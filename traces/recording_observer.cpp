@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/attention/visible.hpp"
 #include "traces/attention_rows.hpp"
 
 namespace kvscope {
@@ -93,20 +94,22 @@ TokenRange RecordingObserver::recorded_rows(Index pos_begin, Index n_tok) const 
 
 void RecordingObserver::on_attention(const AttentionEvent& event) {
   const TokenRange rows = recorded_rows(event.pos_begin, event.n_tok);
-  Tensor<float> q_copy, k_copy, v_copy, lse_copy, cache_copy, q_norm, k_norm;
+  Tensor<float> q_copy, k_copy, v_copy, lse_copy, cache_copy, q_norm, k_norm, before;
   PageBounds pages;
 
-  LayerRows out;
-  out.layer = event.layer;
+  CallRows out;
+  const auto add = [&](const char* name, AnyRows part) {
+    out.arrays.push_back({event.layer, name, part});
+  };
   const auto q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
   const auto k = select_heads(event.k, info_.kv_heads_of(event.layer), k_copy);
   if (info_.capture.qkv) {
-    out.q = q;
-    out.k = k;
-    out.v = select_heads(event.v, info_.kv_heads_of(event.layer), v_copy);
+    add("q", q);
+    add("k", k);
+    add("v", select_heads(event.v, info_.kv_heads_of(event.layer), v_copy));
   }
   if (info_.capture.lse)
-    out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
+    add("lse", select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy));
   if (info_.capture.stats) {
     const Index page_size = info_.capture.page_size;
     const auto cache = select_heads(event.k_cache, info_.kv_heads_of(event.layer), cache_copy);
@@ -114,17 +117,17 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     k_norm = norms_of(k);
     pages = page_bounds(cache, page_size, event.pos_begin / page_size,
                         (event.pos_begin + event.n_tok) / page_size);
-    out.q_norm = q_norm.view();
-    out.k_norm = k_norm.view();
-    out.page_min = pages.min.view();
-    out.page_max = pages.max.view();
+    add("stats/q_norm", q_norm.view());
+    add("stats/k_norm", k_norm.view());
+    add("stats/page_min", pages.min.view());
+    add("stats/page_max", pages.max.view());
   }
-  receiver_.write_layer(out);
-  if (measures_) rounding_.add(event, pool_);
   if (info_.capture.k_pre_rope && pre_rotary_ != nullptr) {
-    const Tensor<float> before = pre_rotary_->before(event.layer, event.pos_begin, k);
-    receiver_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
+    before = pre_rotary_->before(event.layer, event.pos_begin, k);
+    add("k_pre_rope", before.view());
   }
+  receiver_.write(out);
+  if (measures_) rounding_.add(event, pool_);
   if (info_.capture.attn_dense || info_.capture.attn_topk > 0) write_attention_rows(event, rows);
 }
 
@@ -141,19 +144,21 @@ void RecordingObserver::on_rows(const RowsEvent& event) {
   // Heads that do not lie side by side are copied; those copies last as long as the call.
   Tensor<std::byte> q_copy, k_copy, v_copy;
   Tensor<float> lse_copy;
-  LayerRows out;
-  out.layer = event.layer;
+  CallRows out;
+  const auto add = [&](const char* name, AnyRows part) {
+    out.arrays.push_back({event.layer, name, part});
+  };
   if (info_.capture.qkv) {
-    out.q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
-    out.k = select_heads(event.k, info_.kv_heads_of(event.layer), k_copy);
-    out.v = select_heads(event.v, info_.kv_heads_of(event.layer), v_copy);
+    add("q", select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy));
+    add("k", select_heads(event.k, info_.kv_heads_of(event.layer), k_copy));
+    add("v", select_heads(event.v, info_.kv_heads_of(event.layer), v_copy));
   }
   if (info_.capture.lse)
-    out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
+    add("lse", select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy));
   const bool has_copies =
       q_copy.count() > 0 || k_copy.count() > 0 || v_copy.count() > 0 || lse_copy.count() > 0;
   if (!has_copies) out.memory = event.memory;
-  receiver_.write_layer(out);
+  receiver_.write(out);
   if (measures_) rounding_.add(event, pool_);
 }
 
@@ -192,30 +197,33 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
       attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / group), pos,
                     window, event.score_rule(), event.lse(q_head, first + i), row);
       if (n_top > 0) {
-        largest_entries(row, first_visible(pos, window), pos + 1, mine.order,
+        largest_entries(row, visible_keys(pos, window).begin, pos + 1, mine.order,
                         top_pos.sub(slot).row(i), top_prob.sub(slot).row(i));
       }
     });
-    AttnRows out;
-    out.layer = event.layer;
-    out.attn = probs.view();
-    out.topk_pos = top_pos.view();
-    out.topk_prob = top_prob.view();
-    receiver_.write_attn(out);
+    CallRows out;
+    if (dense) out.arrays.push_back({event.layer, "attn", probs.view()});
+    if (n_top > 0) {
+      out.arrays.push_back({event.layer, "topk_pos", top_pos.view()});
+      out.arrays.push_back({event.layer, "topk_prob", top_prob.view()});
+    }
+    receiver_.write(out);
   }
 }
 
 void RecordingObserver::on_routing(const RoutingEvent& event) {
   if (!info_.capture.routing || !info_.has_layer(event.layer)) return;
   const TokenRange rows = recorded_rows(event.pos_begin, event.expert.dim(0));
-  receiver_.write_routing({event.layer, event.expert.range(0, rows.begin, rows.end),
-                           event.weight.range(0, rows.begin, rows.end)});
+  receiver_.write(
+      {.arrays = {{event.layer, "experts", event.expert.range(0, rows.begin, rows.end)},
+                  {event.layer, "expert_weights", event.weight.range(0, rows.begin, rows.end)}}});
 }
 
 void RecordingObserver::on_logits(Index pos_begin, TensorView<const float> logits) {
   if (!info_.capture.logits) return;
   const TokenRange rows = recorded_rows(pos_begin, logits.dim(0));
-  if (rows.size() > 0) receiver_.write_logits(logits.range(0, rows.begin, rows.end));
+  if (rows.size() > 0)
+    receiver_.write({.arrays = {{-1, "/logits", logits.range(0, rows.begin, rows.end)}}});
 }
 
 }  // namespace kvscope

@@ -1,4 +1,4 @@
-// Rows by the path of their array, and another plan while a trace is being written.
+// Another plan while a trace is being written.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -53,30 +53,7 @@ class Mover {
   std::vector<std::byte> buffer_;
 };
 
-/// The rows with the axes that the array lacks, each of length 1.
-Shape with_heads(const schema::ArraySpec& spec, Shape shape) {
-  if (shape.rank == 3) return shape;
-  if (shape.rank == 2 && spec.has_heads) return {shape[0], shape[1], 1};
-  if (shape.rank == 2) return {1, shape[0], shape[1]};
-  throw ShapeError("{}: rank {}, expected 2 or 3", spec.path, shape.rank);
-}
-
 }  // namespace
-
-void TraceWriter::append(const std::string& path, TypedRows rows) {
-  require_open("append");
-  GrowingArray& array = array_at(path);
-  std::vector<Piece> pieces;
-  add_pieces(array,
-             TypedRows(rows.dtype(), rows.bytes().data(), with_heads(array.spec, rows.shape())),
-             pieces);
-  write_pieces(pieces);
-}
-
-void TraceWriter::append(const std::string& path, TensorView<const std::int32_t> rows) {
-  require_open("append");
-  append_integers(array_at(path), rows);
-}
 
 void TraceWriter::replan(const TraceInfo& info) {
   if (!file_.is_open()) throw ConfigError("{}: replan before begin", out_.string());

@@ -4,10 +4,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/trace/result_writer.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -18,19 +19,21 @@ namespace kvscope {
 std::unique_ptr<ResultWriter> create_result_file(const std::filesystem::path& out, bool overwrite);
 
 /// An open result file.
-class ResultFile {
+class ResultFile final : public ResultView {
  public:
   /// Throws IoError or FormatError (damaged, not a kvscope result, a newer version).
   static ResultFile open(const std::filesystem::path& path);
   ResultFile(ResultFile&&) noexcept;
   ResultFile& operator=(ResultFile&&) noexcept;
-  ~ResultFile();
+  ~ResultFile() override;
 
-  const ResultInfo& info() const;
+  std::string name() const override;
+  const ResultInfo& info() const override;
   /// In alphabetical order of their names.
-  const std::vector<ResultArray>& arrays() const;
+  const std::vector<ResultArray>& arrays() const override;
   const std::vector<ResultPlot>& plots() const;
-  const nlohmann::ordered_json& summary() const;
+  const nlohmann::ordered_json& summary() const override;
+  std::vector<double> read(std::string_view array) const override;
   /// All elements of an array in row-major order. Throws ConfigError if there is none of that name
   /// and type.
   template <class T>

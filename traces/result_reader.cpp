@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/trace/result.hpp"
+#include "core/base/lists.hpp"
 #include "traces/first_look.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"
@@ -21,16 +20,6 @@ namespace names = result_schema;
 
 constexpr int kMaxDepth = 6;  // of array names with slashes; links may form circles
 constexpr std::size_t kMaxArrays = 10000;
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 nlohmann::ordered_json read_json(const h5::File& file, const char* path) {
   return parse_ordered_json(file.read_text(path), fmt::format("{}, {}", file.name(), path));
@@ -102,7 +91,8 @@ ResultArray describe_array(const h5::File& file, const std::string& path) {
   array.type = result_type(dataset);
   for (const Index d : dataset.dims())
     array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
-  array.axes = split(dataset.text("axes"));
+  if (const std::string axes = dataset.text("axes"); !axes.empty())
+    array.axes = split_words(axes, ',');
   array.units = dataset.text("units");
   array.long_name = dataset.text("long_name");
   return array;
@@ -187,6 +177,9 @@ ResultFile ResultFile::open(const std::filesystem::path& path) {
   return ResultFile(open_here(path));
 }
 
+std::string ResultFile::name() const {
+  return impl_->file.name();
+}
 const ResultInfo& ResultFile::info() const {
   return impl_->info;
 }
@@ -198,6 +191,13 @@ const std::vector<ResultPlot>& ResultFile::plots() const {
 }
 const nlohmann::ordered_json& ResultFile::summary() const {
   return impl_->summary;
+}
+
+std::vector<double> ResultFile::read(std::string_view array) const {
+  return with_type(require(array).type, [&]<class T>(T) {
+    const std::vector<T> all = read<T>(array);
+    return std::vector<double>(all.begin(), all.end());
+  });
 }
 
 std::size_t ResultFile::count_of(std::string_view name, ResultType type) const {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/base/lists.hpp"
+
 namespace kvscope::schema {
 
 namespace {
@@ -177,13 +179,7 @@ void describe(h5::Dataset& dataset, const std::string& axes, const std::string& 
 void describe(h5::File& file, h5::Dataset& dataset, const std::string& axes,
               const std::string& units) {
   describe(dataset, axes, units);
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= axes.size();) {
-    const std::size_t end = std::min(axes.find(',', begin), axes.size());
-    names.push_back(axes.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  file.name_axes(dataset, std::move(names));
+  file.name_axes(dataset, split_words(axes, ','));
 }
 
 std::string layer_path(Index layer, const std::string& name) {

@@ -65,11 +65,7 @@ class TraceWriter final : public CountingReceiver {
 
   void begin(const TraceInfo& info) override;
   void announce_prompt(std::span<const TokenId> ids) override;
-  void write_layer(const LayerRows& rows) override;
-  void write_attn(const AttnRows& rows) override;
-  void write_routing(const RoutingRows& rows) override;
-  void write_side(const SideRows& rows) override;
-  void write_logits(TensorView<const float> logits) override;
+  void write(const CallRows& rows) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void write_moved_scores(std::span<const float> by_layer) override;
   void commit_call() override;
@@ -84,8 +80,7 @@ class TraceWriter final : public CountingReceiver {
   /// Rows [heads, n, row] of the running call behind those that the array at `path` has, without
   /// the axes that it lacks. Throws ConfigError if this recording has no such array, ShapeError for
   /// another shape, FormatError for NaN and Inf.
-  void append(const std::string& path, TypedRows rows);
-  void append(const std::string& path, TensorView<const std::int32_t> rows);
+  void append(const std::string& path, const AnyRows& rows);
   /// Moves the committed calls into a file for another plan, which begins with the same ones.
   void replan(const TraceInfo& info);
   /// Makes a trace of the committed calls, as `info` describes them.
@@ -99,9 +94,8 @@ class TraceWriter final : public CountingReceiver {
   GrowingArray& array_at(Index layer, const char* name);
   GrowingArray& array_at(const std::string& path);
   void require_open(const char* what) const;
-  void add_pieces(GrowingArray& array, TypedRows rows, std::vector<Piece>& pieces) const;
+  void add_rows(GrowingArray& array, const AnyRows& any, std::vector<Piece>& pieces);
   void write_pieces(const std::vector<Piece>& pieces);
-  void append_floats(GrowingArray& array, TensorView<const float> rows);
   void append_integers(GrowingArray& array, TensorView<const std::int32_t> rows);
   void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
                    Index filled_row);

@@ -81,7 +81,7 @@ class RowChecker {
   void check(Index pos) {
     pos_ = pos;
     q_ = trace_.read_q(layer_, q_head_, {pos, pos + 1});
-    seen_ = {first_visible(pos, window_), pos + 1};
+    seen_ = visible_keys(pos, window_);
     exact_ = recompute(q_.view().row(0), head_, seen_, info_.sink_logit(layer_, q_head_),
                        info_.shape(layer_).score_rule(), roundoff_);
     ++result_.n_rows;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <variant>
 
 #include "core/base/error.hpp"
 #include "traces/copy.hpp"
@@ -17,16 +18,16 @@ namespace {
 
 constexpr Index kLeastForThreads = Index{64} << 10;  // bytes: fewer are written before one wakes up
 
-/// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without.
+/// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without. `unit`: what
+/// the last axis counts of an element.
 template <class T>
-TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows) {
+TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows, Index unit = 1) {
   if (rows.rank() == 3) return rows;
   if (rows.rank() != 2)
     throw ShapeError("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank());
-  if (!array.spec.has_heads) {
+  if (!array.spec.has_heads)
     return {rows.data(), {1, rows.dim(0), rows.dim(1)}, {0, rows.stride(0), 1}};
-  }
-  return {rows.data(), {rows.dim(0), rows.dim(1), 1}, {rows.stride(0), 1, 1}};
+  return {rows.data(), {rows.dim(0), rows.dim(1) / unit, unit}, {rows.stride(0), unit, 1}};
 }
 
 }  // namespace
@@ -222,14 +223,6 @@ void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
   array.running[static_cast<std::size_t>(head)].add(bytes.data(), bytes.size());
 }
 
-void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
-                             std::vector<Piece>& pieces) const {
-  if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
-  if (rows.rank() != 3) throw ShapeError("{}: rank {}, expected 3", array.spec.path, rows.rank());
-  check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
-  for (Index head = 0; head < rows.dim(0); ++head) pieces.push_back({&array, head, rows.sub(head)});
-}
-
 /// Each head's checksum is that of its rows alone, so any order and any thread will do.
 void TraceWriter::write_pieces(const std::vector<Piece>& pieces) {
   const auto write = [&](Index i, int worker) {
@@ -252,13 +245,6 @@ void TraceWriter::write_pieces(const std::vector<Piece>& pieces) {
   }
 }
 
-void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> rows) {
-  if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
-  std::vector<Piece> pieces;
-  add_pieces(array, as_heads(array, rows), pieces);
-  write_pieces(pieces);
-}
-
 void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
   if (rows.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
   const TensorView<const std::int32_t> block = as_heads(array, rows);
@@ -275,54 +261,31 @@ void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int
   array.n_filled += block.dim(1);
 }
 
-void TraceWriter::write_layer(const LayerRows& rows) {
-  require_open("write_layer");
-  if (info_.capture.qkv) {
-    std::vector<Piece> pieces;
-    add_pieces(array_at(rows.layer, "q"), rows.q, pieces);
-    add_pieces(array_at(rows.layer, "k"), rows.k, pieces);
-    add_pieces(array_at(rows.layer, "v"), rows.v, pieces);
-    write_pieces(pieces);
-  }
-  if (info_.capture.lse) append_floats(array_at(rows.layer, "lse"), rows.lse);
-  if (info_.capture.stats) {
-    append_floats(array_at(rows.layer, "stats/q_norm"), rows.q_norm);
-    append_floats(array_at(rows.layer, "stats/k_norm"), rows.k_norm);
-    append_floats(array_at(rows.layer, "stats/page_min"), rows.page_min);
-    append_floats(array_at(rows.layer, "stats/page_max"), rows.page_max);
-  }
+/// Floats become pieces; integers, which are few, are written at once.
+void TraceWriter::add_rows(GrowingArray& array, const AnyRows& any, std::vector<Piece>& pieces) {
+  if (const auto* integers = std::get_if<TensorView<const std::int32_t>>(&any))
+    return append_integers(array, *integers);
+  const TypedRows& given = std::get<TypedRows>(any);
+  if (given.empty() && schema::positions_of(array.spec, info_, call()).size() == 0) return;
+  const auto unit = static_cast<Index>(size_of(given.dtype()));
+  const TypedRows rows(given.dtype(), as_heads(array, given.bytes(), unit));
+  check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
+  for (Index head = 0; head < rows.dim(0); ++head) pieces.push_back({&array, head, rows.sub(head)});
 }
 
-void TraceWriter::write_attn(const AttnRows& rows) {
-  require_open("write_attn");
-  if (info_.capture.attn_dense) append_floats(array_at(rows.layer, "attn"), rows.attn);
-  if (info_.capture.attn_topk > 0) {
-    append_integers(array_at(rows.layer, "topk_pos"), rows.topk_pos);
-    append_floats(array_at(rows.layer, "topk_prob"), rows.topk_prob);
-  }
+void TraceWriter::write(const CallRows& rows) {
+  require_open("write");
+  std::vector<Piece> pieces;
+  for (const ArrayRows& one : rows.arrays)
+    add_rows(array_at(one.layer, one.name), one.rows, pieces);
+  write_pieces(pieces);
 }
 
-void TraceWriter::write_routing(const RoutingRows& rows) {
-  require_open("write_routing");
-  append_integers(array_at(rows.layer, "experts"), rows.expert);
-  append_floats(array_at(rows.layer, "expert_weights"), rows.weight);
-}
-
-void TraceWriter::write_side(const SideRows& rows) {
-  require_open("write_side");
-  if (info_.index.has_layer(rows.layer)) {
-    append_floats(array_at(rows.layer, "index_q"), rows.index_q);
-    append_floats(array_at(rows.layer, "index_k"), rows.index_k);
-    if (info_.index.has_gates) append_floats(array_at(rows.layer, "index_w"), rows.index_w);
-    if (info_.index.n_selected > 0)
-      append_integers(array_at(rows.layer, "index_selected"), rows.index_selected);
-  }
-  if (info_.capture.k_pre_rope) append_floats(array_at(rows.layer, "k_pre_rope"), rows.k_pre_rope);
-}
-
-void TraceWriter::write_logits(TensorView<const float> logits) {
-  require_open("write_logits");
-  append_floats(array_at(-1, "/logits"), logits);
+void TraceWriter::append(const std::string& path, const AnyRows& rows) {
+  require_open("append");
+  std::vector<Piece> pieces;
+  add_rows(array_at(path), rows, pieces);
+  write_pieces(pieces);
 }
 
 void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) {

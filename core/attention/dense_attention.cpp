@@ -303,17 +303,9 @@ void attend_dense(const AttentionQuestion& question, const AttentionRows& answer
     lanes_from_rows(&question.q(h, first, Index{0}), question.q.stride(1), d, lanes, n, 1.0f,
                     q_lanes.sub(block).data() + h * d * lanes);
   });
-  LaneAttentionCall lane_call;
-  lane_call.pos_begin = question.pos_begin;
-  lane_call.n_tok = question.n_tok;
+  LaneAttentionCall lane_call{question};
   lane_call.lanes = lanes;
-  lane_call.score_scale = question.score_scale;
-  lane_call.score_cap = question.score_cap;
-  lane_call.window = question.window;
   lane_call.n_q = n_q;
-  lane_call.sink_logits = question.sink_logits;
-  lane_call.k = question.k;
-  lane_call.v = question.v;
   lane_call.halves = halves;
   lane_call.q_lanes = q_lanes.data();
   lane_call.out_lanes = out_lanes.data();

@@ -12,22 +12,13 @@ namespace kvscope {
 /// Query rows of one KV group that run side by side in lane blocks, and where their results go.
 /// q_lanes and out_lanes are [n_blocks][n_q * d_head, lanes]: token t of the call is lane t % lanes
 /// of block t / lanes.
-struct LaneAttentionCall {
-  Index pos_begin = 0;
-  Index n_tok = 0;
+struct LaneAttentionCall : AttentionQuestion {
   Index lanes = 0;
-  float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
-  std::optional<Index> window;
-  Index n_q = 0;
-  std::span<const float> sink_logits;  // [n_q] or empty, see AttentionQuestion
-  TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
-  TensorView<const float> v;
-  HalfRows halves;  // in place of k and v where the cache holds bf16
+  Index n_q = 0;         // q has neither shape nor data; k and v: rows contiguous per head
+  HalfRows halves = {};  // in place of k and v where the cache holds bf16
   const float* q_lanes = nullptr;
   float* out_lanes = nullptr;
-  TensorView<float> lse;  // [n_q, n_tok]
-
+  TensorView<float> lse = {};  // [n_q, n_tok]
   Index n_kv() const { return halves ? halves.k.dim(0) : k.dim(0); }
   Index d_head() const { return halves ? halves.k.dim(2) : k.dim(2); }
 };

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/tensor/bf16_kernels.hpp"
+#include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -20,15 +21,18 @@ struct AttentionQuestion {
   Index n_tok = 0;
   float score_scale = 1.0f;
   float score_cap = 0.0f;       // 0 = none; see ScoreRule
-  std::optional<Index> window;  // positions that a query sees, its own included; empty = all
   TensorView<const float> q;    // [n_q, n_tok, d_head]
   TensorView<const float> k;    // [n_kv, pos_begin + n_tok, d_head]
   TensorView<const float> v;    // [n_kv, pos_begin + n_tok, d_head]
+  std::optional<Index> window;  // positions that a query sees, its own included; empty = all
   /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
   /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
   std::span<const float> sink_logits;
-  /// Not null: q, k and v have shapes and no data, and lie where this one looks.
+  /// Not null: k and v have shapes and no data, nor has q unless who is asked needs it (HostRows);
+  /// they lie where this one looks.
   const RemoteRows* remote = nullptr;
+
+  ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
 
 /// Keys and values as a cache in bf16 holds them, and how they are multiplied.

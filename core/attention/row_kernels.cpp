@@ -19,14 +19,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<double, 8>;
 using V = hn::Vec<D>;
 
-/// The last, incomplete vector of a row, filled up with `fill`.
-HWY_INLINE V load_tail(D d, const double* x, std::size_t n, double fill) {
+/// The next vector of a row that has n elements left; an incomplete one is filled up with `fill`.
+HWY_INLINE V load_next(D d, const double* x, std::size_t n, double fill) {
+  if (n >= hn::Lanes(d)) return hn::LoadU(d, x);
   HWY_ALIGN double buffer[8];
   for (std::size_t i = 0; i < hn::Lanes(d); ++i) buffer[i] = i < n ? x[i] : fill;
   return hn::Load(d, buffer);
 }
 
-HWY_INLINE void store_tail(D d, V v, double* x, std::size_t n) {
+HWY_INLINE void store_next(D d, V v, double* x, std::size_t n) {
+  if (n >= hn::Lanes(d)) return hn::StoreU(v, d, x);
   HWY_ALIGN double buffer[8];
   hn::Store(v, d, buffer);
   for (std::size_t i = 0; i < n; ++i) x[i] = buffer[i];
@@ -88,9 +90,8 @@ double max_of(const double* x, std::size_t n) {
   const std::size_t lanes = hn::Lanes(d);
   const double lowest = -std::numeric_limits<double>::infinity();
   V best = hn::Set(d, lowest);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) best = hn::Max(best, hn::LoadU(d, x + i));
-  if (i < n) best = hn::Max(best, load_tail(d, x + i, n - i, lowest));
+  for (std::size_t i = 0; i < n; i += lanes)
+    best = hn::Max(best, load_next(d, x + i, n - i, lowest));
   return hn::GetLane(hn::MaxOfLanes(d, best));
 }
 
@@ -98,9 +99,7 @@ double sum_of(const double* x, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   V sum = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) sum = hn::Add(sum, hn::LoadU(d, x + i));
-  if (i < n) sum = hn::Add(sum, load_tail(d, x + i, n - i, 0.0));
+  for (std::size_t i = 0; i < n; i += lanes) sum = hn::Add(sum, load_next(d, x + i, n - i, 0.0));
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
@@ -108,13 +107,8 @@ double dot_of(const double* a, const double* b, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   V sum = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  }
-  if (i < n) {
-    sum = hn::MulAdd(load_tail(d, a + i, n - i, 0.0), load_tail(d, b + i, n - i, 0.0), sum);
-  }
+  for (std::size_t i = 0; i < n; i += lanes)
+    sum = hn::MulAdd(load_next(d, a + i, n - i, 0.0), load_next(d, b + i, n - i, 0.0), sum);
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
@@ -122,12 +116,8 @@ double l1_distance(const double* a, const double* b, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   V sum = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    sum = hn::Add(sum, hn::Abs(hn::Sub(hn::LoadU(d, a + i), hn::LoadU(d, b + i))));
-  }
-  if (i < n) {
-    const V gap = hn::Sub(load_tail(d, a + i, n - i, 0.0), load_tail(d, b + i, n - i, 0.0));
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const V gap = hn::Sub(load_next(d, a + i, n - i, 0.0), load_next(d, b + i, n - i, 0.0));
     sum = hn::Add(sum, hn::Abs(gap));
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
@@ -149,22 +139,13 @@ HWY_INLINE ExpSums exp_loop(const double* x, double shift, double* out, std::siz
   const V lowest = hn::Set(d, -708.0);
   V sum = hn::Zero(d);
   V weighted = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i < n; i += lanes) {
-    const bool whole = i + lanes <= n;
-    const V raw = whole ? hn::LoadU(d, x + i)
-                        : load_tail(d, x + i, n - i, -std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const V raw = load_next(d, x + i, n - i, -std::numeric_limits<double>::infinity());
     const V centred = hn::Sub(raw, offset);
     const V e = exp_of(d, centred);
     sum = hn::Add(sum, e);
     weighted = hn::MulAdd(e, hn::Max(centred, lowest), weighted);
-    if constexpr (kStore) {
-      if (whole) {
-        hn::StoreU(e, d, out + i);
-      } else {
-        store_tail(d, e, out + i, n - i);
-      }
-    }
+    if constexpr (kStore) store_next(d, e, out + i, n - i);
   }
   return {hn::GetLane(hn::SumOfLanes(d, sum)), hn::GetLane(hn::SumOfLanes(d, weighted))};
 }
@@ -181,13 +162,9 @@ void add_scaled(const double* x, double factor, double* out, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   const V f = hn::Set(d, factor);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, hn::LoadU(d, out + i)), d, out + i);
-  }
-  if (i < n) {
-    const V y = hn::MulAdd(load_tail(d, x + i, n - i, 0.0), f, load_tail(d, out + i, n - i, 0.0));
-    store_tail(d, y, out + i, n - i);
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const V y = hn::MulAdd(load_next(d, x + i, n - i, 0.0), f, load_next(d, out + i, n - i, 0.0));
+    store_next(d, y, out + i, n - i);
   }
 }
 
@@ -199,7 +176,7 @@ ScoreRange finite_range(const double* x, std::size_t n) {
   V low = hn::Set(d, infinity);
   V high = nothing;
   for (std::size_t i = 0; i < n; i += lanes) {
-    const V v = i + lanes <= n ? hn::LoadU(d, x + i) : load_tail(d, x + i, n - i, -infinity);
+    const V v = load_next(d, x + i, n - i, -infinity);
     high = hn::Max(high, v);
     low = hn::Min(low, hn::IfThenElse(hn::Gt(v, nothing), v, hn::Set(d, infinity)));
   }
@@ -216,11 +193,10 @@ void bucket_row(const double* x, std::size_t n, double low, double per_unit, std
   const V nothing = hn::Set(d, -std::numeric_limits<double>::infinity());
   HWY_ALIGN std::int32_t buffer[8];
   for (std::size_t i = 0; i < n; i += lanes) {
-    const bool whole = i + lanes <= n;
-    const V v = whole ? hn::LoadU(d, x + i) : load_tail(d, x + i, n - i, low);
+    const V v = load_next(d, x + i, n - i, low);
     const V place = hn::MulAdd(hn::Sub(v, base), factor, one);
     const auto bucket = hn::DemoteTo(narrow, hn::IfThenElseZero(hn::Gt(v, nothing), place));
-    if (whole) {
+    if (i + lanes <= n) {
       hn::StoreU(bucket, narrow, out + i);
     } else {
       hn::Store(bucket, narrow, buffer);
@@ -234,16 +210,10 @@ void log_row(const double* x, double* out, std::size_t n) {
   const std::size_t lanes = hn::Lanes(d);
   const V minus_infinity = hn::Set(d, -std::numeric_limits<double>::infinity());
   for (std::size_t i = 0; i < n; i += lanes) {
-    const bool whole = i + lanes <= n;
-    const V v = whole ? hn::LoadU(d, x + i) : load_tail(d, x + i, n - i, 1.0);
+    const V v = load_next(d, x + i, n - i, 1.0);
     const auto positive = hn::Gt(v, hn::Zero(d));
     const V safe = hn::IfThenElse(positive, v, hn::Set(d, 1.0));
-    const V y = hn::IfThenElse(positive, hn::Log(d, safe), minus_infinity);
-    if (whole) {
-      hn::StoreU(y, d, out + i);
-    } else {
-      store_tail(d, y, out + i, n - i);
-    }
+    store_next(d, hn::IfThenElse(positive, hn::Log(d, safe), minus_infinity), out + i, n - i);
   }
 }
 

@@ -16,6 +16,26 @@ std::vector<KeyPos> ListView::part(std::uint8_t forced_flag) const {
   return out;
 }
 
+Summaries Summaries::clone() const {
+  const auto cloned = [](const Tensor<float>& tensor) {
+    return tensor.count() == 0 ? Tensor<float>() : tensor.clone();
+  };
+  return {begin, cloned(k), cloned(v), log_count, cloned(list_share)};
+}
+
+Selection Selection::clone() const {
+  Selection copy = lists_alone();
+  copy.summaries = summaries.clone();
+  return copy;
+}
+
+Selection Selection::lists_alone() const {
+  Selection copy(owner, n_tok, rows_per_list);
+  copy.is_dense = is_dense;
+  copy.append(*this);
+  return copy;
+}
+
 void Selection::reserve(std::size_t n_keys) {
   keys_.reserve(n_keys);
   is_forced_.reserve(n_keys);

@@ -60,6 +60,7 @@ struct Summaries {
   Index count(Index kv_head) const { return empty() ? 0 : end_of(kv_head) - begin_of(kv_head); }
   Index begin_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head)]; }
   Index end_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head) + 1]; }
+  Summaries clone() const;
 };
 
 /// What a selector chooses for one layer and one call. Lists are only added, in order: owners
@@ -75,6 +76,10 @@ class Selection {
   Selection() = default;
   Selection(ListOwner list_owner, Index call_n_tok, Index list_rows)
       : owner(list_owner), n_tok(call_n_tok), rows_per_list(list_rows) {}
+
+  /// A copy, or one of the lists alone: summaries belong to who made them.
+  Selection clone() const;
+  Selection lists_alone() const;
 
   /// Appends a list: its two parts merged.
   void add(const KeyList& list);

@@ -2,7 +2,9 @@
 // stands beside the enum. Specialise EnumNames where a word is no identifier.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -52,6 +54,16 @@ template <class E>
 requires std::is_enum_v<E>
 constexpr std::string_view enum_name(E value) {
   return EnumNames<E>::value[static_cast<std::size_t>(value)];
+}
+
+/// The value of that name; empty if there is none.
+template <class E>
+requires std::is_enum_v<E>
+constexpr std::optional<E> enum_from_name(std::string_view name) {
+  const auto& names = EnumNames<E>::value;
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<E>(found - names.begin());
 }
 
 }  // namespace kvscope

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/shell_word.hpp"
 
@@ -24,21 +25,19 @@ constexpr std::size_t kMostStartBytes = 4096;
 
 /// The first bytes of a regular file.
 std::string start_of(const fs::path& file, std::size_t most) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::string head(most, '\0');
   std::size_t n_read = 0;
-  ssize_t n = fd < 0 ? -1 : 1;
+  ssize_t n = opened.get() < 0 ? -1 : 1;
   while (n > 0 && n_read < most) {
     do {
-      n = ::read(fd, head.data() + n_read, most - n_read);
+      n = ::read(opened.get(), head.data() + n_read, most - n_read);
     } while (n < 0 && errno == EINTR);
     n_read += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
   }
-  const int problem = errno;
-  if (fd >= 0) ::close(fd);
   if (n < 0) {
     throw IoError("{}: what kind of file lies there cannot be read: {}", file.string(),
-                  std::strerror(problem));
+                  std::strerror(errno));
   }
   head.resize(n_read);
   return head;

@@ -19,6 +19,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 
@@ -123,14 +124,12 @@ std::string_view target_of_temporary(std::string_view name) {
 /// Nobody has it open who locked it (NewFile, HDF5), and nobody wrote to it lately. Where there are
 /// no locks nothing is known.
 bool is_abandoned(const fs::path& file, std::chrono::seconds age) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return false;
+  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (opened.get() < 0) return false;
   struct stat status {};
-  const bool is_old = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+  const bool is_old = ::fstat(opened.get(), &status) == 0 && S_ISREG(status.st_mode) &&
                       status.st_mtime + age.count() <= std::time(nullptr);
-  const bool is_free = is_old && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
-  ::close(fd);
-  return is_free;
+  return is_old && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
 void remove_abandoned(const fs::path& folder, std::chrono::seconds age,
@@ -266,15 +265,10 @@ int NewFile::release() {
 
 void publish_file(const fs::path& from, const fs::path& to, bool overwrite) {
   // Whoever wrote it closed it; the bytes may still wait in the system's memory.
-  const int fd = ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) fail_writing(from.string(), errno);
-  try {
-    sync_descriptor(fd, from.string());
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  ::close(fd);
+  Descriptor file(::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (file.get() < 0) fail_writing(from.string(), errno);
+  sync_descriptor(file.get(), from.string());
+  file.close();
   give_name(from, to, overwrite);
   sync_folder_of(to);
 }
@@ -297,16 +291,9 @@ void write_all(int fd, std::string_view bytes, const std::string& name) {
 }
 
 void sync_folder_of(const fs::path& file) {
-  const fs::path folder = folder_holding(file);
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;  // a folder that may be written but not listed
-  try {
-    sync_descriptor(fd, fmt::format("the folder of {}", file.string()));
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  ::close(fd);
+  const Descriptor folder(::open(folder_holding(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) return;  // a folder that may be written but not listed
+  sync_descriptor(folder.get(), fmt::format("the folder of {}", file.string()));
 }
 
 void remove_quietly(const fs::path& path) {

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "core/base/descriptor.hpp"
+
 namespace kvscope {
 
 /// Held until it is destroyed or the process ends, however that happens; leaves no file. By an
@@ -12,12 +14,9 @@ class OnlyMaker {
   /// Throws IoError where another process makes this output. Where there are no such sockets
   /// nothing is held.
   explicit OnlyMaker(const std::filesystem::path& output);
-  ~OnlyMaker();
-  OnlyMaker(const OnlyMaker&) = delete;
-  OnlyMaker& operator=(const OnlyMaker&) = delete;
 
  private:
-  int socket_ = -1;
+  Descriptor socket_;
 };
 
 }  // namespace kvscope

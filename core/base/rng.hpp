@@ -2,6 +2,7 @@
 // every machine, in any order and from any thread.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 
@@ -12,6 +13,9 @@ namespace kvscope {
 class CounterRng {
  public:
   explicit CounterRng(std::initializer_list<std::uint64_t> name);
+  /// The words of the name, none of them negative.
+  template <std::integral... Words>
+  explicit CounterRng(Words... name) : CounterRng({static_cast<std::uint64_t>(name)...}) {}
 
   /// 64 uniform bits.
   std::uint64_t bits(std::uint64_t counter) const;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
@@ -26,55 +27,41 @@ namespace {
   throw IoError("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes)));
 }
 
-/// A descriptor, or -1 with errno. A pipe is opened whether somebody writes to it or not; a device,
+/// Without a file: with errno. A pipe is opened whether somebody writes to it or not; a device,
 /// which may never end, is not.
-int open_without_waiting(const std::filesystem::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return -1;
+Descriptor open_without_waiting(const std::filesystem::path& file) {
+  Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const int fd = opened.get();
+  if (fd < 0) return opened;
   struct stat status {};
   if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
-    ::close(fd);
     throw IoError(
         S_ISDIR(status.st_mode)
             ? fmt::format("{} is a folder, expected a file", file.string())
             : fmt::format("cannot read {}: it is a device, expected a file", file.string()));
   }
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // from now on its writer is waited for
-  return fd;
+  return opened;
 }
-
-/// Closes what is not standard input.
-class Source {
- public:
-  explicit Source(int fd) : fd_(fd) {}
-  ~Source() {
-    if (fd_ > STDIN_FILENO) ::close(fd_);
-  }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 }  // namespace
 
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes) {
   const bool is_stdin = file == "-";
   const std::string name = is_stdin ? "standard input" : file.string();
-  const Source in(is_stdin ? STDIN_FILENO : open_without_waiting(file));
-  if (in.fd() < 0) fail_reading(name, errno);
-  if (!is_stdin) note_read_file(in.fd(), file);
+  const Descriptor opened = is_stdin ? Descriptor() : open_without_waiting(file);
+  const int in = is_stdin ? STDIN_FILENO : opened.get();
+  if (in < 0) fail_reading(name, errno);
+  if (!is_stdin) note_read_file(in, file);
   struct stat status {};
   // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
-  if (::fstat(in.fd(), &status) == 0 && S_ISREG(status.st_mode) &&
+  if (::fstat(in, &status) == 0 && S_ISREG(status.st_mode) &&
       static_cast<std::uintmax_t>(status.st_size) > max_bytes) {
     fail_too_long(name, max_bytes);
   }
   std::string text;
   char buffer[1 << 16];
-  for (ssize_t n = 0; (n = ::read(in.fd(), buffer, sizeof buffer)) != 0;) {
+  for (ssize_t n = 0; (n = ::read(in, buffer, sizeof buffer)) != 0;) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_reading(name, errno);
     if (text.size() + static_cast<std::size_t>(n) > max_bytes) fail_too_long(name, max_bytes);

@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"
 
@@ -90,13 +91,8 @@ std::optional<OllamaName> ollama_name(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t colon = name.find(':', slash == std::string::npos ? 0 : slash);
   const std::string tag = colon == std::string::npos ? "latest" : name.substr(colon + 1);
-  std::vector<std::string> steps;
   const std::string path = name.substr(0, colon);
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find('/', at), path.size());
-    steps.push_back(path.substr(at, end - at));
-    at = end + 1;
-  }
+  std::vector<std::string> steps = split_words(path, '/');
   if (steps.size() == 1) steps.insert(steps.begin(), "library");
   if (steps.size() == 2) steps.insert(steps.begin(), std::string(kOllamaHost));
   steps.push_back(tag);

@@ -1,5 +1,4 @@
-#include "core/model/tekken.hpp"
-
+// tekken.json: the tokenizer of Mistral's own files.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -13,11 +13,8 @@
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
-#include "core/model/gguf/gguf_tokenizer.hpp"
 #include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
-#include "core/model/sentencepiece/sentencepiece_tokenizer.hpp"
-#include "core/model/tekken.hpp"
 #include "core/model/tokenizer_json.hpp"
 
 namespace kvscope {

@@ -1,5 +1,5 @@
-// tokenizer.json taken apart and checked: everything that encoding and decoding need, nothing run
-// yet.
+// tokenizer.json, and the other files that hold a tokenizer, taken apart and checked: everything
+// that encoding and decoding need, nothing run yet.
 #pragma once
 
 #include <optional>
@@ -16,6 +16,8 @@
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
+
+class GgufMetadata;
 
 /// One token of the vocabulary or one added token.
 struct TokenInfo {
@@ -64,5 +66,25 @@ struct TokenizerCompanions {
 /// off. Throws FormatError or ConfigError (see Tokenizer::load).
 TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where,
                                     const TokenizerCompanions& beside = {});
+
+/// tekken.json, of Mistral's own files: special tokens first, then tokens of bytes by rank, of
+/// which the pair of the lowest rank is joined first. Throws FormatError or ConfigError; `where`
+/// names the file in messages.
+TokenizerParts tekken_tokenizer(std::string_view json_text, const std::string& where);
+
+/// A tokenizer.model file of SentencePiece: unigram, or BPE in the order of scores. Control symbols
+/// and what the files beside it add are recognised in texts, as transformers does; everything else
+/// gives SentencePiece's ids. The begin of sequence goes in front unless the settings say
+/// otherwise. Throws FormatError or ConfigError; `where` and `settings_where` name the files.
+TokenizerParts sentencepiece_tokenizer(std::string_view bytes, const std::string& where,
+                                       const TokenizerCompanions& beside,
+                                       const std::string& settings_where);
+
+/// tokenizer.ggml.* of a GGUF file: model "gpt2" (byte-level BPE, cut into pieces as
+/// tokenizer.ggml.pre names it) or "llama" (SentencePiece; merges that the file does not list
+/// follow from its vocabulary). Control and user-defined tokens become added tokens; BOS and EOS go
+/// around a text as the file's flags say. Throws FormatError, or ConfigError for kinds that are not
+/// implemented.
+TokenizerParts gguf_tokenizer(const GgufMetadata& metadata);
 
 }  // namespace kvscope

@@ -21,6 +21,11 @@ void BlockOutcomes::force(TokenRange which) {
   for (Index block = begin; block < end; ++block) of(block) = BlockOutcome::forced;
 }
 
+void BlockOutcomes::keep(Index block) {
+  if (block >= blocks.begin && block < blocks.end && of(block) == BlockOutcome::out)
+    of(block) = BlockOutcome::scored;
+}
+
 TokenRange BlockOutcomes::keys_of(Index block) const {
   return {std::max(block * size, keys.begin), std::min((block + 1) * size, keys.end)};
 }

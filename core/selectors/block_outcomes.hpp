@@ -30,6 +30,8 @@ struct BlockOutcomes {
   }
   /// Forces those of `which` that there are.
   void force(TokenRange which);
+  /// Makes a block scored that is out; nothing where there is none.
+  void keep(Index block);
   /// Positions of a block that may be in the list.
   TokenRange keys_of(Index block) const;
   Index count(BlockOutcome outcome) const;

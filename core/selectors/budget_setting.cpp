@@ -58,12 +58,7 @@ std::optional<BudgetSetting> BudgetSetting::of(const MethodSpec& method, bool by
           method.stages(),
           [&](const MethodSpec::Stage& stage) { return stage.takes(declared->option); });
       if (n_takers > 1) return std::nullopt;  // two stages of a stack would be turned at once
-      setting.option_ = declared->option;
-      setting.low_ = declared->low;
-      setting.high_ = declared->high;
-      setting.falls_ = declared->falls;
-      setting.is_whole_ = declared->is_whole;
-      setting.is_log_ = declared->is_log;
+      setting.range_ = *declared;
       return setting;
     }
   }
@@ -74,45 +69,47 @@ std::optional<BudgetSetting> BudgetSetting::of(const MethodSpec& method, bool by
   switch (*kind) {
     case Budget::Kind::tokens:
     case Budget::Kind::pages:
-      setting.low_ = 1.0;
-      setting.high_ =
+      setting.range_.low = 1.0;
+      setting.range_.high =
           *kind == Budget::Kind::tokens
               ? n
               : std::max(1.0, std::ceil(n / static_cast<double>(setting.method_.caps().page_size)));
-      setting.is_whole_ = setting.is_log_ = true;
+      setting.range_.is_whole = setting.range_.is_log = true;
       break;
     case Budget::Kind::ratio:
-      setting.low_ = std::min(1.0 / n, 1.0);
-      setting.is_log_ = true;
+      setting.range_.low = std::min(1.0 / n, 1.0);
+      setting.range_.is_log = true;
       break;
     case Budget::Kind::mass:
-      setting.low_ = kLeastMass;
+      setting.range_.low = kLeastMass;
       break;
   }
   return setting;
 }
 
 double BudgetSetting::rounded(double value) const {
-  value = std::clamp(value, low_, high_);
-  if (is_whole_) return std::clamp(std::round(value), std::ceil(low_), std::floor(high_));
+  value = std::clamp(value, range_.low, range_.high);
+  if (range_.is_whole)
+    return std::clamp(std::round(value), std::ceil(range_.low), std::floor(range_.high));
   // six digits: what is printed is what runs
   const double digits = value > 0.0 ? std::pow(10.0, 5.0 - std::floor(std::log10(value))) : 1.0;
-  return std::clamp(std::round(value * digits) / digits, low_, high_);
+  return std::clamp(std::round(value * digits) / digits, range_.low, range_.high);
 }
 
 MethodAtSetting BudgetSetting::at(double value) const {
-  if (!option_) return {method_, Budget{kind_, value}};
+  if (is_budget()) return {method_, Budget{kind_, value}};
   MethodAtSetting setting{method_, std::nullopt};
-  if (is_whole_) {
-    setting.selector.set(*option_, static_cast<Index>(value));
+  if (range_.is_whole) {
+    setting.selector.set(range_.option, static_cast<Index>(value));
   } else {
-    setting.selector.set(*option_, fmt::format("{:.6g}", value));
+    setting.selector.set(range_.option, fmt::format("{:.6g}", value));
   }
   return setting;
 }
 
 std::string BudgetSetting::text(double value) const {
-  return option_ ? fmt::format("{}={:.6g}", *option_, value) : Budget{kind_, value}.to_string();
+  return is_budget() ? Budget{kind_, value}.to_string()
+                     : fmt::format("{}={:.6g}", range_.option, value);
 }
 
 }  // namespace kvscope

@@ -23,14 +23,14 @@ class BudgetSetting {
   /// budget nor a declared setting.
   static std::optional<BudgetSetting> of(const MethodSpec& method, bool by_share, Index n_keys);
 
-  double low() const { return low_; }  // the ends of its range
-  double high() const { return high_; }
-  bool falls() const { return falls_; }  // a larger number keeps fewer keys
-  bool is_whole() const { return is_whole_; }
-  bool is_log() const { return is_log_; }
+  double low() const { return range_.low; }  // the ends of its range
+  double high() const { return range_.high; }
+  bool falls() const { return range_.falls; }  // a larger number keeps fewer keys
+  bool is_whole() const { return range_.is_whole; }
+  bool is_log() const { return range_.is_log; }
   /// True if its numbers are keys of one query row: where a search for `keys` may begin.
-  bool counts_keys() const { return !option_ && kind_ == Budget::Kind::tokens; }
-  bool is_ratio() const { return !option_ && kind_ == Budget::Kind::ratio; }
+  bool counts_keys() const { return is_budget() && kind_ == Budget::Kind::tokens; }
+  bool is_ratio() const { return is_budget() && kind_ == Budget::Kind::ratio; }
 
   /// `value` as the setting takes it: inside its range, whole where it must be.
   double rounded(double value) const;
@@ -40,14 +40,11 @@ class BudgetSetting {
   std::string text(double value) const;
 
  private:
+  bool is_budget() const { return range_.option.empty(); }
+
   MethodSpec method_;
-  std::optional<std::string> option_;  // empty: the budget, of `kind_`
+  SettingRange range_;  // without an option: of the budget, of `kind_`
   Budget::Kind kind_ = Budget::Kind::tokens;
-  double low_ = 0.0;
-  double high_ = 1.0;
-  bool falls_ = false;
-  bool is_whole_ = false;
-  bool is_log_ = false;
 };
 
 }  // namespace kvscope

@@ -44,6 +44,18 @@ bool all_alive(const SelectCall& call, Index kv_head) {
   return call.alive == nullptr || call.alive->all_alive(kv_head);
 }
 
+bool all_alive(const SelectCall& call) {
+  Index head = 0;
+  while (head < call.k.dim(0) && all_alive(call, head)) ++head;
+  return head == call.k.dim(0);
+}
+
+bool is_held(const SelectCall& call, Index pos) {
+  Index head = 0;
+  while (head < call.k.dim(0) && !is_alive(call, head, pos)) ++head;
+  return head < call.k.dim(0);
+}
+
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range) {
   if (!all_alive(call, kv_head)) return call.alive->keys(kv_head, range);
   std::vector<KeyPos> keys(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
@@ -133,10 +145,8 @@ std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner,
 
 Selection without_dead_keys(Selection selection, const SelectCall& call) {
   const Index n_kv = call.k.dim(0);
-  bool lost_keys = false;
-  for (Index kv_head = 0; kv_head < n_kv; ++kv_head)
-    lost_keys = lost_keys || !all_alive(call, kv_head);
-  if (selection.owner != ListOwner::layer || selection.is_dense || !lost_keys) return selection;
+  if (selection.owner != ListOwner::layer || selection.is_dense || all_alive(call))
+    return selection;
   Selection split(ListOwner::kv_head, selection.n_tok, selection.rows_per_list);
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     const auto is_dead = [&](KeyPos pos) { return !is_alive(call, kv_head, pos); };

@@ -37,6 +37,13 @@ std::optional<double> sink_logit_of(const SelectCall& call, Index q_head);
 /// True if every key of this KV head is alive.
 bool all_alive(const SelectCall& call, Index kv_head);
 
+bool all_alive(const SelectCall& call);  // of all KV heads
+/// True if some KV head still has the key.
+bool is_held(const SelectCall& call, Index pos);
+/// True for a single decoded token.
+inline bool is_decode(const SelectCall& call) {
+  return call.phase == Phase::decode && call.n_tok == 1;
+}
 /// The alive positions of `range`, ascending.
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range);
 

@@ -94,9 +94,7 @@ std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
   engine.run(n_kv, [&](Index kv_head, ScoreWorker& worker) {
     const auto at = static_cast<std::size_t>(kv_head);
     auto& clusters = engine.kept<KeyClusters>(this, call.layer, kv_head);
-    const CounterRng rng({static_cast<std::uint64_t>(list_options_.seed),
-                          static_cast<std::uint64_t>(call.layer),
-                          static_cast<std::uint64_t>(kv_head)});
+    const CounterRng rng(list_options_.seed, call.layer, kv_head);
     if (middle.end <= call.pos_begin)
       clusters.extend(call, kv_head, middle, list_options_.clusters, rng);
     live[at] = clusters.live(call, kv_head, call_range(call).begin);

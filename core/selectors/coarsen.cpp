@@ -34,13 +34,6 @@ void unite(std::vector<KeyPos>& all, std::span<const KeyPos> more) {
   all = std::move(both);
 }
 
-/// Keys that the call sees of a KV head.
-Index n_alive_in(const SelectCall& call, Index kv_head) {
-  const TokenRange seen = call_range(call);
-  return all_alive(call, kv_head) ? seen.size()
-                                  : static_cast<Index>(candidates(call, kv_head, seen).size());
-}
-
 /// The n best blocks, best first; among equal ones the first or the last position comes first.
 std::vector<Index> best_blocks(std::vector<double> scores, Index n, TieOrder ties) {
   if (ties == TieOrder::first) return top_k(scores, n);
@@ -93,13 +86,7 @@ class Coarsen final : public Selector {
     SelectCall question = question_for(call);
     SelectionTrace trace;
     if (chooses_again()) question.trace = &trace;
-    std::vector<Selection> selections;
-    if (budgets.size() == 1) {
-      question.budget = budgets.front();
-      selections.push_back(method_->select(question));
-    } else {
-      selections = method_->select_budgets(question, budgets);
-    }
+    std::vector<Selection> selections = method_->select_budgets(question, budgets);
     fine_.clear();
     if (is_mean()) {
       for (Selection& selection : selections) speak_for_groups(selection, call);
@@ -324,7 +311,7 @@ class Coarsen final : public Selector {
         most_blocks = std::max(most_blocks, count_blocks(scored));
         most_keys = std::max(most_keys, static_cast<Index>(scored.size()));
         const Index kv_head = (owner * ranking.heads_per_list + i) * call.k.dim(0) / fine.n_lists();
-        is_whole = is_whole && one.size() == n_alive_in(call, kv_head);
+        is_whole = is_whole && one.size() == count_candidates(call, kv_head, call_range(call));
       }
       const Index first_kv_head = owner / lists_per_kv_head;
       const auto keys_of = [&](Index page) {
@@ -369,8 +356,7 @@ class Coarsen final : public Selector {
       std::sort(list.scored.begin(), list.scored.end());
       coarse.add(list);
     }
-    return ranking.owner == ListOwner::layer ? without_dead_keys(std::move(coarse), call)
-                                             : std::move(coarse);
+    return without_dead_keys(std::move(coarse), call);
   }
 
   /// How many of the method's own pages (or keys) a list holds.

@@ -12,21 +12,6 @@ namespace kvscope {
 
 namespace {
 
-Summaries copy_of(const Summaries& from) {
-  const auto cloned = [](const Tensor<float>& tensor) {
-    return tensor.count() == 0 ? Tensor<float>() : tensor.clone();
-  };
-  return {from.begin, cloned(from.k), cloned(from.v), from.log_count, cloned(from.list_share)};
-}
-
-Selection copy_of(const Selection& from) {
-  Selection copy(from.owner, from.n_tok, from.rows_per_list);
-  copy.is_dense = from.is_dense;
-  copy.append(from);
-  copy.summaries = copy_of(from.summaries);
-  return copy;
-}
-
 class Every final : public Selector {
  public:
   Every(Index n, std::unique_ptr<Selector> method) : n_(n), method_(std::move(method)) {
@@ -73,7 +58,7 @@ class Every final : public Selector {
     choices.push_back(
         {call.pos_begin, call.pos_begin + call.n_tok, {budgets.begin(), budgets.end()}, {}});
     for (const Selection& selection : selections)
-      choices.back().selections.push_back(copy_of(selection));
+      choices.back().selections.push_back(selection.clone());
     return selections;
   }
 
@@ -129,7 +114,7 @@ class Every final : public Selector {
     const Index n_kv = call.k.dim(0);
     const Index n_owners = choice.n_lists() / choice.n_row_blocks();
     Selection again(choice.owner, call.n_tok, call.n_tok);
-    again.summaries = copy_of(choice.summaries);
+    again.summaries = choice.summaries.clone();
     for (Index owner = 0; owner < n_owners; ++owner) {
       const ListView list = choice.list(owner, choice.n_tok - 1);
       const Index kv_head = owner * n_kv / n_owners;
@@ -147,8 +132,7 @@ class Every final : public Selector {
       }
       again.add(kept);
     }
-    return choice.owner == ListOwner::layer ? without_dead_keys(std::move(again), call)
-                                            : std::move(again);
+    return without_dead_keys(std::move(again), call);
   }
 
   Index n_;

@@ -10,11 +10,7 @@ namespace kvscope {
 
 Selection alive_selection(const SelectCall& call) {
   const Index n_kv = call.k.dim(0);
-  bool is_complete = true;
-  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-    is_complete = is_complete && all_alive(call, kv_head);
-  }
-  if (is_complete) return dense_selection(call, ListOwner::kv_head);
+  if (all_alive(call)) return dense_selection(call, ListOwner::kv_head);
   Selection selection(ListOwner::kv_head, call.n_tok, call.n_tok);
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     KeyList list;

@@ -44,12 +44,18 @@ struct Contest {
 /// between first and latest keys that stay inside the budget. It says what the scores are.
 class EvictingMethod : public Selector {
  public:
-  SelectorCaps caps() const override { return {.permanent = true, .budgets = kTokenBudgets}; }
+  SelectorCaps caps() const override { return evicting({}); }
   bool remembers() const override { return false; }
   Selection select(const SelectCall& call) override { return alive_selection(call); }
   void evict(const SelectCall& call, AliveMask& alive) override;
 
  protected:
+  /// What the method says beside what all of these do.
+  static SelectorCaps evicting(SelectorCaps caps) {
+    caps.permanent = true;
+    caps.budgets = kTokenBudgets;
+    return caps;
+  }
   /// False: nothing leaves after this call.
   virtual bool evicts_after(const SelectCall& call) const {
     (void)call;

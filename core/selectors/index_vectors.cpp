@@ -56,7 +56,8 @@ TensorView<const float> IndexKeys::rows() const {
 namespace {
 
 /// out[r] += row r of `map` . x, for the first out.size() rows.
-void add_index_product(const Tensor<double>& map, std::span<const float> x, std::span<double> out) {
+void add_index_product(std::span<const double> map, std::span<const float> x,
+                       std::span<double> out) {
   for (std::size_t r = 0; r < out.size(); ++r) {
     const double* row = map.data() + r * x.size();
     double sum = 0.0;
@@ -82,16 +83,21 @@ std::vector<TensorView<const float>> IndexVectors::keys_of(
   return rows;
 }
 
-IndexCall IndexVectors::learned(const SelectCall& call, const IndexMaps& maps, bool is_shared,
+IndexCall IndexVectors::learned(const SelectCall& call, const LearnedIndex& index,
                                 Index width) const {
   const Index n_q = call.q.dim(0);
   const Index n_kv = call.k.dim(0);
+  std::vector<std::span<const double>> of_queries, of_keys;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    of_queries.push_back(index.queries.of_channels("indexer", "index", call, kv_head, index.rank));
+    of_keys.push_back(index.keys.of_channels("indexer", "index", call, kv_head, index.rank));
+  }
   IndexCall out;
   out.heads_are_query_heads = true;
   out.keys_are_blocks = block_ > 1;
   out.q = Tensor<double>(Shape{n_q, call.n_tok, width});
   engine_of(call).run(n_q, [&](Index q_head, ScoreWorker&) {
-    const Tensor<double>& map = maps.of_queries[static_cast<std::size_t>(q_head * n_kv / n_q)];
+    const std::span<const double> map = of_queries[static_cast<std::size_t>(q_head * n_kv / n_q)];
     for (Index row = 0; row < call.n_tok; ++row) {
       const std::span<double> vector(out.q.data() + (q_head * call.n_tok + row) * width,
                                      static_cast<std::size_t>(width));
@@ -100,16 +106,17 @@ IndexCall IndexVectors::learned(const SelectCall& call, const IndexMaps& maps, b
       for (double& x : vector) x *= static_cast<double>(call.score_scale);
     }
   });
-  out.keys = keys_of(
-      call, is_shared ? 1 : n_kv, width, BlockIndexKey::mean, [&](Index head) -> IndexKeys::Write {
-        const TokenRange summed = is_shared ? TokenRange{0, n_kv} : TokenRange{head, head + 1};
-        return [&maps, &call, summed](Index pos, std::span<double> vector) {
-          std::fill(vector.begin(), vector.end(), 0.0);
-          for (Index kv_head = summed.begin; kv_head < summed.end; ++kv_head)
-            add_index_product(maps.of_keys[static_cast<std::size_t>(kv_head)],
-                              call.k.sub(kv_head).row(pos), vector);
-        };
-      });
+  out.keys = keys_of(call, index.is_shared ? 1 : n_kv, width, BlockIndexKey::mean,
+                     [&](Index head) -> IndexKeys::Write {
+                       const TokenRange summed =
+                           index.is_shared ? TokenRange{0, n_kv} : TokenRange{head, head + 1};
+                       return [&of_keys, &call, summed](Index pos, std::span<double> vector) {
+                         std::fill(vector.begin(), vector.end(), 0.0);
+                         for (Index kv_head = summed.begin; kv_head < summed.end; ++kv_head)
+                           add_index_product(of_keys[static_cast<std::size_t>(kv_head)],
+                                             call.k.sub(kv_head).row(pos), vector);
+                       };
+                     });
   return out;
 }
 

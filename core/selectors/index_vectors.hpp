@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/attention/rounded_scores.hpp"
-#include "core/selectors/index_maps.hpp"
 #include "core/selectors/key_pools.hpp"
+#include "core/selectors/learned_index.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
@@ -73,9 +73,9 @@ class IndexVectors {
   IndexVectors(Index block, IndexType type) : block_(block), type_(type) {}
 
   /// By learned maps of the call's layer (all KV heads), the first `width` channels of them;
-  /// products are scaled as scores are. of_keys of several heads add up where they are shared.
-  IndexCall learned(const SelectCall& call, const IndexMaps& maps, bool is_shared,
-                    Index width) const;
+  /// products are scaled as scores are. Those of several heads' keys add up where they are shared.
+  /// Throws what LearnedHeads::of_channels throws.
+  IndexCall learned(const SelectCall& call, const LearnedIndex& index, Index width) const;
   /// As recorded (SelectCall::side, which must hold them); products times 1 / sqrt(width). Throws
   /// ShapeError if they are not of this call.
   IndexCall recorded(const SelectCall& call) const;

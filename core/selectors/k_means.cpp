@@ -1,9 +1,9 @@
 #include "core/selectors/k_means.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "core/attention/score_rows.hpp"
 #include "core/selectors/key_dots.hpp"
 
 namespace kvscope {
@@ -27,14 +27,8 @@ std::vector<Index> drawn_rows(Index n_rows, Index n, const CounterRng& rng) {
   return order;
 }
 
-double norm_of_row(std::span<const float> row) {
-  double sum = 0.0;
-  for (const float x : row) sum += static_cast<double>(x) * static_cast<double>(x);
-  return std::sqrt(sum);
-}
-
 void make_unit(std::span<float> row) {
-  const double norm = norm_of_row(row);
+  const double norm = norm_of(row);
   if (norm > 0.0) {
     for (float& x : row) x = static_cast<float>(static_cast<double>(x) / norm);
   }
@@ -53,7 +47,7 @@ void move_centroids(TensorView<const float> rows, KMeansSpace space,
     const auto row = rows.row(static_cast<Index>(i));
     double factor = 1.0;
     if (space == KMeansSpace::spherical) {
-      const double norm = norm_of_row(row);
+      const double norm = norm_of(row);
       factor = norm > 0.0 ? 1.0 / norm : 0.0;
     }
     double* sum = sums.data() + cluster * width;
@@ -79,7 +73,7 @@ void nearest_centroids(TensorView<const float> rows, TensorView<const float> cen
   std::vector<double> offsets(static_cast<std::size_t>(n_clusters), 0.0);
   if (space == KMeansSpace::euclidean) {
     for (Index i = 0; i < n_clusters; ++i) {
-      const double norm = norm_of_row(centroids.row(i));
+      const double norm = norm_of(centroids.row(i));
       offsets[static_cast<std::size_t>(i)] = -0.5 * norm * norm;
     }
   }

@@ -5,6 +5,7 @@
 
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/k_means.hpp"
+#include "core/selectors/list_builders.hpp"
 
 namespace kvscope {
 
@@ -71,14 +72,9 @@ KeyClusters::Segment KeyClusters::cluster(const SelectCall& call, Index kv_head,
     for (Index pos = range.begin; pos < range.end; ++pos) {
       if (!is_alive(call, kv_head, pos)) others.push_back(static_cast<KeyPos>(pos));
     }
-    const Tensor<float> directions = centred(
-        out.k.view(),
-        [&] {
-          std::vector<KeyPos> all;
-          for (Index i = 0; i < out.k.dim(0); ++i) all.push_back(static_cast<KeyPos>(i));
-          return all;
-        }(),
-        mean);
+    std::vector<KeyPos> all;
+    append_range(all, 0, out.k.dim(0));
+    const Tensor<float> directions = centred(out.k.view(), all, mean);
     std::vector<std::int32_t> labels(others.size());
     nearest_centroids(centred(k, others, mean).view(), directions.view(), KMeansSpace::spherical,
                       labels);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/attention/column_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
 #include "core/base/raw_vector.hpp"
 #include "core/selectors/owners.hpp"

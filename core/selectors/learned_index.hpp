@@ -6,18 +6,18 @@
 #include <span>
 
 #include "core/base/parallel.hpp"
-#include "core/selectors/artifact.hpp"
-#include "core/selectors/index_maps.hpp"
+#include "core/selectors/learned_heads.hpp"
+#include "core/trace/source.hpp"
 
 namespace kvscope {
 
 struct LearnedIndex {
-  Index n_positions = 0;            // tokens of the text that taught it; 0 = not known
-  bool is_shared = false;           // one index key per token for all KV heads of a layer
-  std::map<Index, IndexMaps> maps;  // by layer, of all KV heads
+  Index n_positions = 0;               // tokens of the text that taught it; 0 = not known
+  bool is_shared = false;              // one index key per token for all KV heads of a layer
+  Index rank = 0;                      // channels of an index vector; 0 if nothing was learned
+  LearnedHeads<double> queries, keys;  // [rank, d_head] each
+  std::map<Index, double> explained;   // by layer: share of the scores' variance, see IndexMaps
 
-  /// Channels of an index vector; 0 if nothing was learned.
-  Index rank() const { return maps.empty() ? 0 : maps.begin()->second.of_keys.front().dim(0); }
   Learned to_file() const;
 };
 

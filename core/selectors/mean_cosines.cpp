@@ -5,7 +5,6 @@
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/remote_rows.hpp"
-#include "core/attention/score_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
@@ -91,31 +90,15 @@ std::span<const double> running_sum_of(const SelectCall& call, Index kv_head,
       .of(keys, takes_unit ? inverse_norms : ones, call.k.sub(kv_head));
 }
 
-/// The unit vector of the list's mean.
-std::vector<float> unit_mean(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
-                             std::span<const double> inverse_norms, bool takes_unit, double eps) {
+/// The unit vector of the list's mean, in f32.
+std::vector<double> unit_mean(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
+                              std::span<const double> inverse_norms, bool takes_unit, double eps) {
   const std::span<const double> sum =
       running_sum_of(call, kv_head, keys, inverse_norms, takes_unit);
   const double length = std::max(norm_of(sum), eps * static_cast<double>(keys.size()));
-  std::vector<float> unit;
-  for (const double x : sum) unit.push_back(static_cast<float>(x / length));
+  std::vector<double> unit;
+  for (const double x : sum) unit.push_back(static_cast<double>(static_cast<float>(x / length)));
   return unit;
-}
-
-/// Products of one vector with listed keys, times their inverse norms; neighbours are read
-/// together. out [keys.size()].
-void listed_cosines(std::span<const float> unit, TensorView<const float> k,
-                    std::span<const KeyPos> keys, std::span<const double> inverse_norms,
-                    std::span<double> out) {
-  std::vector<float> unused;
-  for (std::size_t at = 0; at < keys.size();) {
-    std::size_t end = at + 1;
-    while (end < keys.size() && keys[end] == keys[end - 1] + 1) ++end;
-    key_dots_f32(unit, 1, k.range(0, keys[at], keys[end - 1] + 1), unused, out.data() + at, 0);
-    at = end;
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    out[i] *= inverse_norms[static_cast<std::size_t>(keys[i])];
 }
 
 }  // namespace
@@ -132,7 +115,7 @@ KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes
     });
     return cosines;
   }
-  std::vector<std::vector<float>> means(lists.size());
+  std::vector<std::vector<double>> means(lists.size());
   std::vector<std::span<const double>> norms(lists.size());
   struct Part {
     Index kv_head;
@@ -150,11 +133,13 @@ KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes
     norms[at] = engine.inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, eps);
     means[at] = unit_mean(call, kv_head, lists[at], norms[at], takes_unit, eps);
   });
-  engine.run(static_cast<Index>(parts.size()), [&](Index i, ScoreWorker&) {
+  engine.run(static_cast<Index>(parts.size()), [&](Index i, ScoreWorker& worker) {
     const auto [kv_head, begin, n] = parts[static_cast<std::size_t>(i)];
     const auto at = static_cast<std::size_t>(kv_head);
-    listed_cosines(means[at], call.k.sub(kv_head), std::span(lists[at]).subspan(begin, n),
-                   norms[at], std::span(cosines[at]).subspan(begin, n));
+    const auto keys = std::span(lists[at]).subspan(begin, n);
+    worker.dots.compute_listed(means[at], call.k.sub(kv_head), keys);
+    for (std::size_t t = 0; t < n; ++t)
+      cosines[at][begin + t] = worker.dots.row(0)[t] * norms[at][static_cast<std::size_t>(keys[t])];
   });
   return cosines;
 }

@@ -25,6 +25,8 @@ class PageBox {
   void store(std::span<float> row) const;
   /// sum += (max(q, 0), min(q, 0)). q [d_head], sum [2 * d_head]
   static void add_doubled(std::span<const float> q, std::span<double> sum);
+  /// Below 1: tells apart tables of one page size.
+  double tag() const { return bits_ / 64.0; }
 
  private:
   int bits_;
@@ -42,6 +44,7 @@ class PageMoments {
   void store(std::span<float> row) const;
   /// sum += (q, a |q|). q [d_head], sum [2 * d_head]
   static void add_doubled(std::span<const float> q, double a, std::span<double> sum);
+  double tag() const { return 0.0; }
 
  private:
   Index count_ = 0;

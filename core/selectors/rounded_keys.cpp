@@ -1,7 +1,7 @@
 #include "core/selectors/rounded_keys.hpp"
 
-#include "core/attention/code_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/score_kernels.hpp"
 
 namespace kvscope {
 

@@ -69,24 +69,6 @@ std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head,
       static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
 }
 
-const PageTable& ScoreEngine::pages(Index layer, Index kv_head, TensorView<const float> k,
-                                    Index page_size, int bits) {
-  struct Boxes {
-    std::mutex mutex;
-    PageTable table;
-    void truncate(Index n_keys) { table.truncate(n_keys); }
-  };
-  Boxes& boxes = kept<Boxes>(
-      nullptr, layer, kv_head,
-      [&] {
-        return Boxes{{}, PageTable(k.dim(1), page_size, bits)};
-      },
-      static_cast<double>(page_size) + bits / 64.0);
-  const std::lock_guard lock(boxes.mutex);
-  boxes.table.append_up_to(k);
-  return boxes.table;
-}
-
 void ScoreEngine::truncate(Index n_keys) {
   for (auto& [place, one] : kept_) one->truncate(n_keys);
 }

@@ -83,9 +83,25 @@ class ScoreEngine {
   /// from position 0.
   std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
                                         TokenRange range, double eps);
-  /// Boxes of all pages of one KV head's keys. bits: see PageBox.
-  const PageTable& pages(Index layer, Index kv_head, TensorView<const float> k, Index page_size,
-                         int bits);
+  /// Rows of all pages of one KV head's keys. empty: the statistic of no key.
+  template <class Statistic>
+  const PageRows<Statistic>& pages(Index layer, Index kv_head, TensorView<const float> k,
+                                   Index page_size, const Statistic& empty) {
+    struct Pages {
+      std::mutex mutex;
+      PageRows<Statistic> table;
+      void truncate(Index n_keys) { table.truncate(n_keys); }
+    };
+    Pages& held = kept<Pages>(
+        nullptr, layer, kv_head,
+        [&] {
+          return Pages{{}, PageRows<Statistic>(k.dim(1), page_size, empty)};
+        },
+        static_cast<double>(page_size) + empty.tag());
+    const std::lock_guard lock(held.mutex);
+    held.table.append_up_to(k);
+    return held.table;
+  }
 
   /// Forgets what it keeps of positions >= n_keys. Threads must not be scoring.
   void truncate(Index n_keys);

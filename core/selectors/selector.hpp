@@ -30,11 +30,11 @@
 #include <vector>
 
 #include "core/attention/list_plan.hpp"
+#include "core/attention/question.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/selectors/artifact_origin.hpp"
-#include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -207,35 +207,20 @@ struct SideView {
 };
 
 /// One question to a selector.
-struct SelectCall {
-  Index layer = 0;
+struct SelectCall : AttentionQuestion {
   Phase phase = Phase::prefill;
-  Index step = 0;       // counts forward calls from 0
-  Index pos_begin = 0;  // position of the first query
-  Index n_tok = 0;
-  float score_scale = 1.0f;
-  float score_cap = 0.0f;       // 0 = none; see ScoreRule
-  std::optional<Index> window;  // the layer's sliding window
-  /// [n_q] or empty: a logit per query head that joins every softmax, without a key
-  std::span<const float> sink_logits;
-  TensorView<const float> q;  // [n_q, n_tok, d_head]
-  TensorView<const float> k;  // [n_kv, n_ctx, d_head], n_ctx = pos_begin + n_tok
-  TensorView<const float> v;  // [n_kv, n_ctx, d_head]
+  Index step = 0;  // counts forward calls from 0
   const AliveMask* alive = nullptr;
-  Budget budget;
+  Budget budget = {};
   CrossLayerContext* context = nullptr;
   /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx],
   /// rows of the drafted tokens.
-  std::span<const Tensor<float>> draft_rows;
+  std::span<const Tensor<float>> draft_rows = {};
   /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never
   /// change a selection.
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
   const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
-  /// Not null: k and v have shapes and no data, nor has q unless the method needs it (host_rows).
-  const RemoteRows* remote = nullptr;
-
-  ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
 
 /// Softmax weights over the attended keys, for methods that vote with them.
@@ -287,13 +272,13 @@ class Selector {
   /// The files that the method's options name, of all its parts. Reads them; throws what
   /// read_artifact throws (core/selectors/artifact.hpp).
   virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }
-  virtual void reset(const AttentionShape& shape) { (void)shape; }
+  virtual void reset(const AttentionShape& shape) { shape_ = shape; }
   /// A method defines this or select_budgets.
   virtual Selection select(const SelectCall& call) {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
   }
-  /// The selections for several budgets (call.budget is ignored). Methods whose scores do not
-  /// depend on the budget override this to score once. Only for methods that are not permanent.
+  /// The selections for budgets (call.budget is ignored): one, or several of methods that are not
+  /// permanent. Methods whose scores do not depend on the budget override this to score once.
   virtual std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) {
     std::vector<Selection> selections;
     for (const Budget& budget : budgets) {
@@ -324,6 +309,9 @@ class Selector {
   virtual HostRows host_rows() const { return caps().is_static ? HostRows::none : HostRows::all; }
   /// True if it remembers of earlier calls what neither keys and values nor the alive mask tell.
   virtual bool remembers() const { return true; }
+
+ protected:
+  AttentionShape shape_;  // of the sequence
 
  private:
   std::string name_;

@@ -61,7 +61,7 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
         if (!is_shared) own = score_keys(call, owner, keys, worker);
         const std::span<double> scores =
             is_shared ? rows[static_cast<std::size_t>(owner.index)] : std::span<double>(own);
-        mask_dead(call, owner.kv_head, keys, scores);
+        leave_out_dead(call, owner.kv_head, keys, scores);
         if (call.trace != nullptr)
           call.trace->scores[static_cast<std::size_t>(owner.index)].assign(scores.begin(),
                                                                            scores.end());

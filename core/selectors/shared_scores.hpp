@@ -20,7 +20,6 @@ namespace kvscope {
 
 class SharedScoreSelector : public Selector {
  public:
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
   std::string why_no_scores() const override { return ""; }
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
@@ -34,6 +33,11 @@ class SharedScoreSelector : public Selector {
   }
   /// The positions that get scores; past_range unless overridden.
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
+  /// Sets the scores of what the KV head holds no key of any more to -infinity.
+  virtual void leave_out_dead(const SelectCall& call, Index kv_head, TokenRange keys,
+                              std::span<double> scores) const {
+    mask_dead(call, kv_head, keys, scores);
+  }
   /// Before a call's keys are scored, once: what all selections share.
   virtual void prepare(const SelectCall& call) { (void)call; }
   /// Before the first owner of a call, once per selection: what owners share is made here, since
@@ -70,8 +74,6 @@ class SharedScoreSelector : public Selector {
   virtual void finish(const SelectCall& call, Selection& selection) const {
     (void)call, (void)selection;
   }
-
-  AttentionShape shape_;
 
  private:
   /// score_keys with the keys of an owner divided among threads; false where that is not allowed or

@@ -484,11 +484,8 @@ void add_votes_f32(const SelectCall& call, const VoteQuestion& question,
 
 std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call,
                                                  std::vector<std::vector<KeyPos>>& memory) {
-  bool is_complete = true;
-  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
-    is_complete = is_complete && all_alive(call, kv_head);
   memory.clear();
-  if (is_complete) return {};
+  if (all_alive(call)) return {};
   for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
     memory.push_back(candidates(call, kv_head, call_range(call)));
   return {memory.begin(), memory.end()};

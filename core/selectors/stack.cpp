@@ -18,14 +18,6 @@ ListOwner finer(ListOwner a, ListOwner b) {
   return a == ListOwner::kv_head || b == ListOwner::kv_head ? ListOwner::kv_head : ListOwner::layer;
 }
 
-/// The same lists; summaries belong to the stage that made them and are left out.
-Selection lists_of(const Selection& selection) {
-  Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
-  copy.is_dense = selection.is_dense;
-  copy.append(selection);
-  return copy;
-}
-
 /// The part of a list that `allowed` (ascending) holds, with its weights.
 KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
   KeyList both;
@@ -46,7 +38,7 @@ KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
 Selection cut(Selection selection, const Selection& before, const SelectCall& call) {
   if (before.is_dense) return selection;
   if (selection.is_dense) {
-    Selection same = lists_of(before);
+    Selection same = before.lists_alone();
     same.summaries = std::move(selection.summaries);
     return same;
   }
@@ -131,7 +123,7 @@ class Stack final : public Selector {
       narrow(asked, kept, call);
       SelectCall question = question_for(i, call);
       asked.selection = stages_[i].selector->select(question);
-      kept = cut(lists_of(asked.selection), kept, call);
+      kept = cut(asked.selection.lists_alone(), kept, call);
     }
     StackStage& last = stages_.back();
     Asked& asked = asked_.back();
@@ -139,19 +131,13 @@ class Stack final : public Selector {
     std::vector<Selection> selections;
     if (!asked.is_active) {
       for (std::size_t b = 0; b < budgets.size(); ++b) {
-        selections.push_back(kept.is_dense ? alive_selection(call) : lists_of(kept));
+        selections.push_back(kept.is_dense ? alive_selection(call) : kept.lists_alone());
       }
       return selections;
     }
     narrow(asked, kept, call);
     const SelectCall question = question_for(stages_.size() - 1, call);
-    if (budgets.size() == 1) {
-      SelectCall one = question;
-      one.budget = budgets.front();
-      selections.push_back(last.selector->select(one));
-    } else {
-      selections = last.selector->select_budgets(question, budgets);
-    }
+    selections = last.selector->select_budgets(question, budgets);
     for (Selection& selection : selections) selection = cut(std::move(selection), kept, call);
     return selections;
   }

@@ -12,6 +12,22 @@ namespace kvscope {
 
 namespace {
 
+/// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
+/// to `sums` [n_rows, >= pos_begin + n_rows]. q [n_rows, d_head].
+void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
+                        Index pos_begin, const KeyTable& keys, std::optional<Index> window,
+                        double share, std::optional<double> sink_logit, ScoreRows& scratch,
+                        Tensor<double>& sums) {
+  scratch.compute(widened(q, score.scale), n_rows, keys, {0, pos_begin + n_rows});
+  for (Index r = 0; r < n_rows; ++r) {
+    const TokenRange visible = visible_keys(pos_begin + r, window);
+    const auto probs = scratch.row(r, visible);
+    soft_cap(probs, score.cap);
+    softmax_in_place(probs, sink_logit);
+    add_scaled(probs, share, {&sums(r, visible.begin), probs.size()});
+  }
+}
+
 /// Of one layer, [calls][call.size(), call.end].
 std::vector<Tensor<float>> layer_rows(const TraceSource& draft, Index layer,
                                       std::span<const TokenRange> calls) {
@@ -39,20 +55,6 @@ std::vector<Tensor<float>> layer_rows(const TraceSource& draft, Index layer,
 }
 
 }  // namespace
-
-void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
-                        Index pos_begin, const KeyTable& keys, std::optional<Index> window,
-                        double share, std::optional<double> sink_logit, ScoreRows& scratch,
-                        Tensor<double>& sums) {
-  scratch.compute(widened(q, score.scale), n_rows, keys, {0, pos_begin + n_rows});
-  for (Index r = 0; r < n_rows; ++r) {
-    const TokenRange visible = visible_keys(pos_begin + r, window);
-    const auto probs = scratch.row(r, visible);
-    soft_cap(probs, score.cap);
-    softmax_in_place(probs, sink_logit);
-    add_scaled(probs, share, {&sums(r, visible.begin), probs.size()});
-  }
-}
 
 Tensor<float> mean_attention(const AttentionQuestion& question, Index first, ThreadPool& pool) {
   const Index n_kv = question.k.dim(0);
@@ -91,12 +93,6 @@ Tensor<float> mean_attention(const AttentionQuestion& question, Index first, Thr
     std::ranges::transform(sums[i].flat(), sums[0].flat(), sums[0].flat().begin(), std::plus<>());
   }
   return narrowed(sums.front());
-}
-
-std::optional<double> sink_logit_of(std::span<const float> sink_logits, const ModelConfig& config,
-                                    Index layer, Index q_head) {
-  if (sink_logits.empty()) return std::nullopt;
-  return static_cast<double>(sink_logits[static_cast<std::size_t>(layer * config.n_q + q_head)]);
 }
 
 Tensor<float> narrowed(const Tensor<double>& rows) {

@@ -46,10 +46,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   const Selection& choose(const AttentionQuestion& question) override {
-    LayerCall call{question.layer,  question.q,           question.k,  question.v,
-                   question.window, question.sink_logits, &live_.pool_};
-    call.remote = question.remote;
-    return live_.run_->layer_call(call)[0];
+    return live_.run_->layer_call(question, {.pool = &live_.pool_})[0];
   }
 
   HostRows host_rows(Index) override { return live_.run_->host_rows(); }
@@ -71,28 +68,26 @@ class LiveSequence::Policy final : public AttentionPolicy {
     const Index n_tok = question.n_tok;
     const bool is_dense = plan.by == ListPlan::By::nothing;
     live_.run_->planned_call(
-        {question.layer, question.q, question.k, question.v, question.window, question.sink_logits,
-         &live_.pool_},
-        is_dense ? dense_selection(n_tok) : Selection(ListOwner::kv_head, n_tok, n_tok));
+        question, is_dense ? dense_selection(n_tok) : Selection(ListOwner::kv_head, n_tok, n_tok));
     if (!live_.is_sparse_) return;
     const TokenRange call = range_of(question);
-    count(question, is_dense ? KeptTotals::of_dense(live_.shape_.n_q, live_.shape_.n_kv, call)
-                             : KeptTotals::of_counts(chosen.counts(), call));
+    count(question, is_dense ? CostTotals::of_dense(live_.shape_.n_q, live_.shape_.n_kv, call)
+                             : CostTotals::of_counts(chosen.counts(), call));
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& selection) override {
     if (live_.is_sparse_)
       count(question,
-            KeptTotals::of(selection, live_.shape_.n_q, live_.shape_.n_kv, range_of(question)));
+            CostTotals::of(selection, live_.shape_.n_q, live_.shape_.n_kv, range_of(question)));
   }
 
  private:
   static TokenRange range_of(const AttentionQuestion& question) {
     return {question.pos_begin, question.pos_begin + question.n_tok};
   }
-  void count(const AttentionQuestion& question, const KeptTotals& kept) {
-    live_.stats_.add(phase_, kept, live_.shape_, range_of(question),
-                     live_.run_->selects_in(question.layer), live_.run_->cost(0).score_bytes);
+  void count(const AttentionQuestion& question, const CostTotals& kept) {
+    live_.stats_.add(phase_, kept, live_.shape_, live_.run_->selects_in(question.layer),
+                     live_.run_->cost(0).score_bytes);
   }
 
   LiveSequence& live_;
@@ -187,8 +182,7 @@ void LiveSequence::adopt(const KvStore& dense) {
   const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    run_->planned_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
-                       dense_selection(n_tokens()));
+    run_->planned_call({.layer = layer, .q = q, .k = kv, .v = kv}, dense_selection(n_tokens()));
   }
   set_sparse(was_sparse);
 }

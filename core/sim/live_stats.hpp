@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <vector>
 
 #include "core/attention/list_plan.hpp"
 #include "core/selectors/selector.hpp"
@@ -10,42 +9,23 @@
 
 namespace kvscope {
 
-/// Sums over the calls of one phase in the layers where the method answers (its dense layers and
-/// sliding-window layers are left out, as in the papers' KV reductions).
-struct KeptTotals {
-  std::vector<double> attended;  // [n_q] keys over all queries
-  std::vector<double> visible;   // [n_q] what dense attention would have attended to
-  /// [n_kv] keys that any query of the head's group attended to, per call.
-  std::vector<double> loaded;
-  std::vector<double> available;  // [n_kv] keys in the cache, per call
-  double n_calls = 0.0;           // (layer, call) pairs counted
-
-  /// Of one layer's selection for one call.
-  static KeptTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
-  /// Of every visible key.
-  static KeptTotals of_dense(Index n_q, Index n_kv, TokenRange call);
-  /// Of lists that are not here, but were counted.
-  static KeptTotals of_counts(const ListCounts& counts, TokenRange call);
-  double n_attended() const;  // over all query heads
-  double n_visible() const;
-  double n_loaded() const;  // over all KV heads
-  double n_available() const;
-  /// Adds another run's totals.
-  void add(const KeptTotals& other);
-  /// 1 - attended / visible, a ratio of totals over query heads; 0 if nothing was counted.
-  double reduction() const;
-};
-
-/// What calls cost over all layers without a sliding window, those included that the method leaves
-/// dense: what a comparison at equal cost meets.
+/// What calls attended to, loaded and cost in layers without a sliding window.
 struct CostTotals {
-  double attended = 0.0;  // keys, over query heads, queries and layers
-  double visible = 0.0;   // what dense attention would have attended to
-  double n_rows = 0.0;    // (query head, query, layer)
-  double bytes = 0.0;     // read to score, and keys and values
-  double n_calls = 0.0;   // (layer, call)
-  double longest = 0.0;   // keys in the cache at most
+  double attended = 0.0;   // keys, over query heads, queries and layers
+  double visible = 0.0;    // what dense attention would have attended to
+  double loaded = 0.0;     // keys that any query of a KV head's group attended to, over KV heads
+  double available = 0.0;  // keys in the cache, over KV heads
+  double n_rows = 0.0;     // (query head, query, layer)
+  double bytes = 0.0;      // read to score, and keys and values
+  double n_calls = 0.0;    // (layer, call)
+  double longest = 0.0;    // keys in the cache at most
 
+  /// Of one layer's selection for one call, but for the bytes.
+  static CostTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
+  /// Of every visible key.
+  static CostTotals of_dense(Index n_q, Index n_kv, TokenRange call);
+  /// Of lists that are not here, but were counted.
+  static CostTotals of_counts(const ListCounts& counts, TokenRange call);
   void add(const CostTotals& other);
   /// NaN where nothing was counted.
   double keys() const;            // kept per query row
@@ -62,19 +42,19 @@ struct LiveTimes {
 };
 
 struct LiveStats {
-  std::array<KeptTotals, 3> kept;  // by Phase
-  std::array<CostTotals, 3> cost;  // the same
+  /// By Phase: of the layers where the method answers (those that it leaves dense are left out, as
+  /// in the papers' KV reductions), and of all, which a comparison at equal cost meets.
+  std::array<CostTotals, 3> kept, cost;
   LiveTimes times;
 
-  KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
-  const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }
+  const CostTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }
   const CostTotals& cost_of(Phase phase) const { return cost[static_cast<std::size_t>(phase)]; }
-  /// What was kept of one layer in one call of `phase`. is_own: the method answered, and did not
-  /// leave the layer dense; score_bytes: read to choose.
-  void add(Phase phase, const KeptTotals& kept_here, const AttentionShape& shape, TokenRange call,
-           bool is_own, double score_bytes);
+  /// One layer in one call of `phase`. is_own: the method answered, and did not leave the layer
+  /// dense; score_bytes: read to choose.
+  void add(Phase phase, CostTotals here, const AttentionShape& shape, bool is_own,
+           double score_bytes);
   /// All phases together.
-  KeptTotals all() const;
+  CostTotals all() const;
   CostTotals all_costs() const;
 };
 

@@ -15,6 +15,7 @@
 
 #include "core/attention/selection.hpp"
 #include "core/attention/top_cuts.hpp"
+#include "core/base/enum_names.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -46,28 +47,13 @@ enum class ReplayMetric : std::size_t {
   bytes,         // read: scoring (divided evenly) + k and v of union_keys (divided among the group)
   metadata_bytes,  // held besides the cache (divided evenly)
 };
-inline constexpr std::size_t kReplayMetrics = 19;
+inline constexpr std::size_t kReplayMetrics = EnumNames<ReplayMetric>::value.size();
 inline constexpr Index kNearKeys = 64;
-inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames = {
-    "mass",
-    "recall10",
-    "recallk",
-    "output_error",
-    "output_error_rel",
-    "output_error_raw",
-    "jaccard",
-    "sink_share",
-    "far_share",
-    "far_kept",
-    "best_mass",
-    "kept",
-    "forced_share",
-    "union",
-    "churn",
-    "score_flops",
-    "attend_flops",
-    "bytes",
-    "metadata_bytes"};
+inline constexpr auto kReplayMetricNames = [] {
+  auto names = EnumNames<ReplayMetric>::value;
+  names[static_cast<std::size_t>(ReplayMetric::union_keys)] = "union";
+  return names;
+}();
 
 /// Bins of the age histogram: age 0, then [2^(i-1), 2^i); the last one is open.
 inline constexpr std::size_t kAgeBins = 24;

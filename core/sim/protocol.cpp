@@ -81,7 +81,7 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
   draft_rows_ = draft_rows;
 }
 
-void SelectorRun::check_input(const LayerCall& input) const {
+void SelectorRun::check_input(const AttentionQuestion& input) const {
   if (input.layer < next_layer_ || input.layer >= shape_.n_layers) {
     throw ShapeError("layer {}: expected a layer in [{}, {}) next", input.layer, next_layer_,
                      shape_.n_layers);
@@ -101,41 +101,36 @@ bool SelectorRun::keeps_dense(Index layer) const {
   return layer < dense_layers_ || !caps_.is_defined(phase_);
 }
 
-void SelectorRun::begin_layer(const LayerCall& input) {
+void SelectorRun::begin_layer(const AttentionQuestion& input, const LayerExtras& extras) {
   check_input(input);
   next_layer_ = input.layer + 1;
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   alive.append(n_keys_ - pos_begin_);
-  call_ = SelectCall{.layer = input.layer,
-                     .phase = phase_,
-                     .step = n_calls_ - 1,
-                     .pos_begin = pos_begin_,
-                     .n_tok = n_keys_ - pos_begin_,
-                     .score_scale = shape_.score_scale,
-                     .score_cap = shape_.score_cap,
-                     .window = input.window,
-                     .sink_logits = input.sink_logits,
-                     .q = input.q,
-                     .k = input.k,
-                     .v = input.v,
-                     .alive = &alive,
-                     .budget = budgets_.back(),
-                     .context = &context_,
-                     .draft_rows = draft_rows_,
-                     .engine = engine_.get(),
-                     .trace = input.trace,
-                     .side = input.side,
-                     .remote = input.remote};
+  call_ = SelectCall{input};
+  call_.pos_begin = pos_begin_;
+  call_.n_tok = n_keys_ - pos_begin_;
+  call_.score_scale = shape_.score_scale;
+  call_.score_cap = shape_.score_cap;
+  call_.phase = phase_;
+  call_.step = n_calls_ - 1;
+  call_.alive = &alive;
+  call_.budget = budgets_.back();
+  call_.context = &context_;
+  call_.draft_rows = draft_rows_;
+  call_.engine = engine_.get();
+  call_.trace = extras.trace;
+  call_.side = extras.side;
 }
 
-std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
+std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& input,
+                                                   const LayerExtras& extras) {
   if (caps_.needs_values && input.remote == nullptr && input.v.empty()) {
     throw ConfigError("selector {}: needs the values (v), and layer {} has none", selector_->name(),
                       input.layer);
   }
-  begin_layer(input);
+  begin_layer(input, extras);
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
-  engine_->set_pool(input.pool);
+  engine_->set_pool(extras.pool);
   if (keeps_dense(input.layer)) {
     selections_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) selections_.push_back(alive_selection(call_));
@@ -144,9 +139,6 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
     for (std::size_t i = 0; i < budgets_.size(); ++i) {
       selections_.push_back(dense_selection(call_, ListOwner::layer));
     }
-  } else if (budgets_.size() == 1) {
-    selections_.clear();
-    selections_.push_back(selector_->select(call_));
   } else {
     selections_.clear();  // before the next ones are made: with lists per query both are large
     selections_ = selector_->select_budgets(call_, budgets_);
@@ -175,8 +167,8 @@ HostRows SelectorRun::host_rows() const {
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
-void SelectorRun::planned_call(const LayerCall& input, Selection selection) {
-  begin_layer(input);
+void SelectorRun::planned_call(const AttentionQuestion& input, Selection selection) {
+  begin_layer(input, {});
   selections_.clear();
   selections_.push_back(std::move(selection));
 }

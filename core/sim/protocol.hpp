@@ -22,21 +22,13 @@
 
 namespace kvscope {
 
-/// One layer's tensors in a forward call. The keys and values are those of the whole context, the
-/// call's own included.
-struct LayerCall {
-  Index layer = 0;
-  TensorView<const float> q;    // [n_q, n_tok, d_head]
-  TensorView<const float> k;    // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
-  TensorView<const float> v;    // same as k; may be empty unless the method needs values
-  std::optional<Index> window;  // the layer's sliding window
-  std::span<const float> sink_logits;  // [n_q] or empty: the layer's attention sinks
+/// What the question about a layer may come with.
+struct LayerExtras {
   /// Threads that the method may work on, outside any other loop of this pool; null = the
   /// calling thread alone.
   ThreadPool* pool = nullptr;
-  SelectionTrace* trace = nullptr;     // see SelectCall
-  const SideView* side = nullptr;      // see SelectCall
-  const RemoteRows* remote = nullptr;  // see SelectCall
+  SelectionTrace* trace = nullptr;  // see SelectCall
+  const SideView* side = nullptr;   // see SelectCall
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.
@@ -69,8 +61,11 @@ class SelectorRun {
   /// checked selection per budget, good until the next layer_call. In a phase that the method is
   /// not defined for, and in its dense layers, every key that is alive is selected. A dense
   /// selection means every visible key; keys that are dead are never in a selection. Throws
-  /// ShapeError naming the tensor that does not fit, ConfigError for missing values.
-  std::span<const Selection> layer_call(const LayerCall& input);
+  /// ShapeError naming the tensor that does not fit, ConfigError for missing values. input: keys
+  /// and values of the whole context, the call's own included, v empty unless the method needs
+  /// values; positions and scores are the run's own.
+  std::span<const Selection> layer_call(const AttentionQuestion& input,
+                                        const LayerExtras& extras = {});
 
   /// The plan by which layer_call would answer for this layer in the running call, where a backend
   /// may follow it alone; a plan by nothing where all visible keys are the selection.
@@ -79,7 +74,7 @@ class SelectorRun {
   HostRows host_rows() const;
   /// Takes the place of layer_call where a backend answered by a plan: the shapes of its
   /// tensors are looked at, not their data.
-  void planned_call(const LayerCall& input, Selection selection);
+  void planned_call(const AttentionQuestion& input, Selection selection);
 
   /// Goes on where another run stands, of the same method with the same shape and budgets. Throws
   /// ConfigError for a method that remembers more than the runs do (Selector::remembers).
@@ -112,9 +107,9 @@ class SelectorRun {
   SelectCost cost(std::size_t budget) const;
 
  private:
-  void check_input(const LayerCall& input) const;
+  void check_input(const AttentionQuestion& input) const;
   /// Counts the call's keys as seen in the layer, and makes the question to the method.
-  void begin_layer(const LayerCall& input);
+  void begin_layer(const AttentionQuestion& input, const LayerExtras& extras);
   bool keeps_dense(Index layer) const;
 
   std::unique_ptr<Selector> selector_;

@@ -116,14 +116,14 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
   run_->calibrate(*text, asked, pool);
 }
 
-LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float> q,
-                                Index n_keys) const {
-  return {layer.layer,
-          q,
-          layer.k.view().range(1, 0, n_keys),
-          layer.v.view().range(1, 0, n_keys),
-          layer.window,
-          layer.sink_logits};
+AttentionQuestion ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float> q,
+                                        Index n_keys) const {
+  return {.layer = layer.layer,
+          .q = q,
+          .k = layer.k.view().range(1, 0, n_keys),
+          .v = layer.v.view().range(1, 0, n_keys),
+          .window = layer.window,
+          .sink_logits = layer.sink_logits};
 }
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
@@ -146,10 +146,10 @@ void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>
       if (layer.window) continue;
       if (is_asked) {
         const Tensor<float> q = read_queries(trace, layer.layer, {from, from + n_tok});
-        LayerCall input = layer_call(layer, q.view(), from + n_tok);
+        LayerExtras extras;
         if (side_ && layer.trace)
-          input.side = side_->of(*layer.trace, layer.layer, {from, from + n_tok});
-        run_->layer_call(input);
+          extras.side = side_->of(*layer.trace, layer.layer, {from, from + n_tok});
+        run_->layer_call(layer_call(layer, q.view(), from + n_tok), extras);
       } else {
         const TensorView<const float> none(no_query_.data(),
                                            Shape{shape_.n_q, n_tok, shape_.d_head}, {0, 0, 1, 0});
@@ -167,11 +167,9 @@ void ReplayRun::begin_call(Phase phase, TokenRange call,
 
 void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
                     ThreadPool* pool, SelectionTrace* looked_at) {
-  LayerCall input = layer_call(layer, q, call.end);
-  input.pool = pool;
-  input.trace = looked_at;
-  if (side_ && layer.trace) input.side = side_->of(*layer.trace, layer.layer, call);
-  selections_ = run_->layer_call(input);
+  LayerExtras extras{.pool = pool, .trace = looked_at};
+  if (side_ && layer.trace) extras.side = side_->of(*layer.trace, layer.layer, call);
+  selections_ = run_->layer_call(layer_call(layer, q, call.end), extras);
   costs_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));
 }

@@ -65,7 +65,8 @@ class ReplayRun {
   const SelectorCaps& caps() const { return run_->caps(); }
 
  private:
-  LayerCall layer_call(const ReplayLayer& layer, TensorView<const float> q, Index n_keys) const;
+  AttentionQuestion layer_call(const ReplayLayer& layer, TensorView<const float> q,
+                               Index n_keys) const;
 
   std::vector<std::size_t> members_;  // indices into the pairs
   std::unique_ptr<SelectorRun> run_;

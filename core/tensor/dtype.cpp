@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/enum_names.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/tensor/dtype.cpp"
 #include <hwy/foreach_target.h>
@@ -167,19 +169,10 @@ HWY_EXPORT(widen_f16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f16);
 
-constexpr std::array<std::string_view, 3> kNames = {"f32", "f16", "bf16"};
-
 }  // namespace
 
 std::string_view name_of(DType dtype) {
-  return kNames[static_cast<std::size_t>(dtype)];
-}
-
-std::optional<DType> dtype_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<DType>(i);
-  }
-  return std::nullopt;
+  return enum_name(dtype);
 }
 
 void to_float(DType dtype, const void* src, float* dst, std::size_t n) {

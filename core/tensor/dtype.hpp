@@ -16,9 +16,6 @@ constexpr std::size_t size_of(DType dtype) {
 /// "f32", "f16" or "bf16".
 std::string_view name_of(DType dtype);
 
-/// The inverse of name_of; empty for any other text.
-std::optional<DType> dtype_from_name(std::string_view name);
-
 /// Widens n stored elements to float, exactly. src need not be aligned.
 void to_float(DType dtype, const void* src, float* dst, std::size_t n);
 

@@ -1,5 +1,8 @@
 #include "core/tensor/lane_kernels.hpp"
 
+#include <cmath>
+#include <numbers>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/tensor/lane_kernels.cpp"
 #include <hwy/foreach_target.h>  // compiles this file once per instruction set
@@ -93,6 +96,46 @@ void ClampedSwiGlu(const float* gate_up, Index n, float alpha, float limit, floa
   }
 }
 
+void GeluGate(float* gate, const float* up, Index n) {
+  const D d;
+  const Index step = static_cast<Index>(hn::Lanes(d));
+  const auto one = hn::Set(d, 1.0f);
+  for (Index i = 0; i < n; i += step) {
+    const auto x = hn::LoadU(d, gate + i);
+    const auto cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
+    // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = 0.79788456 cubic
+    const auto exponent = hn::Mul(cubic, hn::Set(d, -1.5957691216f));
+    // Beyond 80 the gate is 0 or x to the last bit, and Exp is not defined far out.
+    const auto e = hn::Exp(d, hn::Max(hn::Min(exponent, hn::Set(d, 80.0f)), hn::Set(d, -80.0f)));
+    const auto gelu = hn::Div(x, hn::Add(one, e));
+    hn::StoreU(hn::Mul(gelu, hn::LoadU(d, up + i)), d, gate + i);
+  }
+}
+
+void LayerNorm(const float* x, const float* weight, const float* bias, Index n, float eps, float* y,
+               Index lanes) {
+  const hn::CappedTag<float, 16> d;
+  const Index step = static_cast<Index>(hn::Lanes(d));
+  const auto share = hn::Set(d, 1.0f / static_cast<float>(n));
+  const auto one = hn::Set(d, 1.0f);
+  for (Index lane = 0; lane < lanes; lane += step) {
+    auto sum = hn::Zero(d);
+    for (Index f = 0; f < n; ++f) sum = hn::Add(sum, hn::LoadU(d, x + f * lanes + lane));
+    const auto mean = hn::Mul(sum, share);
+    auto squares = hn::Zero(d);
+    for (Index f = 0; f < n; ++f) {
+      const auto centred = hn::Sub(hn::LoadU(d, x + f * lanes + lane), mean);
+      squares = hn::MulAdd(centred, centred, squares);
+    }
+    const auto scale = hn::Div(one, hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps))));
+    for (Index f = 0; f < n; ++f) {
+      const auto unit = hn::Mul(hn::Sub(hn::LoadU(d, x + f * lanes + lane), mean), scale);
+      hn::StoreU(hn::MulAdd(unit, hn::Set(d, weight[f]), hn::Set(d, bias[f])), d,
+                 y + f * lanes + lane);
+    }
+  }
+}
+
 void Add(float* x, const float* y, Index n) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
@@ -112,6 +155,8 @@ HWY_EXPORT(RmsNorm);
 HWY_EXPORT(Rope);
 HWY_EXPORT(SwiGlu);
 HWY_EXPORT(ClampedSwiGlu);
+HWY_EXPORT(GeluGate);
+HWY_EXPORT(LayerNorm);
 HWY_EXPORT(Add);
 
 void lane_matmul(const float* w, Index ldw, Index n_rows, Index k, const float* bias,
@@ -130,6 +175,17 @@ void lane_swiglu(float* gate, const float* up, Index n) {
 void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit, float* out,
                          Index lanes) {
   HWY_DYNAMIC_DISPATCH(ClampedSwiGlu)(gate_up, n, alpha, limit, out, lanes);
+}
+void lane_gelu_gate(float* gate, const float* up, Index n) {
+  HWY_DYNAMIC_DISPATCH(GeluGate)(gate, up, n);
+}
+void lane_layer_norm(const float* x, const float* weight, const float* bias, Index n, float eps,
+                     float* y, Index lanes) {
+  HWY_DYNAMIC_DISPATCH(LayerNorm)(x, weight, bias, n, eps, y, lanes);
+}
+void lane_gelu(float* x, Index n) {
+  constexpr float kHalfRoot = std::numbers::sqrt2_v<float> / 2.0f;
+  for (Index i = 0; i < n; ++i) x[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * kHalfRoot));
 }
 void lane_add(float* x, const float* y, Index n) {
   HWY_DYNAMIC_DISPATCH(Add)(x, y, n);

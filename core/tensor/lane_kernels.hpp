@@ -36,6 +36,21 @@ void lane_swiglu(float* gate, const float* up, Index n);
 void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit, float* out,
                          Index lanes);
 
+/// gate = gelu(gate) * up, elementwise over n values (a multiple of 16), with gelu(x) = x / 2 (1 +
+/// tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (arXiv 1606.08415, section 2). Each value on its own, so
+/// a token's result does not depend on its neighbours.
+void lane_gelu_gate(float* gate, const float* up, Index n);
+
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias per lane, mean and variance over the n
+/// features (arXiv 1607.06450, section 3). x, y [n, lanes] (they may be the same); weight, bias
+/// [n]; lanes a multiple of 16.
+void lane_layer_norm(const float* x, const float* weight, const float* bias, Index n, float eps,
+                     float* y, Index lanes);
+
+/// x = gelu(x), elementwise over n values, with gelu(x) = x / 2 (1 + erf(x / sqrt(2))) (arXiv
+/// 1606.08415, section 2).
+void lane_gelu(float* x, Index n);
+
 /// x += y, elementwise over n values.
 void lane_add(float* x, const float* y, Index n);
 

@@ -12,8 +12,6 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kStatusNames = {"recording", "complete", "interrupted",
-                                                          "recovered"};
 constexpr Index kMaxCount = Index{1} << 31;
 
 bool contains(const std::vector<Index>& sorted, Index value) {
@@ -43,17 +41,6 @@ void check_ascending(const std::vector<Index>& values, Index limit, std::string_
 }
 
 }  // namespace
-
-std::string_view name_of(TraceStatus status) {
-  return kStatusNames[static_cast<std::size_t>(status)];
-}
-
-std::optional<TraceStatus> trace_status_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kStatusNames.size(); ++i) {
-    if (kStatusNames[i] == name) return static_cast<TraceStatus>(i);
-  }
-  return std::nullopt;
-}
 
 bool TraceInfo::has_layer(Index layer) const {
   return contains(layers, layer);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/enum_names.hpp"
 #include "core/base/index.hpp"
 #include "core/model/config.hpp"
 #include "core/tensor/dtype.hpp"
@@ -50,9 +51,9 @@ inline constexpr std::array<CaptureWord, 7> kCaptureWords = {
 /// How the recording ended.
 enum class TraceStatus { recording, complete, interrupted, recovered };
 
-/// "recording", "complete", "interrupted" or "recovered".
-std::string_view name_of(TraceStatus status);
-std::optional<TraceStatus> trace_status_from_name(std::string_view name);
+inline std::string_view name_of(TraceStatus status) {
+  return enum_name(status);
+}
 
 /// One forward call of the recording run: a prefill chunk or one decode step.
 struct ForwardCall {

@@ -16,24 +16,6 @@ Index count_of(const std::vector<Index>& list) {
   return static_cast<Index>(list.size());
 }
 
-void expect_shape(const TensorView<const float>& view, Shape expected, Index layer,
-                  std::string_view what) {
-  if (view.shape() != expected) {
-    throw ShapeError("layers/{}/{}: expected shape {}, found {}", layer, what, to_string(expected),
-                     to_string(view.shape()));
-  }
-}
-
-/// Copies [heads, n, d] into positions [first, first + n) of [heads, T, d].
-void copy_rows(TensorView<const float> src, TensorView<float> dst, Index first) {
-  for (Index head = 0; head < src.dim(0); ++head) {
-    for (Index i = 0; i < src.dim(1); ++i) {
-      const auto row = src.sub(head).row(i);
-      std::copy(row.begin(), row.end(), dst.sub(head).row(first + i).begin());
-    }
-  }
-}
-
 /// Copies positions `range` (offset by `origin`) of one head and refuses NaN and Inf.
 Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index origin,
                         const std::string& dataset) {
@@ -59,7 +41,7 @@ Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index or
 
 }  // namespace
 
-void MemoryTrace::begin(const TraceInfo& info) {
+MemoryTrace::MemoryTrace(const TraceInfo& info) : info_(info) {
   if (info.n_q < 1 || info.n_kv < 1 || info.n_q % info.n_kv != 0 || info.d_head < 1 ||
       info.n_tokens < 0) {
     throw ConfigError(
@@ -71,11 +53,6 @@ void MemoryTrace::begin(const TraceInfo& info) {
     throw ConfigError("trace in memory: rows [{}, {}) do not lie in [0, {})", info.rows.begin,
                       info.rows.end, info.n_tokens);
   }
-  info_ = info;
-  layers_.clear();
-  tokens_.clear();
-  bytes_.clear();
-  call_ = 0;
   const Index n_q = count_of(info.q_heads);
   for (const Index at : info.layers) {
     const Index n_kv = count_of(info.kv_heads_of(at));
@@ -99,106 +76,6 @@ void MemoryTrace::begin(const TraceInfo& info) {
     }
     if (info.capture.k_pre_rope)
       layer.of(SideTensor::k_pre_rope) = Tensor<float>({n_kv, info.n_tokens, d_head});
-  }
-}
-
-void MemoryTrace::write_layer(const LayerRows& rows) {
-  if (call_ >= info_.calls.size())
-    throw ConfigError("trace in memory: all {} calls are written", call_);
-  const TokenRange tokens = info_.calls[call_].tokens;
-  const TokenRange kept{std::max(tokens.begin, info_.rows.begin),
-                        std::min(tokens.end, info_.rows.end)};
-  const Index n_rows = std::max<Index>(kept.size(), 0);
-  const Index n_q = count_of(info_.q_heads);
-  const Index n_kv = count_of(info_.kv_heads_of(rows.layer));
-  const Index d_head = info_.shape(rows.layer).d_head;
-  Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
-  if (info_.capture.qkv) {
-    Tensor<float> widened;
-    const auto k = rows.k.floats(widened);
-    expect_shape(k, {n_kv, tokens.size(), d_head}, rows.layer, "k");
-    copy_rows(k, layer.k.view(), tokens.begin);
-    const auto v = rows.v.floats(widened);
-    expect_shape(v, {n_kv, tokens.size(), d_head}, rows.layer, "v");
-    copy_rows(v, layer.v.view(), tokens.begin);
-    if (n_rows > 0) {
-      const auto q = rows.q.floats(widened);
-      expect_shape(q, {n_q, n_rows, d_head}, rows.layer, "q");
-      copy_rows(q, layer.q.view(), kept.begin - info_.rows.begin);
-    }
-  }
-  if (info_.capture.lse && n_rows > 0) {
-    expect_shape(rows.lse, {n_q, n_rows}, rows.layer, "lse");
-    for (Index head = 0; head < n_q; ++head) {
-      const auto row = rows.lse.row(head);
-      std::copy(row.begin(), row.end(),
-                layer.lse.view().row(head).begin() + (kept.begin - info_.rows.begin));
-    }
-  }
-}
-
-void MemoryTrace::write_side(const SideRows& rows) {
-  if (call_ >= info_.calls.size())
-    throw ConfigError("trace in memory: all {} calls are written", call_);
-  const TokenRange tokens = info_.calls[call_].tokens;
-  const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
-                        std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
-  Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
-  const auto take = [&](SideTensor what, TensorView<const float> part) {
-    const TensorView<float> to = layer.of(what).view();
-    const bool by_token = what == SideTensor::index_k || what == SideTensor::k_pre_rope;
-    const Index first = info_.rows.begin;
-    const TokenRange at = by_token ? tokens : TokenRange{kept.begin - first, kept.end - first};
-    if (to.empty() || at.size() == 0) return;
-    Shape expected = to.shape();
-    expected.dim[1] = at.size();
-    expect_shape(part, expected, rows.layer, enum_name(what));
-    if (to.rank() == 3) {
-      copy_rows(part, to, at.begin);
-      return;
-    }
-    for (Index head = 0; head < to.dim(0); ++head) {
-      for (Index i = 0; i < at.size(); ++i) to(head, at.begin + i) = part(head, i);
-    }
-  };
-  take(SideTensor::index_q, rows.index_q);
-  take(SideTensor::index_k, rows.index_k);
-  take(SideTensor::index_w, rows.index_w);
-  take(SideTensor::k_pre_rope, rows.k_pre_rope);
-  if (layer.selected.count() == 0 || kept.size() == 0) return;
-  const Shape expected{info_.index.n_lists, kept.size(), info_.index.n_selected};
-  if (rows.index_selected.shape() != expected) {
-    throw ShapeError("layers/{}/index_selected: expected shape {}, found {}", rows.layer,
-                     to_string(expected), to_string(rows.index_selected.shape()));
-  }
-  for (Index list = 0; list < expected[0]; ++list) {
-    for (Index i = 0; i < expected[1]; ++i) {
-      const auto row = rows.index_selected.sub(list).row(i);
-      std::copy(row.begin(), row.end(),
-                layer.selected.sub(list).row(kept.begin - info_.rows.begin + i).begin());
-    }
-  }
-}
-
-void MemoryTrace::write_logits(TensorView<const float>) {}
-
-void MemoryTrace::write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) {
-  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-}
-
-void MemoryTrace::commit_call() {
-  ++call_;
-}
-
-void MemoryTrace::finish(TraceStatus status) {
-  info_.status = status;
-  if (call_ < info_.calls.size()) {  // interrupted: what was not committed is not part of the trace
-    info_.calls.resize(call_);
-    info_.n_tokens = call_ > 0 ? info_.calls.back().tokens.end : 0;
-    info_.n_prompt = std::min(info_.n_prompt, info_.n_tokens);
-    info_.rows.end = std::min(info_.rows.end, info_.n_tokens);
-    info_.rows.begin = std::min(info_.rows.begin, info_.rows.end);
   }
 }
 

@@ -9,30 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/trace/receiver.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {
 
-/// Both ends at once: record into it, then read from it. Holds q, k, v, lse and side tensors in f32
-/// (other captures are ignored).
-class MemoryTrace final : public TraceSource, public TraceReceiver {
+/// Holds q, k, v, lse and side tensors in f32; other captures are ignored.
+class MemoryTrace final : public TraceSource {
  public:
   MemoryTrace() = default;
-  /// Sizes everything (zeros) as begin() does; fill through q(), k(), v(), lse()
-  /// for synthetic traces.
-  explicit MemoryTrace(const TraceInfo& info) { begin(info); }
+  /// Sizes everything (zeros): fill through q(), k(), v(), lse(), side(), selected().
+  explicit MemoryTrace(const TraceInfo& info);
 
-  // TraceReceiver
-  void begin(const TraceInfo& info) override;
-  void write_layer(const LayerRows& rows) override;
-  void write_side(const SideRows& rows) override;
-  void write_logits(TensorView<const float> logits) override;
-  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
-  void commit_call() override;
-  void finish(TraceStatus status) override;
-
-  // TraceSource
   const TraceInfo& info() const override { return info_; }
   std::string where() const override { return "trace in memory"; }
   std::span<const TokenId> tokens() const override { return tokens_; }
@@ -50,7 +37,10 @@ class MemoryTrace final : public TraceSource, public TraceReceiver {
   /// As SideTensor says; empty if the recording has none.
   TensorView<float> side(SideTensor what, Index layer);
   TensorView<std::int32_t> selected(Index layer);  // [n_lists, rows, n_selected]
-  void set_tokens(std::vector<TokenId> tokens) { tokens_ = std::move(tokens); }
+  void set_tokens(std::vector<TokenId> tokens, std::vector<std::string> bytes = {}) {
+    tokens_ = std::move(tokens);
+    bytes_ = std::move(bytes);
+  }
 
  private:
   struct Layer {
@@ -66,7 +56,6 @@ class MemoryTrace final : public TraceSource, public TraceReceiver {
   std::vector<Layer> layers_;
   std::vector<TokenId> tokens_;
   std::vector<std::string> bytes_;
-  std::size_t call_ = 0;
 };
 
 /// A TraceInfo for a synthetic model: all layers and heads, f32, one prefill of n_tokens in chunks.

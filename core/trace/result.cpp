@@ -80,6 +80,35 @@ nlohmann::ordered_json inputs_of(const ResultInfo& info) {
   return inputs;
 }
 
+const ResultArray* ResultView::find(std::string_view array) const {
+  const auto& all = arrays();
+  const auto it = std::ranges::find_if(all, [&](const ResultArray& a) { return a.name == array; });
+  return it == all.end() ? nullptr : &*it;
+}
+
+const ResultArray& ResultView::require(std::string_view array) const {
+  if (const ResultArray* found = find(array)) return *found;
+  throw ConfigError("{}: this result of kind {} holds no array \"{}\"", name(), info().kind, array);
+}
+
+std::vector<double> ResultView::axis(std::string_view array, int axis) const {
+  const ResultArray& spec = require(array);
+  if (axis >= spec.shape.rank || spec.axes.size() != static_cast<std::size_t>(spec.shape.rank)) {
+    throw FormatError("{}: {} has shape {} and {} named axes, expected more axes", name(), array,
+                      to_string(spec.shape), spec.axes.size());
+  }
+  const std::string& axis_name = spec.axes[static_cast<std::size_t>(axis)];
+  // "row" has its positions in "row_pos", "step" in "step_pos"
+  for (const std::string& candidate : {axis_name, axis_name + "_pos", axis_name + "_begin"}) {
+    const ResultArray* coordinates = find(candidate);
+    if (coordinates != nullptr && coordinates->shape == Shape{spec.shape[axis]})
+      return read(candidate);
+  }
+  std::vector<double> numbers;
+  for (Index i = 0; i < spec.shape[axis]; ++i) numbers.push_back(static_cast<double>(i));
+  return numbers;
+}
+
 void MemoryResult::begin(const ResultInfo& info) {
   info_ = info;
   summary_ = {};
@@ -126,6 +155,13 @@ void MemoryResult::write_raw(std::string_view name, ResultType type, Index first
   auto& bytes = data_[static_cast<std::size_t>(it - arrays_.begin())];
   std::memcpy(bytes.data() + static_cast<std::size_t>(first * row) * size_of(type), data,
               static_cast<std::size_t>(n_elements) * size_of(type));
+}
+
+std::vector<double> MemoryResult::read(std::string_view array) const {
+  return with_type(require(array).type, [&]<class T>(T) {
+    const std::span<const T> all = values<T>(array);
+    return std::vector<double>(all.begin(), all.end());
+  });
 }
 
 const std::vector<std::byte>& MemoryResult::bytes_of(std::string_view name, ResultType type) const {

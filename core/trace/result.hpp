@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/trace/result_writer.hpp"
@@ -32,17 +33,42 @@ struct ResultInfo {
 /// time of a file.
 nlohmann::ordered_json inputs_of(const ResultInfo& info);
 
-/// Keeps everything in memory: for tests, and for callers that want the arrays themselves.
-class MemoryResult final : public ResultWriter {
+/// A result as figures read it, wherever it lies: arrays by name as doubles, and what made them.
+class ResultView {
  public:
+  virtual ~ResultView() = default;
+  /// What messages call it: a file, usually.
+  virtual std::string name() const = 0;
+  virtual const ResultInfo& info() const = 0;
+  virtual const nlohmann::ordered_json& summary() const = 0;
+  virtual const std::vector<ResultArray>& arrays() const = 0;
+  /// All elements, row-major, as doubles. Throws ConfigError if there is no such array.
+  virtual std::vector<double> read(std::string_view array) const = 0;
+
+  /// Null if there is none.
+  const ResultArray* find(std::string_view array) const;
+  /// Throws ConfigError, naming what is there and the analysis that writes it.
+  const ResultArray& require(std::string_view array) const;
+  /// The coordinates of an axis if the result has an array of its name, else 0, 1, 2, ...
+  std::vector<double> axis(std::string_view array, int axis) const;
+};
+
+/// Keeps everything in memory: for tests, and for callers that want the arrays themselves.
+class MemoryResult final : public ResultWriter, public ResultView {
+ public:
+  MemoryResult() = default;
+  /// `name`: what messages call it.
+  explicit MemoryResult(std::string name) : name_(std::move(name)) {}
   void begin(const ResultInfo& info) override;
   void declare(const ResultArray& array) override;
   void add_plot(const ResultPlot& plot) override;
   void finish(const nlohmann::ordered_json& summary) override;
 
-  const ResultInfo& info() const { return info_; }
-  const nlohmann::ordered_json& summary() const { return summary_; }
-  const std::vector<ResultArray>& arrays() const { return arrays_; }
+  std::string name() const override { return name_; }
+  const ResultInfo& info() const override { return info_; }
+  const nlohmann::ordered_json& summary() const override { return summary_; }
+  const std::vector<ResultArray>& arrays() const override { return arrays_; }
+  std::vector<double> read(std::string_view array) const override;
   const std::vector<ResultPlot>& plots() const { return plots_; }
   /// Elements of an array; throws ConfigError if there is none of that name and type.
   template <class T>
@@ -57,6 +83,7 @@ class MemoryResult final : public ResultWriter {
 
  private:
   const std::vector<std::byte>& bytes_of(std::string_view name, ResultType type) const;
+  std::string name_ = "result";
   ResultInfo info_;
   nlohmann::ordered_json summary_;
   std::vector<ResultArray> arrays_;

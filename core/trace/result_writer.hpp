@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor/tensor.hpp"
@@ -94,6 +95,14 @@ class ResultWriter {
   template <class T>
   void write(std::string_view name, Index first, std::span<const T> data) {
     write_raw(name, result_type_of<T>(), first, data.data(), static_cast<Index>(data.size()));
+  }
+  /// Declares an array and writes all of it.
+  template <class T>
+  void put(const std::string& name, const Shape& shape, std::vector<std::string> axes,
+           std::string_view units, std::string_view long_name, std::span<const T> data) {
+    declare({name, result_type_of<T>(), shape, std::move(axes), std::string(units),
+             std::string(long_name)});
+    write<T>(name, 0, data);
   }
   virtual void add_plot(const ResultPlot& plot) = 0;
   /// `summary`: the few numbers a person reads first; stored with the result and printed

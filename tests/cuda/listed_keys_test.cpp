@@ -1,6 +1,6 @@
 // What evicting methods ask about listed keys on the GPU, against the f64 reference: sums of
 // softmax weights, and cosines with their mean.
-#include "core/cuda/key_cosines.hpp"
+#include "core/cuda/key_questions.hpp"
 #include "core/cuda/row_votes.hpp"
 #include "tests/cuda/device_batch.hpp"
 
@@ -109,9 +109,9 @@ TEST_CASE("gpu: cosines of listed keys with their mean are the reference's", "[g
     DeviceBatch batch(c.batch);
     const Sequence1& s = batch.sequences[0];
     const SomeLists lists(s, c.has_lists);
-    gpu::KeyCosines cosines;
+    gpu::KeyQuestions cosines;
     const gpu::CosineCall call{batch.rows(), lists.on_device, lists.longest, c.takes_unit, 1e-12};
-    const double* const found = cosines.compute(batch.shape, call, batch.stream);
+    const double* const found = cosines.cosines(batch.shape, call, batch.stream);
     batch.stream.wait();
     const auto stride = static_cast<std::size_t>(cosines.stride());
     const auto values = gpu::read_device(found, stride * static_cast<std::size_t>(s.n_kv));

@@ -34,10 +34,8 @@ class Compared final : public AttentionPolicy, public Observer {
   HostRows host_rows(Index) override { return remote_run_.host_rows(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
-      LayerCall call{question.layer, question.q, question.k, question.v};
-      call.remote = question.remote;
-      const Selection& selection = remote_run_.layer_call(call)[0];
-      remote_selection_ = copy_of(selection);
+      const Selection& selection = remote_run_.layer_call(question)[0];
+      remote_selection_ = selection.lists_alone();
       return selection;
     }
     ++n_on_host;
@@ -55,14 +53,14 @@ class Compared final : public AttentionPolicy, public Observer {
   }
   bool wants(Index) const override { return true; }
   void on_attention(const AttentionEvent& event) override {
-    const Selection& selection =
-        run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
+    const Selection& selection = run_.layer_call(
+        {.layer = event.layer, .q = event.q, .k = event.k_cache, .v = event.v_cache})[0];
     if (remote_selection_) {
       CHECK(selection.is_dense == remote_selection_->is_dense);
       if (!selection.is_dense) compare(selection, *remote_selection_, /*tells_forced=*/true);
       remote_selection_.reset();
     }
-    expected_.insert_or_assign(event.layer, copy_of(selection));
+    expected_.insert_or_assign(event.layer, selection.lists_alone());
   }
   int n_lists = 0, n_different = 0, n_on_host = 0;
 
@@ -74,14 +72,7 @@ class Compared final : public AttentionPolicy, public Observer {
   }
   /// Others answered this call.
   void pass_over(const AttentionQuestion& question, Selection selection) {
-    remote_run_.planned_call({question.layer, question.q, question.k, question.v, {}, {}},
-                             std::move(selection));
-  }
-  static Selection copy_of(const Selection& selection) {
-    Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
-    copy.is_dense = selection.is_dense;
-    copy.append(selection);
-    return copy;
+    remote_run_.planned_call(question, std::move(selection));
   }
   void compare(const Selection& expected, const Selection& found, bool tells_forced) {
     REQUIRE(expected.n_lists() == found.n_lists());
@@ -224,9 +215,9 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
       Tensor<float> last;
       for (std::size_t t = 640; t < 650; ++t)
         last = live.run(Phase::decode, {tokens.data() + t, 1}, Logits::last);
-      const KeptTotals kept = live.stats().all();
+      const CostTotals kept = live.stats().all();
       CHECK(live.stats().times.total > 0.0);
-      return std::pair(std::move(last), std::pair(kept.n_attended(), kept.n_loaded()));
+      return std::pair(std::move(last), std::pair(kept.attended, kept.loaded));
     };
     const auto expected = play(cpu);
     const auto found = play(gpu);

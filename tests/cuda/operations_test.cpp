@@ -3,11 +3,10 @@
 #include <set>
 #include <tuple>
 
-#include "core/cuda/key_products.hpp"
+#include "core/cuda/key_questions.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/list_counts.hpp"
 #include "core/cuda/row_votes.hpp"
-#include "core/cuda/value_sums.hpp"
 #include "tests/cuda/device_batch.hpp"
 
 namespace kvscope::test::operations_test {
@@ -36,8 +35,9 @@ TEST_CASE("gpu: sums of values are the loops'", "[gpu][picks]") {
     DeviceBatch batch({.n_past = {70}, .n_tok = 3, .capacity = 90, .dtype = dtype});
     const Sequence1& s = batch.sequences[0];
     for (const auto& [begin, end] : {std::pair{0, 73}, {5, 6}, {71, 73}, {9, 9}}) {
-      gpu::ValueSums sums;
-      const double* const found = sums.compute(batch.shape, batch.rows(), begin, end, batch.stream);
+      gpu::KeyQuestions sums;
+      const double* const found =
+          sums.value_sums(batch.shape, batch.rows(), begin, end, batch.stream);
       batch.stream.wait();
       const auto values = gpu::read_device(found, static_cast<std::size_t>(s.n_kv * s.d));
       for (int head = 0; head < s.n_kv; ++head) {
@@ -117,9 +117,9 @@ TEST_CASE("gpu: products with keys are the loops', those of the call's own among
     constexpr std::size_t kRows = 4, kFirst = 1, kTaken = 3;  // of each KV head
     const std::vector<float> rows(s.q.begin(),
                                   s.q.begin() + static_cast<std::ptrdiff_t>(kRows) * s.n_kv * s.d);
-    gpu::KeyProducts products;
-    const float* const found = products.compute(batch.shape, batch.rows(), s.n_past,
-                                                {rows, kRows, kFirst, kTaken}, batch.stream);
+    gpu::KeyQuestions products;
+    const float* const found = products.products(batch.shape, batch.rows(), s.n_past,
+                                                 {rows, kRows, kFirst, kTaken}, batch.stream);
     batch.stream.wait();
     const auto stride = static_cast<std::size_t>(products.stride());
     const auto values = gpu::read_device(found, static_cast<std::size_t>(s.n_kv) * kTaken * stride);

@@ -51,8 +51,8 @@ Played play(const Transformer& model, const std::string& method) {
   live.rollback(505);
   for (std::size_t t = 505; t < 520; ++t)
     add(live.run(Phase::decode, {tokens.data() + t, 1}, Logits::last));
-  played.n_attended = live.stats().all().n_attended();
-  played.n_loaded = live.stats().all().n_loaded();
+  played.n_attended = live.stats().all().attended;
+  played.n_loaded = live.stats().all().loaded;
   return played;
 }
 

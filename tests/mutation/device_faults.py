@@ -9,12 +9,12 @@ def _on_device(number, module, kind, file, breaks, before, after, near, around="
 
 
 DEVICE_FAULTS = [
-    _on_device(61, "cosines of keys", "dropped option", "key_cosines.cu",
+    _on_device(61, "cosines of keys", "dropped option", "key_questions.cu",
                "the mean is of unit keys, whatever was asked for",
                "call.takes_unit ? inverse : 1.0", "inverse", "listed_keys_test"),
-    _on_device(62, "cosines of keys", "off-by-one", "key_cosines.cu", "the last part of a head's keys is no part of their mean",
+    _on_device(62, "cosines of keys", "off-by-one", "key_questions.cu", "the last part of a head's keys is no part of their mean",
                "part < call.n_parts", "part + 1 < call.n_parts || part == 0", "listed_keys_test"),
-    _on_device(63, "sums of values", "off-by-one", "value_sums.cu", "the last value is left out",
+    _on_device(63, "sums of values", "off-by-one", "key_questions.cu", "the last value is left out",
                "row < call.end", "row + 1 < call.end", "operations_test"),
     _on_device(64, "counts of lists", "wrong sum", "list_counts.cu", "own keys of a chunk are counted without the diagonal",
                "n_rows * (n_rows + 1) / 2", "n_rows * (n_rows - 1) / 2", "operations_test"),
@@ -64,7 +64,7 @@ DEVICE_FAULTS = [
                "to[f] += weight[row] * x[row * n + f];", "to[f] = weight[row] * x[row * n + f];", "backend_test"),
     _on_device(86, "rows for the host", "wrong place", "transfer.cu", "every head's rows are the first one's where dtypes differ",
                "from[head * pitch + i]", "from[i]", "backend_test"),
-    _on_device(87, "products with keys", "dropped keys", "key_products.cu", "the call's own keys get no products",
+    _on_device(87, "products with keys", "dropped keys", "key_questions.cu", "the call's own keys get no products",
                "scoring.n_more = rows.n_tok;", "scoring.n_more = 0;", "operations_test"),
     _on_device(88, "rows for the host", "lost wait", "backend_rows.cpp", "rows are copied before they are computed",
                "box.computed.hold_back(box.stream);", ";", "backend_test"),

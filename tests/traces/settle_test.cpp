@@ -18,8 +18,7 @@ class Slow final : public CountingReceiver {
   };
   explicit Slow(State& state) : state_(state) {}
   void begin(const TraceInfo&) override {}
-  void write_layer(const LayerRows&) override {}
-  void write_logits(TensorView<const float>) override {}
+  void write(const CallRows&) override {}
   void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
   void commit_call() override {
     state_.has_begun = true;

@@ -155,8 +155,8 @@ void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index
   // One row at a time, to see that blocks add up.
   for (Index t = begin; t < end; ++t) {
     const auto attn = pick(trace.layers[layer].attn.view(), info.q_heads, t, t + 1, call_end);
-    AttnRows rows{.layer = layer};
-    if (info.capture.attn_dense) rows.attn = attn.view();
+    CallRows rows;
+    if (info.capture.attn_dense) rows.arrays.push_back({layer, "attn", attn.view()});
     Tensor<std::int32_t> pos;
     Tensor<float> prob;
     if (n_top > 0) {
@@ -174,10 +174,10 @@ void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index
           prob(h, 0, i) = there ? -sorted[i].first : 0.0f;
         }
       }
-      rows.topk_pos = pos.view();
-      rows.topk_prob = prob.view();
+      rows.arrays.push_back({layer, "topk_pos", pos.view()});
+      rows.arrays.push_back({layer, "topk_prob", prob.view()});
     }
-    receiver.write_attn(rows);
+    receiver.write(rows);
   }
 }
 
@@ -229,21 +229,25 @@ void write_calls(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
           pages(layer.k.view(), kv_heads, page, begin / page, end / page, /*largest=*/false);
       const auto high =
           pages(layer.k.view(), kv_heads, page, begin / page, end / page, /*largest=*/true);
-      LayerRows rows{.layer = i,
-                     .q = q.view(),
-                     .k = k.view(),
-                     .v = v.view(),
-                     .lse = lse.view(),
-                     .q_norm = q_norm.view(),
-                     .k_norm = k_norm.view(),
-                     .page_min = low.view(),
-                     .page_max = high.view()};
-      receiver.write_layer(rows);
+      CallRows rows;
+      const auto add = [&](bool is_captured, const char* name, const Tensor<float>& part) {
+        if (is_captured) rows.arrays.push_back({i, name, part.view()});
+      };
+      add(info.capture.qkv, "q", q);
+      add(info.capture.qkv, "k", k);
+      add(info.capture.qkv, "v", v);
+      add(info.capture.lse, "lse", lse);
+      add(info.capture.stats, "stats/q_norm", q_norm);
+      add(info.capture.stats, "stats/k_norm", k_norm);
+      add(info.capture.stats, "stats/page_min", low);
+      add(info.capture.stats, "stats/page_max", high);
+      receiver.write(rows);
       if (info.capture.attn_dense || info.capture.attn_topk > 0)
         write_attention(trace, receiver, i, row_begin, row_end, end);
     }
     if (info.capture.logits && row_end > row_begin)
-      receiver.write_logits(trace.logits.view().range(0, row_begin, row_end));
+      receiver.write(
+          {.arrays = {{-1, "/logits", trace.logits.view().range(0, row_begin, row_end)}}});
     const auto b = static_cast<std::size_t>(begin);
     const auto n = static_cast<std::size_t>(end - begin);
     receiver.write_tokens(std::span(trace.tokens).subspan(b, n),

@@ -58,8 +58,7 @@ class PassingOn : public TraceReceiver {
  public:
   explicit PassingOn(TraceReceiver& to) : to_(to) {}
   void begin(const TraceInfo& info) override { to_.begin(info); }
-  void write_layer(const LayerRows& rows) override { to_.write_layer(rows); }
-  void write_logits(TensorView<const float> logits) override { to_.write_logits(logits); }
+  void write(const CallRows& rows) override { to_.write(rows); }
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
     to_.write_tokens(ids, bytes);
   }

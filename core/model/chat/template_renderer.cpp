@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "core/base/embedded_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
@@ -16,7 +17,7 @@
 
 namespace kvscope {
 
-extern const char* const kRenderScript;  // render.py, which CMake makes a text of the program
+std::span<const EmbeddedFile> render_scripts();  // render.py alone (core/CMakeLists.txt)
 
 namespace {
 
@@ -36,8 +37,8 @@ class RenderProcess {
     socket_ = Descriptor(ends[0]);
     const Descriptor its(ends[1]);
     const Descriptor nowhere = Descriptor::open("/dev/null", O_WRONLY);
-    pid_ = start_program(
-        {{python, "-I", "-c", kRenderScript}, {}, its.get(), its.get(), nowhere.get()});
+    const std::string script(render_scripts().front().text);
+    pid_ = start_program({{python, "-I", "-c", script}, {}, its.get(), its.get(), nowhere.get()});
   }
   ~RenderProcess() {
     if (pid_ <= 0) return;

@@ -4,16 +4,173 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <unordered_set>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/model/gguf/gguf_cursor.hpp"
 
 namespace kvscope {
 
 namespace {
+
+// The types of metadata values, by the format's numbers.
+enum ValueType : std::uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+
+// Bytes of a value by its type; of a string at least its length.
+constexpr std::array<std::uint64_t, 13> kLeastBytes = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
+
+constexpr std::uint64_t kMostValues = 1 << 24;
+
+double as_double(const GgufValue& value) {
+  if (const auto* u = std::get_if<std::uint64_t>(&value)) return static_cast<double>(*u);
+  if (const auto* i = std::get_if<std::int64_t>(&value)) return static_cast<double>(*i);
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1.0 : 0.0;
+  return std::get<double>(value);
+}
+
+/// A place in the bytes of a file that never leaves them. Every function throws FormatError where
+/// the bytes end too early.
+class GgufCursor {
+ public:
+  GgufCursor(std::span<const std::byte> bytes, std::string file)
+      : bytes_(bytes), file_(std::move(file)) {}
+
+  std::uint64_t position() const { return at_; }
+  std::uint64_t n_left() const { return bytes_.size() - at_; }
+  void skip(std::uint64_t n) {
+    require(n);
+    at_ += n;
+  }
+
+  /// A number in little endian, as it lies there.
+  template <class T>
+  T number() {
+    require(sizeof(T));
+    T value{};
+    std::memcpy(&value, bytes_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+
+  /// A string of at most `most` bytes.
+  std::string_view string(std::uint64_t most) {
+    const auto length = number<std::uint64_t>();
+    if (length > std::min(most, n_left())) {
+      fail(
+          fmt::format("a string of {} bytes at offset {}, expected at most {}: the file is "
+                      "truncated or damaged",
+                      length, at_, std::min(most, n_left())));
+    }
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, length);
+    at_ += length;
+    return text;
+  }
+
+  /// A number of things of at least `least_bytes` each, which the rest of the file can hold.
+  std::uint64_t count(std::string_view what, std::uint64_t least_bytes) {
+    const auto n = number<std::uint64_t>();
+    if (n > n_left() / least_bytes) {
+      fail(fmt::format(
+          "{} {}, expected at most {} (the file has {} bytes): the file is truncated or "
+          "damaged",
+          n, what, n_left() / least_bytes, bytes_.size()));
+    }
+    return n;
+  }
+
+  /// The type of a metadata value and the value.
+  GgufValue value() {
+    const auto type = number<std::uint32_t>();
+    if (type >= kLeastBytes.size()) {
+      fail(fmt::format("expected a metadata value of type 0 to {}, found type {}",
+                       kLeastBytes.size() - 1, type));
+    }
+    if (type == kArray) return array();
+    return scalar(type);
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FormatError("{}: {}", file_, what);
+  }
+
+ private:
+  void require(std::uint64_t n) const {
+    if (n <= n_left()) return;
+    fail(
+        fmt::format("the header needs {} more bytes at offset {}, found {}: the file is truncated "
+                    "or damaged",
+                    n, at_, n_left()));
+  }
+  GgufValue scalar(std::uint32_t type) {
+    switch (type) {
+      case kU8:
+        return std::uint64_t{number<std::uint8_t>()};
+      case kI8:
+        return std::int64_t{number<std::int8_t>()};
+      case kU16:
+        return std::uint64_t{number<std::uint16_t>()};
+      case kI16:
+        return std::int64_t{number<std::int16_t>()};
+      case kU32:
+        return std::uint64_t{number<std::uint32_t>()};
+      case kI32:
+        return std::int64_t{number<std::int32_t>()};
+      case kF32:
+        return double{number<float>()};
+      case kBool:
+        return number<std::uint8_t>() != 0;
+      case kU64:
+        return number<std::uint64_t>();
+      case kI64:
+        return number<std::int64_t>();
+      case kF64:
+        return number<double>();
+      default:
+        return string(std::numeric_limits<std::uint64_t>::max());
+    }
+  }
+  GgufArray array() {
+    const auto type = number<std::uint32_t>();
+    if (type >= kLeastBytes.size() || type == kArray) {
+      fail(fmt::format("expected a list of numbers or strings, found a list of values of type {}",
+                       type));
+    }
+    GgufArray result;
+    result.holds_strings = type == kString;
+    const std::uint64_t n = count("values of a list", kLeastBytes[type]);
+    // Values take more room in memory than in the file; no vocabulary is as long.
+    if (n > kMostValues)
+      fail(fmt::format("a list of {} values, expected at most {}", n, kMostValues));
+    if (result.holds_strings) {
+      result.strings.reserve(n);
+      for (std::uint64_t i = 0; i < n; ++i) result.strings.push_back(string(n_left()));
+    } else {
+      result.numbers.reserve(n);
+      for (std::uint64_t i = 0; i < n; ++i) result.numbers.push_back(as_double(scalar(type)));
+    }
+    return result;
+  }
+
+  std::span<const std::byte> bytes_;
+  std::string file_;
+  std::uint64_t at_ = 0;
+};
 
 constexpr std::string_view kGgufMagic = "GGUF";
 constexpr std::uint64_t kMaxGgufName = 1 << 16;

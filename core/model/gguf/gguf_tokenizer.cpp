@@ -1,16 +1,16 @@
-#include "core/model/gguf/gguf_tokenizer.hpp"
-
+// The tokenizer that a GGUF file's own tables describe.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 #include "core/model/gguf/derived_merges.hpp"
-#include "core/model/gguf/gguf_pre_tokenizer.hpp"
+#include "core/model/gguf/gguf_file.hpp"
 #include "core/model/tokenizer_json_parts.hpp"
 
 namespace kvscope {
@@ -24,6 +24,68 @@ constexpr int kUserToken = 4;
 std::string ggml_key(std::string_view name) {
   return fmt::format("tokenizer.ggml.{}", name);
 }
+
+// The expressions of the published tokenizer.json files: Llama 3, Qwen 2, Mistral's Tekken, o200k.
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kO200k =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// One way to cut texts into pieces, as the tokenizer.json of the models that have it says it.
+struct GgufPreTokenizer {
+  bool is_composed = false;     // the text is brought into NFC
+  std::string_view pattern;     // of Split; empty: ByteLevel's own expression
+  bool splits_digits = false;   // each digit is a piece
+  bool ignores_merges = false;  // a piece that is a token needs no merges
+  bool adds_bos = false;        // where the file does not say it
+
+  /// The pre-tokenizer in the words of tokenizer.json.
+  nlohmann::json steps(bool adds_prefix_space) const {
+    nlohmann::json list = nlohmann::json::array();
+    if (splits_digits) list.push_back({{"type", "Digits"}, {"individual_digits", true}});
+    if (!pattern.empty()) {
+      list.push_back({{"type", "Split"},
+                      {"pattern", {{"Regex", pattern}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}});
+    }
+    list.push_back({{"type", "ByteLevel"},
+                    {"add_prefix_space", adds_prefix_space},
+                    {"use_regex", pattern.empty()}});
+    return {{"type", "Sequence"}, {"pretokenizers", list}};
+  }
+};
+
+/// By the names that GGUF files give them (tokenizer.ggml.pre).
+struct NamedPreTokenizer {
+  std::string_view name;
+  GgufPreTokenizer kind;
+};
+
+constexpr GgufPreTokenizer kGpt2{false, {}, false, false, false};
+constexpr GgufPreTokenizer kDigits{false, {}, true, false, false};
+constexpr GgufPreTokenizer kLlamaBpe{false, kLlama3, false, true, true};
+constexpr GgufPreTokenizer kLlama3Pieces{false, kLlama3, false, false, false};
+constexpr GgufPreTokenizer kQwen{true, kQwen2, false, false, false};
+
+constexpr std::array<NamedPreTokenizer, 13> kPreTokenizers = {
+    {{"gpt-2", kGpt2},
+     {"olmo", kGpt2},
+     {"phi-2", kGpt2},
+     {"smollm", kDigits},
+     {"llama-bpe", kLlamaBpe},
+     {"llama3", kLlamaBpe},
+     {"llama-v3", kLlamaBpe},
+     {"smaug-bpe", kLlama3Pieces},
+     {"dbrx", kLlama3Pieces},
+     {"qwen2", kQwen},
+     {"deepseek-r1-qwen", kQwen},
+     {"gpt-4o", {false, kO200k, false, true, false}},
+     {"tekken", {false, kTekken, false, true, true}}}};
 
 class GgufTokenizerReader {
  public:
@@ -52,15 +114,18 @@ class GgufTokenizerReader {
 
   void read_byte_level() {
     const std::string pre(meta_.string(ggml_key("pre")).value_or(""));
-    const GgufPreTokenizer* kind = gguf_pre_tokenizer(pre);
-    if (kind == nullptr) {
-      refuse_kind("pre", fmt::format("one of {}", fmt::join(gguf_pre_tokenizer_names(), ", ")));
+    const auto row = std::ranges::find(kPreTokenizers, pre, &NamedPreTokenizer::name);
+    if (row == kPreTokenizers.end()) {
+      std::vector<std::string_view> names;
+      for (const NamedPreTokenizer& known : kPreTokenizers) names.push_back(known.name);
+      refuse_kind("pre", fmt::format("one of {}", fmt::join(names, ", ")));
     }
-    nlohmann::json steps = {{"pre_tokenizer", kind->steps(flag("add_space_prefix") == true)}};
-    if (kind->is_composed) steps["normalizer"] = {{"type", "NFC"}};
+    const GgufPreTokenizer& kind = row->kind;
+    nlohmann::json steps = {{"pre_tokenizer", kind.steps(flag("add_space_prefix") == true)}};
+    if (kind.is_composed) steps["normalizer"] = {{"type", "NFC"}};
     read_text_steps(steps);
-    parts_.bpe.ignore_merges = kind->ignores_merges;
-    adds_bos_ = kind->adds_bos;
+    parts_.bpe.ignore_merges = kind.ignores_merges;
+    adds_bos_ = kind.adds_bos;
     const Vocabulary vocabulary = read_vocabulary(/*respells_spaces=*/false);
     find_byte_tokens(vocabulary, /*falls_back=*/false, parts_.bpe);
     read_merges(vocabulary);

@@ -15,9 +15,7 @@
 #include "core/model/moe.hpp"
 #include "core/model/rope.hpp"
 #include "core/tensor/dtype.hpp"
-#include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/lane_kernels.hpp"
-#include "core/tensor/layer_norm_kernel.hpp"
 
 namespace kvscope {
 

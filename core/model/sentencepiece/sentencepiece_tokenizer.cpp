@@ -1,5 +1,4 @@
-#include "core/model/sentencepiece/sentencepiece_tokenizer.hpp"
-
+// The tokenizer that a tokenizer.model file of SentencePiece holds.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -42,11 +42,7 @@ class AdaKv final : public WindowVotes {
   bool normalize_ = option(normalize_, "normalize", false,
                            "votes of a head count by the share that an even budget would hold");
 
-  SelectorCaps caps() const override {
-    SelectorCaps caps = WindowVotes::caps();
-    caps.divides_budget = true;
-    return caps;
-  }
+  SelectorCaps caps() const override { return evicting({.divides_budget = true}); }
 
  protected:
   std::vector<Index> shares(Index budget, std::span<const Contest> heads) const override {

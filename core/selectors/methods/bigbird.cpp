@@ -56,8 +56,7 @@ class BigBird final : public Selector {
   KeyList block_row(Index layer, Index q_head, Index block, Index end) const {
     std::vector<Index> blocks = {0, std::max<Index>(0, block - 1), block};
     if (block > 2) {
-      const CounterRng rng({static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(layer),
-                            static_cast<std::uint64_t>(q_head), static_cast<std::uint64_t>(block)});
+      const CounterRng rng(seed_, layer, q_head, block);
       std::vector<double> draws(static_cast<std::size_t>(block - 2));  // of blocks 1 .. block - 2
       for (std::size_t i = 0; i < draws.size(); ++i) draws[i] = rng.uniform(i + 1);
       for (const Index i : top_k(draws, n_random_)) blocks.push_back(i + 1);

@@ -183,9 +183,8 @@ class BlockMean final : public Selector {
     const TokenRange seen = call_range(call);
     double n_windows = 0.0;  // of all KV heads
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const bool is_whole = all_alive(call, kv_head);
       for (Index i = 0; i < pools.count_whole(seen.end); ++i)
-        n_windows += is_whole || !candidates(call, kv_head, pools.keys_of(i)).empty() ? 1.0 : 0.0;
+        n_windows += count_candidates(call, kv_head, pools.keys_of(i)) > 0 ? 1.0 : 0.0;
     }
     const double n_joined =
         selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
@@ -309,16 +308,11 @@ class BlockMean final : public Selector {
     Index n_keys = 0;
     for (Index block = outcomes.blocks.begin; block < outcomes.blocks.end; ++block) {
       if (inside_ || outcomes.of(block) == BlockOutcome::out)
-        n_keys += n_alive(call, kv_head, outcomes.keys_of(block));
+        n_keys += count_candidates(call, kv_head, outcomes.keys_of(block));
     }
     if (n_keys == 0) return 0;
     return blocks_bought(budget.tokens(n_keys, block_), block_, n_keys, outcomes.blocks.size()) -
            n_inside;
-  }
-
-  static Index n_alive(const SelectCall& call, Index kv_head, TokenRange range) {
-    return all_alive(call, kv_head) ? range.size()
-                                    : static_cast<Index>(candidates(call, kv_head, range).size());
   }
 
   /// Scores of the blocks of `outcomes` for one row: products with all compressed keys,

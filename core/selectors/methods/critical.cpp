@@ -56,13 +56,10 @@ class Critical final : public WindowVotes {
 
   HostRows host_rows() const override { return HostRows::all; }  // values, too
   SelectorCaps caps() const override {
-    SelectorCaps caps = WindowVotes::caps();
-    caps.needs_values = true;
-    caps.needs_projection = true;
-    caps.divides_budget = heads_ == HeadBudgets::adaptive;
-    return caps;
+    return evicting({.needs_values = true,
+                     .needs_projection = true,
+                     .divides_budget = heads_ == HeadBudgets::adaptive});
   }
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     SelectCost cost = WindowVotes::cost(call, selection);
     cost.metadata_bytes += attended_keys_of(call, selection) * kBytesPerProb;
@@ -117,7 +114,6 @@ class Critical final : public WindowVotes {
     return known;
   }
 
-  AttentionShape shape_;
   std::vector<Index> shares_;  // of the running call
 };
 

@@ -24,17 +24,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/base/error.hpp"
-#include "core/base/parallel.hpp"
-#include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_columns.hpp"
-#include "core/selectors/learned.hpp"
+#include "core/selectors/learned_heads.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/rounded_keys.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -73,50 +68,22 @@ class DoubleSparsity final : public SharedScoreSelector {
   void calibrate(const TraceSource& text, std::span<const Index> layers,
                  ThreadPool& pool) override {
     full_attention_layers(text, name());
-    const TraceInfo& info = text.info();
-    std::vector<std::vector<Index>> ranked(layers.size() * static_cast<std::size_t>(info.n_kv));
-    pool.parallel_for(static_cast<Index>(ranked.size()), [&](Index i, int) {
-      ranked[static_cast<std::size_t>(i)] =
-          rank_channels(text, layers[static_cast<std::size_t>(i / info.n_kv)], i % info.n_kv);
-    });
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const auto first = ranked.begin() + static_cast<std::ptrdiff_t>(i) * info.n_kv;
-      ranked_[layers[i]].assign(first, first + info.n_kv);
-    }
+    ranked_.learn(layers, text.info().n_kv, pool,
+                  [&](Index layer, Index kv_head) { return rank_channels(text, layer, kv_head); });
   }
-
   Learned learned() const override {
-    Learned out;
-    auto layers = nlohmann::ordered_json::array();
-    auto channels = nlohmann::ordered_json::array();
-    for (const auto& [layer, heads] : ranked_) {
-      layers.push_back(layer);
-      channels.push_back(heads);
-    }
-    out.values = {{"layers", layers}, {"channels", channels}};
+    Learned out = ranked_.learned("channels", "");
     out.options = {{"by", std::string(enum_name(by_))}};
-    out.summary = fmt::format("channels of {} layers by falling mean of |{}|", ranked_.size(),
-                              enum_name(by_));
+    out.summary = fmt::format("channels of {} layers by falling mean of |{}|",
+                              ranked_.layers().size(), enum_name(by_));
     return out;
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
-    if (!file_.is_named()) return;
-    check_shape(file_.get(), shape);
-    const std::vector<Index> layers = file_.layers();
-    const auto& channels = file_.list("channels", layers.size());
-    const auto n_kv = static_cast<std::size_t>(shape.n_kv);
-    ranked_.clear();
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      for (std::size_t h = 0; h < n_kv; ++h) {
-        const bool is_list = channels[i].is_array() && channels[i].size() == n_kv;
-        ranked_[layers[i]].push_back(file_.indices(is_list ? channels[i][h] : channels[i],
-                                                   static_cast<std::size_t>(shape.d_head), 0,
-                                                   shape.d_head - 1, "channels"));
-      }
-    }
+    Selector::reset(shape);
+    if (file_.is_named())
+      ranked_.load(file_, "channels", shape, shape.d_head, /*high=*/shape.d_head - 1);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -174,19 +141,8 @@ class DoubleSparsity final : public SharedScoreSelector {
 
   /// The channels that score, ascending.
   std::vector<Index> channels_of(const SelectCall& call, Index kv_head) const {
-    const auto it = ranked_.find(call.layer);
-    if (it == ranked_.end() || it->second.size() <= static_cast<std::size_t>(kv_head)) {
-      throw ConfigError(
-          "doublesparsity: layer {} has no channels: calibrate it on a text, or name a file with "
-          "channels=FILE (kvscope fit doublesparsity TRACE --out FILE)",
-          call.layer);
-    }
-    const std::vector<Index>& ranked = it->second[static_cast<std::size_t>(kv_head)];
-    if (static_cast<Index>(ranked.size()) != call.k.dim(2)) {
-      throw ShapeError(
-          "doublesparsity: calibrated with keys of {} channels, found keys of {} in layer {}",
-          ranked.size(), call.k.dim(2), call.layer);
-    }
+    const std::span<const Index> ranked =
+        ranked_.of_channels("doublesparsity", "channels", call, kv_head);
     std::vector<Index> best(ranked.begin(), ranked.begin() + n_channels(call));
     std::sort(best.begin(), best.end());
     return best;
@@ -218,7 +174,7 @@ class DoubleSparsity final : public SharedScoreSelector {
 
   ArtifactFile file_{"doublesparsity", channels_};
   KeyColumns labels_;
-  std::map<Index, std::vector<std::vector<Index>>> ranked_;  // by layer, [n_kv][d_head]
+  LearnedHeads<Index> ranked_;  // [d_head] each
 };
 
 }  // namespace

@@ -24,17 +24,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
-#include "core/base/parallel.hpp"
-#include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/eviction.hpp"
-#include "core/selectors/learned.hpp"
+#include "core/selectors/learned_heads.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
@@ -91,53 +89,40 @@ class DuoAttention final : public Selector {
     }
     const std::vector<Index> layers = full_attention_layers(text, name());
     const std::vector<Index> positions = evenly_spaced(n_cut, info.n_tokens, fit_rows_);
-    std::vector<double> gates(layers.size() * static_cast<std::size_t>(info.n_kv));
-    pool.parallel_for(static_cast<Index>(gates.size()), [&](Index i, int) {
-      gates[static_cast<std::size_t>(i)] = measure_gate(
-          text, layers[static_cast<std::size_t>(i / info.n_kv)], i % info.n_kv, positions);
+    gates_of_heads_.clear();
+    gates_of_heads_.learn(layers, info.n_kv, pool, [&](Index layer, Index kv_head) {
+      return std::vector{measure_gate(text, layer, kv_head, positions)};
     });
-    gates_of_layers_.clear();
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const auto first = gates.begin() + static_cast<std::ptrdiff_t>(i) * info.n_kv;
-      gates_of_layers_[layers[i]].assign(first, first + info.n_kv);
-    }
     name_retrieval_heads();
   }
 
   Learned learned() const override {
-    Learned out;
-    auto layers = nlohmann::ordered_json::array();
-    auto gates = nlohmann::ordered_json::array();
-    std::size_t n_heads = 0;
-    for (const auto& [layer, heads] : gates_of_layers_) {
-      layers.push_back(layer);
-      gates.push_back(heads);
-      n_heads += heads.size();
-    }
-    out.values = {{"layers", layers}, {"gates", gates}};
+    Learned out = gates_of_heads_.learned("gates", "");
     out.options = {{"n_sink", n_sink_}, {"n_recent", n_recent_}, {"fit_rows", fit_rows_}};
-    std::vector<double> all;
-    for (const auto& [layer, heads] : gates_of_layers_)
-      all.insert(all.end(), heads.begin(), heads.end());
-    std::sort(all.begin(), all.end());
+    const std::vector<Head> all = by_falling_gate();
     out.summary =
         all.empty()
             ? std::string("no gates")
             : fmt::format("gates of {} KV heads: smallest {:.3f}, median {:.3f}, largest {:.3f}",
-                          all.size(), all.front(), all[all.size() / 2], all.back());
+                          all.size(), all.back().gate, all[(all.size() - 1) / 2].gate,
+                          all.front().gate);
     return out;
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
     if (!file_.is_named()) return;
-    load(shape);
+    gates_of_heads_.load(file_, "gates", shape, /*n=*/1);
     name_retrieval_heads();
   }
 
   Selection select(const SelectCall& call) override {
     if (call.layer < dense_layers_) return dense_selection(call, ListOwner::kv_head);
-    const std::vector<bool>& retrieves = heads_of(call);
+    std::vector<bool> retrieves;
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      gates_of_heads_.of("duoattention", "gates", call, kv_head);
+      retrieves.push_back(retrieves_.contains({call.layer, kv_head}));
+    }
     if (std::find(retrieves.begin(), retrieves.end(), false) == retrieves.end())
       return alive_selection(call);
     const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> selections) {
@@ -196,53 +181,35 @@ class DuoAttention final : public Selector {
     return whole > 0.0 ? std::min(1.0, std::sqrt(changed / whole)) : 0.0;
   }
 
-  void load(const AttentionShape& shape) {
-    check_shape(file_.get(), shape);
-    const std::vector<Index> layers = file_.layers();
-    const auto& gates = file_.list("gates", layers.size());
-    gates_of_layers_.clear();
-    for (std::size_t i = 0; i < layers.size(); ++i)
-      gates_of_layers_[layers[i]] =
-          file_.numbers(gates[i], static_cast<std::size_t>(shape.n_kv), "gates");
-  }
-
-  void name_retrieval_heads() {
-    struct Head {
-      double gate;
-      Index layer;
-      std::size_t kv_head;
-    };
-    std::vector<Head> heads;  // by layer and head
-    for (const auto& [layer, gates] : gates_of_layers_) {
-      for (std::size_t h = 0; h < gates.size(); ++h) heads.push_back({gates[h], layer, h});
+  struct Head {
+    double gate;
+    Index layer;
+    Index kv_head;
+  };
+  /// Equal gates by layer and head.
+  std::vector<Head> by_falling_gate() const {
+    std::vector<Head> heads;
+    for (const auto& [layer, gates] : gates_of_heads_.layers()) {
+      for (const std::vector<double>& gate : gates)
+        heads.push_back({gate.front(), layer, &gate - gates.data()});
     }
-    std::stable_sort(heads.begin(), heads.end(),
-                     [](const Head& a, const Head& b) { return a.gate > b.gate; });
+    std::ranges::stable_sort(heads, std::greater<>(), &Head::gate);
+    return heads;
+  }
+  void name_retrieval_heads() {
+    const std::vector<Head> heads = by_falling_gate();
     const auto n_by_share =
         static_cast<std::size_t>(std::lround(share_ * static_cast<double>(heads.size())));
     retrieves_.clear();
     for (std::size_t i = 0; i < heads.size(); ++i) {
-      std::vector<bool>& layer = retrieves_[heads[i].layer];
-      layer.resize(gates_of_layers_[heads[i].layer].size(), false);
-      layer[heads[i].kv_head] =
-          by_ == DuoRule::share ? i < n_by_share : heads[i].gate >= threshold_;
+      if (by_ == DuoRule::share ? i < n_by_share : heads[i].gate >= threshold_)
+        retrieves_.emplace(heads[i].layer, heads[i].kv_head);
     }
-  }
-
-  const std::vector<bool>& heads_of(const SelectCall& call) const {
-    const auto it = retrieves_.find(call.layer);
-    if (it == retrieves_.end() || static_cast<Index>(it->second.size()) != call.k.dim(0)) {
-      throw ConfigError(
-          "duoattention: layer {} has no gates: calibrate it on a text, or name a file "
-          "with gates=FILE (kvscope fit duoattention TRACE --out FILE)",
-          call.layer);
-    }
-    return it->second;
   }
 
   ArtifactFile file_{"duoattention", gates_};
-  std::map<Index, std::vector<double>> gates_of_layers_;  // by layer, [n_kv]
-  std::map<Index, std::vector<bool>> retrieves_;          // by layer, [n_kv]
+  LearnedHeads<double> gates_of_heads_;          // one number each
+  std::set<std::pair<Index, Index>> retrieves_;  // (layer, KV head)
 };
 
 }  // namespace

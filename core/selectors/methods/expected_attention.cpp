@@ -56,12 +56,8 @@ class ExpectedAttention final : public EvictingMethod {
              in(0.0, 1.0));
 
   SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.needs_values = value_norm_;
-    caps.needs_rotation = true;
-    return caps;
+    return evicting({.needs_values = value_norm_, .needs_rotation = true});
   }
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
   bool remembers() const override { return true; }  // sums over the prompt's queries
 
   void evict(const SelectCall& call, AliveMask& alive) override {
@@ -219,8 +215,6 @@ class ExpectedAttention final : public EvictingMethod {
     softmax_in_place(std::span(weights).subspan(first));
     return weights;
   }
-
-  AttentionShape shape_;
 };
 
 }  // namespace

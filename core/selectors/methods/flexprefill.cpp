@@ -171,18 +171,14 @@ class FlexPrefill final : public Selector {
         if (chosen.of(i) != BlockOutcome::out) kept.push_back(i);
       return kept;
     };
-    const auto keep = [](BlockOutcomes& of, Index block) {
-      if (block >= 0 && block < of.blocks.end && of.of(block) == BlockOutcome::out)
-        of.of(block) = BlockOutcome::scored;
-    };
     const std::vector<Index> kept_columns = best(columns);
     const std::vector<Index> kept_diagonals = best(offsets);
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const Index begin = call.pos_begin + static_cast<Index>(i) * block_;
-      for (const Index column : kept_columns) keep(outcomes[i], column);
+      for (const Index column : kept_columns) outcomes[i].keep(column);
       for (const Index diagonal : kept_diagonals) {
         for (Index own = std::max(first_block, begin / block_); own < outcomes[i].blocks.end; ++own)
-          keep(outcomes[i], own - diagonal);
+          outcomes[i].keep(own - diagonal);
       }
     }
   }
@@ -190,13 +186,12 @@ class FlexPrefill final : public Selector {
   /// Softmax over the blocks of keys of the products of a mean query with their means. [n_blocks]
   std::vector<double> estimate(const SelectCall& call, std::span<const double> query,
                                const BlockMeans& keys, Index n_blocks) const {
-    const auto d = static_cast<std::size_t>(keys.mean.dim(1));
     std::vector<double> weights(static_cast<std::size_t>(n_blocks),
                                 -std::numeric_limits<double>::infinity());
     for (Index b = 0; b < n_blocks; ++b) {
       if (keys.n_rows[static_cast<std::size_t>(b)] > 0)
         weights[static_cast<std::size_t>(b)] =
-            call.score_rule().of(dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d}));
+            call.score_rule().of(dot_of(query, keys.mean.view().row(b)));
     }
     const double largest = max_of(weights);
     if (!(largest > -std::numeric_limits<double>::infinity()))
@@ -211,8 +206,7 @@ class FlexPrefill final : public Selector {
     const Index n = std::min(n_voters_, call.n_tok);
     const BlockMeans voters =
         block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {});
-    return estimate(call, {voters.mean.data(), static_cast<std::size_t>(voters.mean.dim(1))}, keys,
-                    keys.mean.dim(0));
+    return estimate(call, voters.mean.view().row(0), keys, keys.mean.dim(0));
   }
 
   /// Marks the best pairs of blocks of the whole call.
@@ -221,11 +215,8 @@ class FlexPrefill final : public Selector {
     const BlockMeans queries = block_means(call.q.sub(q_head), block_, {});
     std::vector<double> weights;  // of all pairs, block of queries by block of queries
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
-      const std::vector<double> row =
-          estimate(call,
-                   {queries.mean.data() + static_cast<Index>(i) * queries.mean.dim(1),
-                    static_cast<std::size_t>(queries.mean.dim(1))},
-                   keys, outcomes[i].blocks.end);
+      const std::vector<double> row = estimate(call, queries.mean.view().row(static_cast<Index>(i)),
+                                               keys, outcomes[i].blocks.end);
       weights.insert(weights.end(), row.begin(), row.end());
     }
     BlockOutcomes pairs(/*block_size=*/1, {0, static_cast<Index>(weights.size())});
@@ -233,8 +224,7 @@ class FlexPrefill final : public Selector {
     Index at = 0;
     for (BlockOutcomes& one : outcomes) {
       for (Index block = 0; block < one.blocks.end; ++block, ++at) {
-        if (pairs.of(at) != BlockOutcome::out && one.of(block) == BlockOutcome::out)
-          one.of(block) = BlockOutcome::scored;
+        if (pairs.of(at) != BlockOutcome::out) one.keep(block);
       }
     }
   }

@@ -3,6 +3,7 @@
 // Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never
 // fails, never saves.
 
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -13,11 +14,7 @@ class Full final : public Selector {
  public:
   SelectorCaps caps() const override { return {.owner = ListOwner::layer, .is_static = true}; }
   Selection select(const SelectCall& call) override {
-    Selection selection;
-    selection.owner = ListOwner::layer;
-    selection.is_dense = true;
-    selection.n_tok = call.n_tok;
-    return selection;
+    return dense_selection(call, ListOwner::layer);
   }
   std::optional<ListPlan> plan(const Budget&, Phase) const override { return ListPlan{}; }
 };

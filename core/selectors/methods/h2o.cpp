@@ -43,14 +43,9 @@ class H2o final : public EvictingMethod {
       option(official_quirk_, "official-quirk", false,
              "hide one recent key for one call, as the published simulation does");
 
-  SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.needs_probs = true;
-    return caps;
-  }
+  SelectorCaps caps() const override { return evicting({.needs_probs = true}); }
   HostRows host_rows() const override { return HostRows::none; }
   bool remembers() const override { return true; }
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
 
   Selection select(const SelectCall& call) override {
     Layer& state = state_of(call);
@@ -204,8 +199,6 @@ class H2o final : public EvictingMethod {
     }
     return sums;
   }
-
-  AttentionShape shape_;
 };
 
 }  // namespace

@@ -81,6 +81,7 @@
 #include "core/selectors/index_vectors.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/learned_index.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -91,7 +92,6 @@ namespace {
 
 enum class IndexScore { dot, relu, softmax };
 enum class IndexPool { key, max };
-enum class IndexOwner { q_head, kv_head, layer };
 enum class IndexPer { kv_head, layer };
 enum class IndexFrom { fit, side };
 
@@ -109,8 +109,8 @@ class Indexer final : public Selector {
       "text");
   IndexScore score_ = option(score_, "score", IndexScore::softmax,
                              "how the products of a list's index heads become a score");
-  IndexOwner owner_ = option(owner_, "owner", IndexOwner::kv_head,
-                             "who gets its own list; layer: one list for all heads");
+  ListOwner owner_ = option(owner_, "owner", ListOwner::kv_head,
+                            "who gets its own list; layer: one list for all heads");
   Index block_ = option(block_, "block", 1, "tokens that are kept or not together", in(1, 1 << 20));
   IndexPool pool_ = option(pool_, "pool", IndexPool::key,
                            "a block's score: of its own index key, or the best of its tokens");
@@ -136,7 +136,7 @@ class Indexer final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.owner = list_owner();
+    caps.owner = owner_;
     caps.needs_calibration = !file_.is_named() && from_ == IndexFrom::fit;
     caps.needs_side = is_recorded();
     caps.artifact_option = "index";
@@ -167,20 +167,19 @@ class Indexer final : public Selector {
   void reset(const AttentionShape& shape) override {
     if (!file_.is_named()) return;
     learned_ = load_index(file_, shape);
-    if (d_index_ > learned_.rank()) {
+    if (d_index_ > learned_.rank) {
       throw ConfigError("indexer: d-index: expected at most the {} channels of {}, found {}",
-                        learned_.rank(), index_, d_index_);
+                        learned_.rank, index_, d_index_);
     }
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
+    if (call.layer < dense_layers_) return dense_selections(call, owner_, budgets.size());
     if (is_recorded() && has_no_indexer(call))
-      return dense_selections(call, list_owner(), budgets.size());
+      return dense_selections(call, owner_, budgets.size());
     const IndexCall index =
-        is_recorded() ? vectors_.recorded(call)
-                      : vectors_.learned(call, maps_of(call), learned_.is_shared, width());
+        is_recorded() ? vectors_.recorded(call) : vectors_.learned(call, learned_, width());
     const Index n_owners = owners_of(call);
     if (index.n_heads() % n_owners != 0) {
       throw ConfigError(
@@ -197,13 +196,13 @@ class Indexer final : public Selector {
       const Index first = task % n_batches * rows;
       std::vector<Selection>& part = parts[static_cast<std::size_t>(task)];
       for (std::size_t b = 0; b < budgets.size(); ++b)
-        part.emplace_back(list_owner(), call.n_tok, /*list_rows=*/1);
+        part.emplace_back(owner_, call.n_tok, /*list_rows=*/1);
       add_lists(call, index, task / n_batches, {first, std::min(first + rows, call.n_tok)}, budgets,
                 worker, part);
     });
     std::vector<Selection> selections(budgets.size());
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      Selection all(list_owner(), call.n_tok, /*list_rows=*/1);
+      Selection all(owner_, call.n_tok, /*list_rows=*/1);
       std::size_t n_keys = 0;
       for (const auto& part : parts) n_keys += part[b].keys().size();
       all.reserve(n_keys);
@@ -220,7 +219,7 @@ class Indexer final : public Selector {
       return cost_of_products(call, call.side->index_q.dim(0), call.side->index_k.dim(0),
                               call.side->index_q.dim(2));
     }
-    if (!learned_.maps.contains(call.layer)) return {};
+    if (learned_.keys.find(call.layer, 0).empty()) return {};
     return cost_of_products(call, call.q.dim(0), learned_.is_shared ? 1 : call.k.dim(0), width()) +
            own_products_cost(call, static_cast<double>(width()));
   }
@@ -250,29 +249,14 @@ class Indexer final : public Selector {
     return cost;
   }
 
-  ListOwner list_owner() const {
-    return owner_ == IndexOwner::q_head    ? ListOwner::q_head
-           : owner_ == IndexOwner::kv_head ? ListOwner::kv_head
-                                           : ListOwner::layer;
-  }
   Index owners_of(const SelectCall& call) const {
-    return owner_ == IndexOwner::q_head    ? call.q.dim(0)
-           : owner_ == IndexOwner::kv_head ? call.k.dim(0)
-                                           : 1;
+    return n_owners(owner_, call.q.dim(0), call.k.dim(0));
   }
-  bool ranks_keys() const { return block_ == 1 && owner_ != IndexOwner::layer; }
+  bool ranks_keys() const { return block_ == 1 && owner_ != ListOwner::layer; }
   bool scores_blocks() const { return block_ > 1 && pool_ == IndexPool::key; }
 
-  /// True if some KV head of the owner still holds the key.
-  bool is_held(const SelectCall& call, Index owner, Index pos) const {
-    if (owner_ != IndexOwner::layer) return is_alive(call, kv_head_of(call, owner), pos);
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      if (is_alive(call, kv_head, pos)) return true;
-    }
-    return false;
-  }
   Index kv_head_of(const SelectCall& call, Index owner) const {
-    return owner_ == IndexOwner::q_head ? owner * call.k.dim(0) / call.q.dim(0) : owner;
+    return owner_ == ListOwner::q_head ? owner * call.k.dim(0) / call.q.dim(0) : owner;
   }
 
   /// Index keys that compete in a call, of all index key heads: of tokens or blocks that hold a
@@ -284,11 +268,8 @@ class Indexer final : public Selector {
     for (Index head = 0; head < n_key_heads; ++head) {
       for (Index i = seen.begin / size; (i + 1) * size <= seen.end; ++i) {
         bool is_there = false;
-        for (Index pos = i * size; pos < (i + 1) * size && !is_there; ++pos) {
-          for (Index kv_head = 0; kv_head < call.k.dim(0) && !is_there; ++kv_head)
-            is_there =
-                (n_key_heads != call.k.dim(0) || kv_head == head) && is_alive(call, kv_head, pos);
-        }
+        for (Index pos = i * size; pos < (i + 1) * size && !is_there; ++pos)
+          is_there = n_key_heads == call.k.dim(0) ? is_alive(call, head, pos) : is_held(call, pos);
         n += is_there ? 1.0 : 0.0;
       }
     }
@@ -296,27 +277,7 @@ class Indexer final : public Selector {
   }
 
   /// Channels that score, of learned maps.
-  Index width() const {
-    return d_index_ > 0 ? std::min(d_index_, learned_.rank()) : learned_.rank();
-  }
-
-  const IndexMaps& maps_of(const SelectCall& call) const {
-    const auto it = learned_.maps.find(call.layer);
-    if (it == learned_.maps.end()) {
-      throw ConfigError(
-          "indexer: layer {} has no index: calibrate it on a text, or name a file with index=FILE "
-          "(kvscope fit indexer TRACE --out FILE)",
-          call.layer);
-    }
-    const auto n_kv = static_cast<std::size_t>(call.k.dim(0));
-    if (it->second.of_keys.size() != n_kv || it->second.of_keys.front().dim(1) != call.k.dim(2)) {
-      throw ShapeError(
-          "indexer: learned for {} KV heads of {} channels, found {} of {} in layer {}",
-          it->second.of_keys.size(), it->second.of_keys.front().dim(1), n_kv, call.k.dim(2),
-          call.layer);
-    }
-    return it->second;
-  }
+  Index width() const { return d_index_ > 0 ? std::min(d_index_, learned_.rank) : learned_.rank; }
 
   /// The lists of one owner's rows, for each budget.
   void add_lists(const SelectCall& call, const IndexCall& index, Index owner, TokenRange rows,
@@ -345,12 +306,14 @@ class Indexer final : public Selector {
 
   /// Which positions the owner still holds; empty: all.
   std::vector<std::uint8_t> held_keys(const SelectCall& call, Index owner) const {
-    bool is_whole = true;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
-      is_whole = is_whole && all_alive(call, kv_head);
     std::vector<std::uint8_t> held;
-    for (Index pos = 0; !is_whole && pos < call.k.dim(1); ++pos)
-      held.push_back(is_held(call, owner, pos) ? 1 : 0);
+    if (all_alive(call)) return held;
+    for (Index pos = 0; pos < call.k.dim(1); ++pos) {
+      const bool is_there = owner_ == ListOwner::layer
+                                ? is_held(call, pos)
+                                : is_alive(call, kv_head_of(call, owner), pos);
+      held.push_back(is_there ? 1 : 0);
+    }
     return held;
   }
 
@@ -458,13 +421,12 @@ class Indexer final : public Selector {
       return;
     }
     SelectCall whole = call;  // of a layer's list each KV head drops what it has lost afterwards
-    if (owner_ == IndexOwner::layer) whole.alive = nullptr;
+    if (owner_ == ListOwner::layer) whole.alive = nullptr;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       BlockOutcomes kept = outcomes;
       const Index n_blocks = outcomes.blocks.size() - outcomes.count(BlockOutcome::forced);
       kept.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
-      selections[b].add(
-          kept.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
+      selections[b].add(kept.list(whole, owner_ == ListOwner::layer ? 0 : kv_head_of(call, owner)));
     }
   }
 

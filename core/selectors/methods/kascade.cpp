@@ -48,14 +48,13 @@
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
-#include "core/base/parallel.hpp"
-#include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
-#include "core/selectors/learned.hpp"
+#include "core/selectors/learned_heads.hpp"
 #include "core/selectors/list_builders.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/softmax_votes.hpp"
@@ -64,7 +63,6 @@ namespace kvscope {
 
 namespace {
 
-enum class AnchorList { q_head, kv_head, layer };
 enum class AnchorPool { sum, max };
 enum class AnchorAttention { sparse, dense };
 enum class AnchorPhases { all, decode };
@@ -80,7 +78,7 @@ class Kascade final : public Selector {
              "anchor layers as 0/2/8, every head with its own list, instead of a map");
   Index n_anchors_ =
       option(n_anchors_, "n-anchors", 5, "fitting: how many anchors", in(1, 1 << 20));
-  AnchorList list_ = option(list_, "list", AnchorList::kv_head, "who gets its own list");
+  ListOwner list_ = option(list_, "list", ListOwner::kv_head, "who gets its own list");
   AnchorPool pool_ =
       option(pool_, "pool", AnchorPool::sum,
              "how the weights of heads that share a list are combined; a tile's rows are summed");
@@ -121,7 +119,7 @@ class Kascade final : public Selector {
     return {.prefill = phases_ == AnchorPhases::all,
             .decode = true,
             .verify = phases_ == AnchorPhases::all,
-            .owner = owner(),
+            .owner = list_,
             .needs_calibration = !file_.is_named() && anchors_.empty(),
             .cross_layer = true,
             .uses_pool = true,
@@ -150,24 +148,16 @@ class Kascade final : public Selector {
     head_map_.clear();
     for (Index b = 0, anchor = 0; b < n; ++b) {
       if (std::find(best.anchors.begin(), best.anchors.end(), b) != best.anchors.end()) anchor = b;
-      std::vector<Index>& heads = head_map_[layers[static_cast<std::size_t>(b)]];
-      for (Index h = 0; h < info.n_kv; ++h) heads.push_back(best_head(sim, anchor, b, h));
+      for (Index h = 0; h < info.n_kv; ++h)
+        head_map_.put(layers[static_cast<std::size_t>(b)], h, {best_head(sim, anchor, b, h)});
     }
     mean_similarity_ = best.score / static_cast<double>(n);
   }
 
   Learned learned() const override {
-    Learned out;
-    auto layers = nlohmann::ordered_json::array();
-    auto map = nlohmann::ordered_json::array();
-    for (const auto& [layer, heads] : head_map_) {
-      layers.push_back(layer);
-      map.push_back(heads);
-    }
-    out.values = {{"anchors", anchor_layers_},
-                  {"layers", layers},
-                  {"map", map},
-                  {"similarity", mean_similarity_}};
+    Learned out = head_map_.learned("map", "");
+    out.values["anchors"] = anchor_layers_;
+    out.values["similarity"] = mean_similarity_;
     out.options = {{"n_anchors", n_anchors_},
                    {"min_keys", min_keys_},
                    {"fit_ratio", fit_ratio_},
@@ -180,13 +170,7 @@ class Kascade final : public Selector {
 
   void reset(const AttentionShape& shape) override {
     if (!file_.is_named()) return;
-    check_shape(file_.get(), shape);
-    const std::vector<Index> layers = file_.layers();
-    const auto& map = file_.list("map", layers.size());
-    head_map_.clear();
-    for (std::size_t i = 0; i < layers.size(); ++i)
-      head_map_[layers[i]] =
-          file_.indices(map[i], static_cast<std::size_t>(shape.n_kv), 0, shape.n_kv - 1, "map");
+    head_map_.load(file_, "map", shape, /*n=*/1, /*high=*/shape.n_kv - 1);
     const auto& anchors = file_.list(
         "anchors", file_.get().values.value("anchors", nlohmann::ordered_json::array()).size());
     anchor_layers_ = file_.indices(anchors, anchors.size(), 0, shape.n_layers - 1, "anchors");
@@ -213,7 +197,7 @@ class Kascade final : public Selector {
       Selection lists = make_lists(call);
       Selection selection;
       const bool attends_to_all = is_dense || (is_anchor && attend_ == AnchorAttention::dense);
-      if (!attends_to_all) selection = copy_of(lists);
+      if (!attends_to_all) selection = lists.clone();
       context.selections.insert_or_assign(key_of(call.budget), std::move(lists));
       return attends_to_all ? alive_selection(call) : std::move(selection);
     }
@@ -228,13 +212,8 @@ class Kascade final : public Selector {
   }
 
  private:
-  ListOwner owner() const {
-    return list_ == AnchorList::q_head    ? ListOwner::q_head
-           : list_ == AnchorList::kv_head ? ListOwner::kv_head
-                                          : ListOwner::layer;
-  }
   /// Sums of heads need no rows of single heads.
-  bool by_q_head() const { return list_ == AnchorList::q_head || pool_ == AnchorPool::max; }
+  bool by_q_head() const { return list_ == ListOwner::q_head || pool_ == AnchorPool::max; }
   static std::string key_of(const Budget& budget) { return "kascade " + budget.to_string(); }
   bool is_before_anchors(Index layer) const { return layer < anchor_layers_.front(); }
   bool is_after_anchor(Index layer) const {
@@ -248,12 +227,6 @@ class Kascade final : public Selector {
           "kascade: its lists pass from layer to layer, but the call has no cross-layer context");
     }
     return *call.context;
-  }
-
-  static Selection copy_of(const Selection& lists) {
-    Selection copy(lists.owner, lists.n_tok, lists.rows_per_list);
-    copy.append(lists);
-    return copy;
   }
 
   Index rows_per_list(const SelectCall& call) const { return std::min(tile_, call.n_tok); }
@@ -271,9 +244,7 @@ class Kascade final : public Selector {
     const TokenRange seen = call_range(call);
     const Index rows = rows_per_list(call);
     const Index n_tiles = (call.n_tok + rows - 1) / rows;
-    const Index n_lists = list_ == AnchorList::q_head    ? call.q.dim(0)
-                          : list_ == AnchorList::kv_head ? call.k.dim(0)
-                                                         : 1;
+    const Index n_lists = n_owners(list_, call.q.dim(0), call.k.dim(0));
     // [n_lists][n_tiles].
     std::vector<std::vector<KeyList>> lists(static_cast<std::size_t>(n_lists));
     for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
@@ -296,11 +267,11 @@ class Kascade final : public Selector {
             best_of_tile(call, list, heads.front(), tile * rows);
       });
     }
-    Selection out(owner(), call.n_tok, rows);
+    Selection out(list_, call.n_tok, rows);
     for (const std::vector<KeyList>& tiles : lists) {
       for (const KeyList& list : tiles) out.add(list);
     }
-    return without_dead_keys_of_layer(std::move(out), call);
+    return without_dead_keys(std::move(out), call);
   }
 
   /// Combines the heads that share a list, into the first.
@@ -324,12 +295,9 @@ class Kascade final : public Selector {
     const auto scores = weights.first(static_cast<std::size_t>(past.size()));
     KeyList list;
     append_range(list.forced, begin, end);
-    if (list_ == AnchorList::layer) {
+    if (list_ == ListOwner::layer) {
       for (Index pos = past.begin; pos < past.end; ++pos) {
-        bool is_held = false;
-        for (Index head = 0; head < call.k.dim(0) && !is_held; ++head)
-          is_held = is_alive(call, head, pos);
-        if (!is_held)
+        if (!is_held(call, pos))
           scores[static_cast<std::size_t>(pos - past.begin)] =
               -std::numeric_limits<double>::infinity();
       }
@@ -337,23 +305,17 @@ class Kascade final : public Selector {
       return list;
     }
     const Index kv_head =
-        list_ == AnchorList::kv_head ? owner_index : owner_index / (call.q.dim(0) / call.k.dim(0));
+        list_ == ListOwner::kv_head ? owner_index : owner_index / (call.q.dim(0) / call.k.dim(0));
     mask_dead(call, kv_head, past, scores);
     list.scored = top_k_list(scores, past, k).scored;
     remove_dead(call, kv_head, list);
     return list;
   }
 
-  Selection without_dead_keys_of_layer(Selection lists, const SelectCall& call) const {
-    return list_ == AnchorList::layer ? without_dead_keys(std::move(lists), call)
-                                      : std::move(lists);
-  }
-
   /// The anchor's lists, KV head h with that of its head in the map.
   Selection reused(const SelectCall& call, const Selection& lists) const {
-    const auto heads = head_map_.find(call.layer);
-    if (list_ == AnchorList::layer && lists.owner == ListOwner::layer) {
-      return without_dead_keys(copy_of(lists), call);
+    if (list_ == ListOwner::layer && lists.owner == ListOwner::layer) {
+      return without_dead_keys(lists.clone(), call);
     }
     Selection selection(lists.owner, call.n_tok, lists.rows_per_list);
     const Index n_owners = lists.owner == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
@@ -361,8 +323,8 @@ class Kascade final : public Selector {
     for (Index owner_index = 0; owner_index < n_owners; ++owner_index) {
       const Index kv_head = owner_index / per_kv_head;
       Index source = owner_index;
-      if (heads != head_map_.end() && list_ == AnchorList::kv_head)
-        source = heads->second[static_cast<std::size_t>(kv_head)];
+      const std::span<const Index> head = head_map_.find(call.layer, kv_head);
+      if (!head.empty() && list_ == ListOwner::kv_head) source = head.front();
       for (Index row = 0; row < call.n_tok; row += lists.rows_per_list) {
         const ListView view = lists.list(source, row);
         KeyList list;
@@ -448,10 +410,9 @@ class Kascade final : public Selector {
 
   ArtifactFile file_{"kascade", map_};
   std::vector<Index> anchor_layers_;  // ascending
-  std::map<Index, std::vector<Index>>
-      head_map_;                  // by layer, [n_kv] heads of its anchor; none: every head its own
-  double mean_similarity_ = 1.0;  // of the fit
-  Index chose_last_ = -1;         // the layer that made lists last
+  LearnedHeads<Index> head_map_;      // the head of its anchor; none: every head its own
+  double mean_similarity_ = 1.0;      // of the fit
+  Index chose_last_ = -1;             // the layer that made lists last
 };
 
 }  // namespace

@@ -25,11 +25,7 @@ class KNorm final : public EvictingMethod {
   Index recent_ = latest_keys_option(recent_);
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
-  SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.dense_layers = dense_layers_;
-    return caps;
-  }
+  SelectorCaps caps() const override { return evicting({.dense_layers = dense_layers_}); }
   HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0);

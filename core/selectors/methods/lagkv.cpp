@@ -36,11 +36,7 @@ class LagKv final : public EvictingMethod {
   bool cross_scoring_ = option(cross_scoring_, "cross-scoring", false,
                                "partitions compete by their scores instead of losing alike");
 
-  SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.needs_values = true;
-    return caps;
-  }
+  SelectorCaps caps() const override { return evicting({.needs_values = true}); }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return channels_cost(call, attended_keys_of(call, selection), /*flops=*/16.0, /*elements=*/2.0);
   }

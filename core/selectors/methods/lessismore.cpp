@@ -31,6 +31,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/linear_scores.hpp"
+#include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -85,9 +86,6 @@ class LessIsMore final : public Selector {
  private:
   bool selects(Index layer) const {
     return layer == first_layer_ || (layer == second_layer_ && layer > first_layer_);
-  }
-  static bool is_decode(const SelectCall& call) {
-    return call.phase == Phase::decode && call.n_tok == 1;
   }
   static TokenRange scored_range(const SelectCall& call) {
     return is_decode(call) ? TokenRange{0, call.pos_begin + 1} : TokenRange{0, call.pos_begin};
@@ -210,8 +208,7 @@ class LessIsMore final : public Selector {
     }
     if (!is_decode(call)) {
       std::vector<KeyPos> chunk;
-      for (Index pos = call.pos_begin; pos < visible.end; ++pos)
-        chunk.push_back(static_cast<KeyPos>(pos));
+      append_range(chunk, call.pos_begin, visible.end);
       force_keys(list, chunk);
     }
     Selection selection(ListOwner::layer, call.n_tok, call.n_tok);

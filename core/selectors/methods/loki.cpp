@@ -87,7 +87,7 @@ class Loki final : public SharedScoreSelector {
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
+    Selector::reset(shape);
     if (file_.is_named()) {
       bases_.load(file_, "bases", shape, shape.d_head * shape.d_head);
     } else if (basis_ == Basis::self) {
@@ -154,10 +154,6 @@ class Loki final : public SharedScoreSelector {
   }
 
  private:
-  static bool is_decode(const SelectCall& call) {
-    return call.phase == Phase::decode && call.n_tok == 1;
-  }
-
   Index n_directions(Index d_head) const { return channels_of(rank_, rank_share_, d_head); }
 
   /// The first r coordinates of the heads' mean query, scaled.
@@ -183,12 +179,13 @@ class Loki final : public SharedScoreSelector {
     if (basis_ == Basis::self && !file_.is_named() && bases_.find(call.layer, kv_head).empty())
       bases_.put(call.layer, kv_head, flat(key_basis(call.k.sub(kv_head))));
     const Index d = call.k.dim(2);
-    return {bases_.of("loki", call, kv_head, /*per_channel=*/d).data(), {d, d}};
+    return {bases_.of_channels("loki", "directions", call, kv_head, /*per_channel=*/d).data(),
+            {d, d}};
   }
 
   ArtifactFile file_{"loki", directions_};
-  KeyColumns columns_;  // live decode
-  LearnedHeads bases_;  // [d_head, d_head] each
+  KeyColumns columns_;          // live decode
+  LearnedHeads<double> bases_;  // [d_head, d_head] each
 };
 
 }  // namespace

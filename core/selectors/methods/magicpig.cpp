@@ -100,9 +100,7 @@ class MagicPig final : public Selector {
     ScoreEngine& engine = engine_of(call);
     engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
       auto& head = engine.kept<Head>(this, call.layer, kv_head, [&] {
-        const CounterRng rng({static_cast<std::uint64_t>(seed_),
-                              static_cast<std::uint64_t>(call.layer),
-                              static_cast<std::uint64_t>(kv_head)});
+        const CounterRng rng(seed_, call.layer, kv_head);
         return Head(LshTables(rng, call.k.dim(2), n_bits_, n_tables_));
       });
       const auto past = call.k.sub(kv_head).range(0, 0, call.pos_begin);

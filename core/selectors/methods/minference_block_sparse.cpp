@@ -18,8 +18,8 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
-#include "core/attention/topk.hpp"
 #include "core/selectors/block_means.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -85,40 +85,23 @@ class BlockSparse final : public Selector {
     // Of what its rows see.
     const Index end = call.pos_begin + std::min((qb + 1) * block_, call.n_tok);
     const Index diagonal_begin = (call.pos_begin + qb * block_) / block_;
-    const Index n_causal = (end - 1) / block_ + 1;
-    const auto is_forced = [&](Index kb) {
-      if (forced_ == ForcedBlocks::none) return false;
-      if (kb >= diagonal_begin) return true;
-      return forced_ == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
-    };
-    std::vector<double> scores(static_cast<std::size_t>(n_causal));
-    Index n_forced = 0;
-    for (Index kb = 0; kb < n_causal; ++kb) {
-      double& score = scores[static_cast<std::size_t>(kb)];
-      const auto d = static_cast<std::size_t>(keys.mean.dim(1));
-      score = dot_of({queries.mean.data() + qb * keys.mean.dim(1), d},
-                     {keys.mean.data() + kb * keys.mean.dim(1), d});
-      if (keys.n_rows[static_cast<std::size_t>(kb)] == 0)
-        score = -std::numeric_limits<double>::infinity();
-      if (is_forced(kb)) {
-        score = -std::numeric_limits<double>::infinity();  // out of the contest: it is in
-        ++n_forced;
-      }
+    BlockOutcomes kept(block_, {0, end});
+    if (forced_ != ForcedBlocks::none) kept.force({diagonal_begin, kept.blocks.end});
+    if (forced_ == ForcedBlocks::local) {
+      kept.force({0, 1});
+      kept.force({diagonal_begin - 1, diagonal_begin});
+    }
+    std::vector<double> scores;
+    for (Index kb = 0; kb < kept.blocks.end; ++kb) {
+      scores.push_back(keys.n_rows[static_cast<std::size_t>(kb)] == 0
+                           ? -std::numeric_limits<double>::infinity()
+                           : dot_of(queries.mean.view().row(qb), keys.mean.view().row(kb)));
     }
     const Index n_top = sizes_ == PatternSize::options
                             ? top_blocks_
                             : std::max<Index>(1, call.budget.tokens(end, block_) / block_);
-    KeyList list;
-    const auto append_block = [&](std::vector<KeyPos>& to, Index kb) {
-      append_range(to, kb * block_, std::min((kb + 1) * block_, end));
-    };
-    for (const Index kb : top_k_sorted_by_index(scores, n_top - n_forced))
-      append_block(list.scored, kb);
-    for (Index kb = 0; kb < n_causal; ++kb) {
-      if (is_forced(kb)) append_block(list.forced, kb);
-    }
-    remove_dead(call, kv_head, list);
-    return list;
+    kept.keep_best(scores, n_top - kept.count(BlockOutcome::forced));
+    return kept.list(call, kv_head);
   }
 };
 

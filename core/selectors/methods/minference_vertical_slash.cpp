@@ -172,18 +172,16 @@ class VerticalSlash final : public Selector {
     return {memory.keys, memory.is_forced, {}};
   }
 
-  /// Keys of the queries at positions [first, last], up to the last one's own.
+  /// Keys of the queries at positions [first, last], up to the last one's own, by the kernel's
+  /// rounding.
   KeyList keys_of_rows(const Pattern& pattern, Index first, Index last) const {
     std::vector<KeyPos> slashes;
     for (auto offset = pattern.offsets.rbegin(); offset != pattern.offsets.rend(); ++offset) {
       if (last - *offset < 0) continue;
-      Index begin = std::max<Index>(0, first - *offset);
-      Index end = last - *offset + 1;
-      if (rounding_ == Rounding::kernel) {
-        begin = begin / kKernelBlock * kKernelBlock;
-        end = std::min((end + kKernelBlock - 1) / kKernelBlock * kKernelBlock, last + 1);
-      }
-      append_range(slashes, begin, end);
+      const Index begin = std::max<Index>(0, first - *offset);
+      const Index end = last - *offset + 1;
+      append_range(slashes, begin / kKernelBlock * kKernelBlock,
+                   std::min((end + kKernelBlock - 1) / kKernelBlock * kKernelBlock, last + 1));
     }
     std::vector<KeyPos> all;
     std::vector<KeyPos> columns;

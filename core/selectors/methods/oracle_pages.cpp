@@ -16,7 +16,6 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
 
@@ -37,7 +36,7 @@ class OraclePages final : public PageSelector {
   }
 
  protected:
-  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange,
+  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
                    ScoreWorker& worker, std::span<const std::span<double>> rows) override {
     const std::span<double> scores = rows.front();
     const bool takes_max = owner_ == PageOwner::group_max && call.n_tok == 1;

@@ -255,8 +255,7 @@ class PqCache final : public SharedScoreSelector {
     PartBook book;
     book.phi = *std::max_element(squares.begin(), squares.end());
     lengthen(rows, squares, book.phi);
-    const CounterRng rng({static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
-                          static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(part)});
+    const CounterRng rng(seed_, call.layer, kv_head, part);
     const KMeansOptions steps{.n_clusters = Index{1} << bits_, .n_iterations = iterations_};
     book.centroids = k_means(rows.view(), steps, rng).centroids;
     return book;
@@ -264,8 +263,7 @@ class PqCache final : public SharedScoreSelector {
 
   void code_new_keys(const SelectCall& call, Index kv_head, Index part, Head& head) const {
     std::vector<KeyPos> keys;
-    for (Index pos = head.n_coded; pos < call.pos_begin; ++pos)
-      keys.push_back(static_cast<KeyPos>(pos));
+    append_range(keys, head.n_coded, call.pos_begin);
     if (keys.empty()) return;
     const PartBook& book = head.books.current()[static_cast<std::size_t>(part)];
     Tensor<float> rows = part_rows(call, kv_head, keys, channels_of(part, call.k.dim(2)));

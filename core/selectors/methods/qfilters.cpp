@@ -33,10 +33,7 @@ class QFilters final : public EvictingMethod {
       "a file of kvscope fit qfilters; without it the method learns from a calibration text");
 
   SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.needs_calibration = !file_.is_named();
-    caps.artifact_option = "filters";
-    return caps;
+    return evicting({.needs_calibration = !file_.is_named(), .artifact_option = "filters"});
   }
   void calibrate(const TraceSource& text, std::span<const Index> layers,
                  ThreadPool& pool) override {
@@ -70,7 +67,7 @@ class QFilters final : public EvictingMethod {
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
     std::vector<double> filters;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const auto filter = heads_.of("qfilters", call, kv_head);
+      const auto filter = heads_.of_channels("qfilters", "filters", call, kv_head);
       filters.insert(filters.end(), filter.begin(), filter.end());
     }
     const TokenRange all{0, call.k.dim(1)};
@@ -82,7 +79,7 @@ class QFilters final : public EvictingMethod {
   }
 
  private:
-  LearnedHeads heads_;
+  LearnedHeads<double> heads_;
   ArtifactFile file_{"qfilters", filters_};
 };
 

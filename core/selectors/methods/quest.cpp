@@ -39,10 +39,7 @@
 // the box of the keys that count. Layers are counted from 0 (the evaluator counts down from 32).
 // Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
-#include <limits>
-
 #include "core/base/rng.hpp"
-#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/registry.hpp"
@@ -77,7 +74,7 @@ class Quest final : public PageSelector {
     if (selection.is_dense) return {};
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
     const bool sums = call.n_tok > 1 || owner_ == PageOwner::group_sum;
-    return page_scores_cost(call, scored_pages(call), page_size_, sums ? call.n_tok : 0,
+    return page_scores_cost(call, scored_range(call), page_size_, sums ? call.n_tok : 0,
                             kBytesPerElement * static_cast<double>(bound_bits_) / 16.0);
   }
 
@@ -85,40 +82,11 @@ class Quest final : public PageSelector {
   bool scores_pages_apart() const override { return true; }
 
   void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
-                   TokenRange visible, ScoreWorker& worker,
-                   std::span<const std::span<double>> rows) override {
+                   ScoreWorker& worker, std::span<const std::span<double>> rows) override {
     if (choice_ == PageChoice::random) return drawn_scores(call, heads, pages, rows);
-    const TensorView<const float> k = call.k.sub(heads.kv_head);
-    const PageTable& table =
-        engine_of(call).pages(call.layer, heads.kv_head, k, page_size_, bound_bits_);
-    const bool takes_max = owner_ == PageOwner::group_max && call.n_tok == 1;
-    const bool is_summed = rows.size() == 1 && !takes_max;  // bounds are linear in doubled queries
-    const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
-    const Index n_queries = is_summed ? 1 : heads.q_heads.size();
-    std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
-    for (Index i = 0; i < heads.q_heads.size(); ++i) {
-      const auto to =
-          std::span(doubled).subspan(is_summed ? 0 : static_cast<std::size_t>(i) * width, width);
-      for (Index row = 0; row < call.n_tok; ++row) {
-        PageBox::add_doubled(call.q.sub(heads.q_heads.begin + i).row(row), to);
-      }
-    }
-    const std::vector<CutPage> cut = cut_pages(call, heads.kv_head, table, pages, visible);
-    worker.dots.compute(doubled, n_queries, table.rows(), pages);
-    for (Index i = 0; i < n_queries; ++i) {
-      const std::span<double> bounds = worker.dots.row(i);
-      for (const CutPage& page : cut) {
-        bounds[static_cast<std::size_t>(page.index - pages.begin)] =
-            page.keys.empty() ? -std::numeric_limits<double>::infinity()
-                              : table.score_of_keys(std::span(doubled).subspan(
-                                                        static_cast<std::size_t>(i) * width, width),
-                                                    k, page.keys);
-      }
-      const std::span<double> out = rows[rows.size() == 1 ? 0 : static_cast<std::size_t>(i)];
-      const bool joins = takes_max && i > 0;
-      for (std::size_t p = 0; p < out.size(); ++p)
-        out[p] = joins ? std::max(out[p], bounds[p]) : bounds[p];
-    }
+    const PageTable& table = engine_of(call).pages(
+        call.layer, heads.kv_head, call.k.sub(heads.kv_head), page_size_, PageBox(bound_bits_));
+    score_by_rows(call, heads, table, pages, call.n_tok, &PageBox::add_doubled, worker.dots, rows);
   }
 
  private:
@@ -126,33 +94,11 @@ class Quest final : public PageSelector {
   static void drawn_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
                            std::span<const std::span<double>> rows) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const CounterRng rng({static_cast<std::uint64_t>(call.layer),
-                            static_cast<std::uint64_t>(call.pos_begin),
-                            static_cast<std::uint64_t>(heads.q_heads.begin) + i});
+      const CounterRng rng(call.layer, call.pos_begin,
+                           static_cast<std::size_t>(heads.q_heads.begin) + i);
       for (std::size_t p = 0; p < rows[i].size(); ++p)
         rows[i][p] = rng.uniform(static_cast<std::uint64_t>(pages.begin) + p);
     }
-  }
-
-  /// A page whose keys do not all count, and those that do: its bound is made from them.
-  struct CutPage {
-    Index index = 0;
-    std::vector<KeyPos> keys;
-  };
-
-  std::vector<CutPage> cut_pages(const SelectCall& call, Index kv_head, const PageTable& table,
-                                 TokenRange pages, TokenRange visible) const {
-    std::vector<CutPage> cut;
-    const bool has_dead = !all_alive(call, kv_head);
-    for (Index page = pages.begin; page < pages.end; ++page) {
-      const Index begin = page * page_size_;
-      const Index end = std::min(begin + page_size_, table.n_keys());
-      if (!has_dead && begin >= visible.begin && end <= visible.end) continue;
-      std::vector<KeyPos> keys = candidates(
-          call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
-      if (static_cast<Index>(keys.size()) < end - begin) cut.push_back({page, std::move(keys)});
-    }
-    return cut;
   }
 };
 

@@ -163,7 +163,7 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     if (scope_ == Scope::past) {
       return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     }
-    const auto n_candidates = static_cast<Index>(candidates(call, owner.kv_head, keys).size());
+    const Index n_candidates = count_candidates(call, owner.kv_head, keys);
     return top_k_list(scores, keys, call.budget.tokens(n_candidates, /*page_size=*/1));
   }
 

@@ -35,9 +35,7 @@ class Random final : public Selector {
     const auto is_forced = [&](KeyPos pos) { return pos < n_sink_ || pos >= recent_begin; };
     Selection drawn =
         select_past(call, [&](Index kv_head, std::span<const KeyPos> past, Index n_keep) {
-          const CounterRng rng(
-              {static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
-               static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(call.pos_begin)});
+          const CounterRng rng(seed_, call.layer, kv_head, call.pos_begin);
           std::vector<KeyPos> drawable;
           std::vector<double> scores;
           drawable.reserve(past.size());

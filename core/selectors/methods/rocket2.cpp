@@ -34,6 +34,7 @@
 #include "core/attention/topk.hpp"
 #include "core/base/raw_vector.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/page_rows.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -53,20 +54,15 @@ class AliveChunks {
     const Index first = known / chunk;  // chunks that are whole and unchanged
     keys_.assign(keys.begin(), keys.end());
     const auto n_chunks = (static_cast<Index>(keys.size()) + chunk - 1) / chunk;
-    const auto d = static_cast<std::size_t>(k.dim(1));
-    boxes_.resize(static_cast<std::size_t>(n_chunks) * 2 * d);
+    const auto width = static_cast<std::size_t>(2 * k.dim(1));
+    boxes_.resize(static_cast<std::size_t>(n_chunks) * width);
+    PageBox box;
     for (Index i = first; i < n_chunks; ++i) {
-      float* high = boxes_.data() + static_cast<std::size_t>(i) * 2 * d;
-      float* low = high + d;
       const auto begin = static_cast<std::size_t>(i * chunk);
       const std::size_t end = std::min(keys_.size(), begin + static_cast<std::size_t>(chunk));
-      std::copy_n(k.row(keys_[begin]).data(), d, high);
-      std::copy_n(high, d, low);
-      for (std::size_t j = begin + 1; j < end; ++j) {
-        const auto key = k.row(keys_[j]);
-        for (std::size_t c = 0; c < d; ++c) high[c] = std::max(high[c], key[c]);
-        for (std::size_t c = 0; c < d; ++c) low[c] = std::min(low[c], key[c]);
-      }
+      box.clear(k.dim(1));
+      for (std::size_t at = begin; at < end; ++at) box.include(k.row(keys_[at]));
+      box.store(std::span(boxes_).subspan(static_cast<std::size_t>(i) * width, width));
     }
   }
   void truncate(Index n_keys) {
@@ -99,7 +95,7 @@ class Rocket2 final : public SharedScoreSelector {
     const auto d = static_cast<double>(call.k.dim(2));
     double n_chunks = 0.0;  // of all KV heads
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const auto n = static_cast<Index>(candidates(call, kv_head, past_range(call)).size());
+      const Index n = count_candidates(call, kv_head, past_range(call));
       n_chunks += static_cast<double>((n + chunk_ - 1) / chunk_);
     }
     return products_cost(queries_per_kv_head(call), n_chunks,

@@ -166,17 +166,13 @@ class ShadowKv final : public Selector {
     const auto d = static_cast<double>(call.k.dim(2));
     const Index n_far = first_local_chunk(call);
     double n_scored = 0.0;  // of all KV heads
-    double n_held = 0.0;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const bool is_whole = all_alive(call, kv_head);
       Index n_alive = 0;  // chunks
-      for (Index chunk = 0; chunk < call.pos_begin / page_size_; ++chunk) {
-        const bool has_keys = is_whole || !candidates(call, kv_head, chunk_keys(chunk)).empty();
-        n_alive += has_keys && chunk < n_far ? 1 : 0;
-        n_held += has_keys ? 1.0 : 0.0;
-      }
+      for (Index chunk = 0; chunk < n_far; ++chunk)
+        n_alive += count_candidates(call, kv_head, chunk_keys(chunk)) > 0 ? 1 : 0;
       n_scored += static_cast<double>(std::max<Index>(0, n_alive - outliers_));
     }
+    const double n_held = alive_pages(call, {0, call.pos_begin / page_size_}, page_size_);
     const SelectCost cost =
         products_cost(queries_per_kv_head(call), n_scored, d) + held_cost(n_held * d);
     return rebuilds() ? cost + rebuilding_cost(call, selection) : cost;

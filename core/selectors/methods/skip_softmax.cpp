@@ -185,34 +185,23 @@ class SkipSoftmax final : public Selector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_ctx = static_cast<std::size_t>(call.k.dim(1));
     double n_pairs = 0.0;   // of a query and a key that it sees and that its tile skipped
     double n_unread = 0.0;  // keys that attention does not read
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const bool is_whole = all_alive(call, kv_head);
-      std::vector<std::uint8_t> is_kept(n_ctx, 0);
-      std::vector<Index> n_before(is_whole ? 0 : n_ctx + 1, 0);  // alive keys before each position
-      for (std::size_t pos = 0; !is_whole && pos < n_ctx; ++pos)
-        n_before[pos + 1] =
-            n_before[pos] + (is_alive(call, kv_head, static_cast<Index>(pos)) ? 1 : 0);
-      const auto count = [&](TokenRange range) {
-        return is_whole ? range.size()
-                        : n_before[static_cast<std::size_t>(range.end)] -
-                              n_before[static_cast<std::size_t>(range.begin)];
-      };
+      std::vector<std::uint8_t> is_kept(static_cast<std::size_t>(call.k.dim(1)), 0);
       for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
         for (Index row = 0; row < call.n_tok; ++row) {
           const std::span<const KeyPos> keys = selection.list(q_head, row).keys;
           const TokenRange seen = row_range(call, row);
           const auto begin = std::lower_bound(keys.begin(), keys.end(), seen.begin);
           const auto end = std::lower_bound(begin, keys.end(), seen.end);
-          n_pairs += static_cast<double>(count(seen) - (end - begin));
+          n_pairs += static_cast<double>(count_candidates(call, kv_head, seen) - (end - begin));
           if (row % selection.rows_per_list == 0) {
             for (const KeyPos pos : keys) is_kept[static_cast<std::size_t>(pos)] = 1;
           }
         }
       }
-      n_unread += static_cast<double>(count(call_range(call)) -
+      n_unread += static_cast<double>(count_candidates(call, kv_head, call_range(call)) -
                                       std::count(is_kept.begin(), is_kept.end(), 1));
     }
     return {.score_flops = 2.0 * n_pairs * d, .score_bytes = n_unread * d * kBytesPerElement};

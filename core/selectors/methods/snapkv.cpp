@@ -32,16 +32,13 @@ class SnapKv final : public WindowVotes {
                               "each query head keeps its own set, as in the published code");
 
   SelectorCaps caps() const override {
-    SelectorCaps caps = WindowVotes::caps();
-    if (official_mha_) caps.owner = ListOwner::q_head;
-    return caps;
+    return evicting({.owner = official_mha_ ? ListOwner::q_head : ListOwner::kv_head});
   }
   bool remembers() const override { return official_mha_; }
   HostRows host_rows() const override {
     return official_mha_ ? HostRows::all : WindowVotes::host_rows();
   }
 
-  void reset(const AttentionShape& shape) override { shape_ = shape; }
   Selection select(const SelectCall& call) override {
     return official_mha_ ? per_query_head(call) : alive_selection(call);
   }
@@ -121,8 +118,6 @@ class SnapKv final : public WindowVotes {
       if (!is_kept) alive.kill(kv_head, static_cast<KeyPos>(pos));
     }
   }
-
-  AttentionShape shape_;
 };
 
 }  // namespace

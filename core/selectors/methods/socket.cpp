@@ -26,6 +26,7 @@
 #include <cmath>
 
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/score_rows.hpp"
 #include "core/base/rng.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -61,9 +62,9 @@ class Socket final : public SharedScoreSelector {
             .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
+    Selector::reset(shape);
     planes_.clear();
-    const CounterRng rng({static_cast<std::uint64_t>(seed_)});
+    const CounterRng rng(seed_);
     const Index n_numbers = n_planes() * shape.d_head;
     for (Index i = 0; i < n_numbers; ++i)  // as floats, so that products in f32 see the same planes
       planes_.push_back(
@@ -155,11 +156,8 @@ class Socket final : public SharedScoreSelector {
                 static_cast<std::uint16_t>((products[t] >= 0.0 ? 1U : 0U) << bit);
         }
       }
-      for (Index pos = part.begin; pos < part.end; ++pos) {
-        double square = 0.0;
-        for (const float x : v.row(pos)) square += static_cast<double>(x) * static_cast<double>(x);
-        head.lengths.push_back(std::sqrt(square));
-      }
+      for (Index pos = part.begin; pos < part.end; ++pos)
+        head.lengths.push_back(norm_of(v.row(pos)));
     }
   }
 

@@ -25,6 +25,7 @@
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
 #include "core/selectors/block_means.hpp"
+#include "core/selectors/block_outcomes.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -129,31 +130,20 @@ class SpargeAttn final : public Selector {
   KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
                      const BlockMeans& keys, Index qb) const {
     const Index end = call.pos_begin + std::min((qb + 1) * block_q_, call.n_tok);
-    const Index n_causal = (end - 1) / block_k_ + 1;
+    BlockOutcomes kept(block_k_, {0, end});
     const bool keeps_all = !(queries.self_similarity[static_cast<std::size_t>(qb)] > theta_sim_);
-    const auto d = static_cast<std::size_t>(keys.mean.dim(1));
-    std::vector<double> scores(static_cast<std::size_t>(n_causal),
-                               -std::numeric_limits<double>::infinity());
-    std::vector<bool> is_forced(static_cast<std::size_t>(n_causal), false);
+    if (keeps_all) kept.force(kept.blocks);
+    if (sink_) kept.force({0, 1});
+    std::vector<double> scores(kept.of_block.size(), -std::numeric_limits<double>::infinity());
     for (std::size_t kb = 0; kb < scores.size(); ++kb) {
       const bool is_similar = keys.self_similarity[kb] > theta_sim_;
-      is_forced[kb] = keeps_all || !is_similar || (sink_ && kb == 0);
+      if (!is_similar) kept.of_block[kb] = BlockOutcome::forced;
       if (!is_similar || keys.n_rows[kb] == 0) continue;
-      scores[kb] = call.score_rule().of(dot_of({queries.mean.data() + qb * queries.mean.dim(1), d},
-                                               {keys.mean.data() + kb * d, d}));
+      scores[kb] = call.score_rule().of(
+          dot_of(queries.mean.view().row(qb), keys.mean.view().row(static_cast<Index>(kb))));
     }
-    std::vector<bool> is_scored(scores.size(), false);
-    for (const Index kb : kept_blocks(call, scores, keys.mean.dim(0)))
-      is_scored[static_cast<std::size_t>(kb)] = true;
-    KeyList list;
-    for (std::size_t kb = 0; kb < scores.size(); ++kb) {
-      if (!is_forced[kb] && !is_scored[kb]) continue;
-      const Index begin = static_cast<Index>(kb) * block_k_;
-      append_range(is_forced[kb] ? list.forced : list.scored, begin,
-                   std::min(begin + block_k_, end));
-    }
-    remove_dead(call, kv_head, list);
-    return list;
+    for (const Index kb : kept_blocks(call, scores, keys.mean.dim(0))) kept.keep(kb);
+    return kept.list(call, kv_head);
   }
 };
 

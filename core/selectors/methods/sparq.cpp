@@ -173,9 +173,6 @@ class Sparq final : public SharedScoreSelector {
   }
 
  private:
-  static bool is_decode(const SelectCall& call) {
-    return call.phase == Phase::decode && call.n_tok == 1;
-  }
   Index n_channels(const SelectCall& call) const {
     return channels_of(n_channels_, channel_share_, call.k.dim(2));
   }

@@ -31,6 +31,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -64,7 +65,7 @@ class SpecAttn final : public Selector {
             .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
-    shape_ = shape;
+    Selector::reset(shape);
     marked_ = {};
   }
   HostRows host_rows() const override { return HostRows::none; }  // the draft's rows are enough
@@ -81,9 +82,7 @@ class SpecAttn final : public Selector {
         list.scored.push_back(static_cast<KeyPos>(pos));
     }
     std::vector<KeyPos> forced;
-    for (Index pos = std::max(visible.begin, call.pos_begin - 1); pos < visible.end; ++pos) {
-      forced.push_back(static_cast<KeyPos>(pos));
-    }
+    append_range(forced, std::max(visible.begin, call.pos_begin - 1), visible.end);
     force_keys(list, forced);
     Selection selection(ListOwner::layer, call.n_tok, call.n_tok);
     selection.add(list);
@@ -186,7 +185,6 @@ class SpecAttn final : public Selector {
 
   DraftMap map_{layer_map_};
   Marked marked_;
-  AttentionShape shape_;
 };
 
 }  // namespace

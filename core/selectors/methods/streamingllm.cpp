@@ -9,6 +9,7 @@
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
 
+#include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 
@@ -28,20 +29,15 @@ class StreamingLlm final : public Selector {
   }
 
   Selection select(const SelectCall& call) override {
-    Selection selection(ListOwner::layer, call.n_tok, /*list_rows=*/1);
-    for (Index row = 0; row < call.n_tok; ++row) {
-      const Index n_visible = call.pos_begin + row + 1;
+    return select_rows(call, [&](Index pos) {
+      const Index n_visible = pos + 1;
       const Index budget = call.budget.tokens(n_visible, /*page_size=*/1);
       const Index n_sink = std::min({n_sink_, budget, n_visible});
-      const Index first_recent = std::max(n_sink, n_visible - (budget - n_sink));
       KeyList list;
-      list.forced.reserve(static_cast<std::size_t>(n_sink + n_visible - first_recent));
-      for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
-      for (Index j = first_recent; j < n_visible; ++j)
-        list.forced.push_back(static_cast<KeyPos>(j));
-      selection.add(list);
-    }
-    return selection;
+      append_range(list.forced, 0, n_sink);
+      append_range(list.forced, std::max(n_sink, n_visible - (budget - n_sink)), n_visible);
+      return list;
+    });
   }
 };
 

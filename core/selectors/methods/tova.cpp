@@ -27,10 +27,7 @@ class Tova final : public EvictingMethod {
                               "the latest key always stays, inside the budget");
 
   SelectorCaps caps() const override {
-    SelectorCaps caps = EvictingMethod::caps();
-    caps.owner = ListOwner::layer;
-    caps.needs_probs = true;
-    return caps;
+    return evicting({.owner = ListOwner::layer, .needs_probs = true});
   }
   void reset(const AttentionShape&) override { votes_.clear(); }
 

@@ -263,11 +263,7 @@ class VAttention final : public MethodOnBase {
     const auto k = call.k.sub(heads.kv_head);
     const std::vector<double> q =
         widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
-    Draws draws(
-        CounterRng({static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
-                    static_cast<std::uint64_t>(q_head),
-                    static_cast<std::uint64_t>(call.pos_begin + row)}),
-        std::move(parts.rest));
+    Draws draws(CounterRng(seed_, call.layer, q_head, call.pos_begin + row), std::move(parts.rest));
 
     // exponentials of F and of the first sample, relative to the largest score among them
     std::vector<KeyPos> scored(parts.kept.forced);

@@ -132,26 +132,6 @@ Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> co
   return out;
 }
 
-TEST_CASE("sparse attention equals three loops in double") {
-  std::mt19937 rng(7);
-  ThreadPool pool(2);
-  for (const auto& [n_past, n_tok] :
-       {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
-    for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
-      for (const Index rows_per_list : {Index{1}, Index{4}, n_tok}) {
-        for (const double share : {0.02, 0.5}) {
-          Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
-          if (share > 0.1) problem.fixture.call.score_cap = 1.5f;
-          const Selection selection =
-              random_selection(problem, owner, std::min(rows_per_list, n_tok), share, rng);
-          problem.attend(selection, pool);
-          check_against_loops(problem, selection);
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("a stated share mixes the summary in, also where the list is empty") {
   std::mt19937 rng(3);
   ThreadPool pool(1);
@@ -166,19 +146,22 @@ TEST_CASE("a stated share mixes the summary in, also where the list is empty") {
   check_against_loops(problem, selection);
 }
 
-TEST_CASE("log-weights and summaries join the softmax") {
+TEST_CASE("sparse attention, with log-weights and summaries or without, equals three loops") {
   const bool has_weights = GENERATE(false, true);
   const bool has_summaries = GENERATE(false, true);
   const float cap = GENERATE(0.0f, 1.5f);  // of scores; weights and sizes join behind it
+  const Index rows_per_list = GENERATE(1, 4, 37);
+  const double share = GENERATE(0.02, 0.5);
   std::mt19937 rng(17);
   ThreadPool pool(2);
   for (const auto& [n_past, n_tok] :
        {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
+      const Index rows = std::min(rows_per_list, n_tok);
       Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
       problem.fixture.call.score_cap = cap;
-      const Selection drawn = random_selection(problem, owner, n_tok, 0.3, rng);
-      Selection selection(owner, n_tok, n_tok);
+      const Selection drawn = random_selection(problem, owner, rows, share, rng);
+      Selection selection(owner, n_tok, rows);
       for (Index i = 0; i < drawn.n_lists(); ++i) {
         KeyList list{drawn.at(i).scored(), drawn.at(i).forced(), {}};
         for (std::size_t j = 0; has_weights && i != 1 && j < list.scored.size(); ++j)
@@ -186,7 +169,7 @@ TEST_CASE("log-weights and summaries join the softmax") {
         selection.add(list);
       }
       if (has_summaries) selection.summaries = random_summaries(problem.fixture, {3, 0}, rng);
-      check_selection(selection, drawn.n_lists(), problem.n_keys());
+      check_selection(selection, drawn.n_lists() / drawn.n_row_blocks(), problem.n_keys());
       problem.attend(selection, pool);
       check_against_loops(problem, selection);
     }

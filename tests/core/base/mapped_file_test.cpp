@@ -9,14 +9,6 @@
 
 namespace kvscope::mapped_file_test {
 
-TEST_CASE("a mapped file shows the bytes of the file") {
-  const testing::TempDir dir;
-  const std::string contents = std::string("with a \0 byte", 13) + std::string(10000, 'x');
-  const MappedFile file(dir.write("data", contents));
-  CHECK(file.text() == contents);
-  CHECK(file.bytes().size() == contents.size());
-}
-
 TEST_CASE("an address of a mapping tells its file, while it lasts") {
   const testing::TempDir dir;
   const auto path = dir.write("data", std::string(10000, 'x'));
@@ -41,14 +33,6 @@ TEST_CASE("forgotten bytes of a mapping come back, and other memory is left alon
   const std::string own = contents;
   forget_pages(std::as_bytes(std::span(own)));
   CHECK(own == contents);
-}
-
-TEST_CASE("an empty file maps to no bytes") {
-  const testing::TempDir dir;
-  const MappedFile file(dir.write("empty", ""));
-  CHECK(file.size() == 0);
-  CHECK(file.text().empty());
-  CHECK(MappedFile().bytes().empty());
 }
 
 TEST_CASE("what cannot be mapped is an IoError") {

@@ -1,6 +1,4 @@
 // Tokenizers from a GGUF file's tables against the tokenizers library's ids of the same tables.
-#include "core/model/gguf/gguf_tokenizer.hpp"
-
 #include <map>
 #include <nlohmann/json.hpp>
 

@@ -3,9 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/model/sentencepiece/character_map.hpp"
-#include "core/model/sentencepiece/sentencepiece_tokenizer.hpp"
-#include "core/model/tekken.hpp"
 #include "core/model/tokenizer.hpp"
+#include "core/model/tokenizer_json.hpp"
 #include "core/model/unigram.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/test.hpp"

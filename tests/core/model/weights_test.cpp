@@ -150,6 +150,10 @@ TEST_CASE("broken shapes are refused with a sentence") {
                 "do not fill");
   check_refused(header_of({tensor("a", "X", "[100]", "[0,4]")}), 4, "do not fill");
   check_refused(header_of({tensor("a", "F32", "[2]", "[0,4]")}), 4, "do not fill the 4 bytes");
+  // with more bytes than its shape has elements, a shape that was written wrong would be read
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,8]")}), 8, "do not fill the 8 bytes");
+  check_refused(header_of({tensor("a", "BF16", "[3]", "[0,8]")}), 8, "do not fill the 8 bytes");
+  check_refused(header_of({tensor("a", "F32", "[0]", "[0,4]")}), 4, "do not fill the 4 bytes");
 }
 
 TEST_CASE("broken offsets are refused with a sentence") {

@@ -367,6 +367,8 @@ CallShape shape_of(Phase phase) {
 }
 
 SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
+  ScoreEngine engine;  // its own: what one keeps goes by the selector's address
+  fixture.call.engine = &engine;
   auto selector = selector_registry().make(spec);
   const SelectorCaps caps = selector->caps();
   if (caps.needs_calibration) {
@@ -384,6 +386,7 @@ SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
   const Selection selection = selector->select(fixture.call);
   const SelectCost cost = selector->cost(fixture.call, selection);
   fixture.call.draft_rows = {};
+  fixture.call.engine = nullptr;
   return cost;
 }
 

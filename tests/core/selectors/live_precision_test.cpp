@@ -37,8 +37,8 @@ std::vector<PlainSelection> live_selections(const std::string& spec, const Seque
                                        .q = sequence.q[at].view().range(1, begin, begin + n_tok),
                                        .k = sequence.k[at].view().range(1, 0, begin + n_tok),
                                        .v = sequence.v[at].view().range(1, 0, begin + n_tok),
-                                       .window = std::nullopt,
-                                       .pool = &pool})[0]));
+                                       .window = std::nullopt},
+                                      {.pool = &pool})[0]));
     }
   };
   for (const auto& [phase, n_tok] : sequence.calls) {

@@ -80,7 +80,7 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
   ThreadPool pool(threads);
   LiveSequence live(golden.model, {}, golden.n(), pool);
   CHECK(live_logits(golden, live, nullptr) == plain_logits(golden));
-  CHECK(live.stats().all().reduction() == 0.0);
+  CHECK(live.stats().all().attended == live.stats().all().visible);
   CHECK(live.stats().times.total > 0.0);
 }
 
@@ -122,14 +122,14 @@ TEST_CASE("small budgets change the output and are counted") {
   LiveOptions options{"streamingllm:n-sink=2", Budget{Budget::Kind::tokens, 6}, 1};
   LiveSequence live(golden.model, options, golden.n(), pool);
   CHECK(worst_difference(live_logits(golden, live, nullptr), plain_logits(golden)) > 1e-3);
-  const KeptTotals kept = live.stats().all();
+  const CostTotals kept = live.stats().all();
   double attended = 0.0;
   double visible = 0.0;
   for (Index pos = 0; pos < 34; ++pos) {
     attended += static_cast<double>(std::min<Index>(6, pos + 1));
     visible += static_cast<double>(pos + 1);
   }
-  CHECK(std::abs(kept.reduction() - (1.0 - attended / visible)) < 1e-12);
+  CHECK(std::abs(kept.density() - attended / visible) < 1e-12);
   const Index n_sparse_layers = golden.model.config().n_layers - 1;
   CHECK(kept.n_calls == static_cast<double>(n_sparse_layers * 8));
 }

@@ -81,12 +81,12 @@ TEST_CASE("observed weights and draft rows know the sinks") {
     return row;
   };
 
-  SelectCall call{.layer = 1,
-                  .n_tok = 24,
-                  .score_scale = info.score_scale,
-                  .sink_logits = info.layer_sink_logits(1),
-                  .q = q.view(),
-                  .k = k.view()};
+  SelectCall call{{.layer = 1,
+                   .n_tok = 24,
+                   .score_scale = info.score_scale,
+                   .q = q.view(),
+                   .k = k.view(),
+                   .sink_logits = info.layer_sink_logits(1)}};
   Selection dense;
   dense.is_dense = true;
   const ListProbs probs(call, dense);

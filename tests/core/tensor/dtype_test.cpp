@@ -126,21 +126,24 @@ TEST_CASE("rounding: every boundary between two patterns, and its neighbours") {
 
 TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormals") {
   std::mt19937 random(7);
-  std::vector<float> values = {0.0f,
-                               -0.0f,
-                               INFINITY,
-                               -INFINITY,
-                               std::numeric_limits<float>::max(),
-                               std::numeric_limits<float>::denorm_min(),
-                               65504.0f,
-                               65519.996f,
-                               65520.0f,
-                               -65520.0f,
-                               1e-8f,
-                               -1e-8f,
-                               0x1p-24f,
-                               0x1p-25f,
-                               0x1.000002p-25f};
+  std::vector<float> values = {
+      0.0f,
+      -0.0f,
+      INFINITY,
+      -INFINITY,
+      std::numeric_limits<float>::max(),
+      std::numeric_limits<float>::denorm_min(),
+      65504.0f,
+      65519.996f,
+      65520.0f,
+      -65520.0f,
+      1e-8f,
+      -1e-8f,
+      0x1p-24f,
+      0x1p-25f,
+      0x1.000002p-25f,
+      std::bit_cast<float>(0x7f800001u),  // payloads in the dropped bits alone
+      std::bit_cast<float>(0xff800001u)};
   for (int i = 0; i < 200000; ++i)
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   for (DType dtype : {DType::f16, DType::bf16}) {
@@ -155,15 +158,6 @@ TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormal
     }
     CAPTURE(name_of(dtype));
     CHECK(wrong == 0);
-  }
-}
-
-TEST_CASE("a NaN whose payload lies in the dropped bits stays NaN") {
-  const std::vector<float> values = {std::bit_cast<float>(0x7f800001u),
-                                     std::bit_cast<float>(0xff800001u),
-                                     std::bit_cast<float>(0x7fffffffu)};
-  for (DType dtype : {DType::f16, DType::bf16}) {
-    for (std::uint16_t bits : narrowed(values, dtype)) CHECK(is_nan(naive(dtype), bits));
   }
 }
 
