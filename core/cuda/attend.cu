@@ -84,9 +84,4 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
   }
 }
 
-void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
-                    StreamHandle stream, const AttendRule& rule) {
-  attend(shape, rows, DeviceLists{}, out, lse, {.rule = rule}, stream);
-}
-
 }  // namespace kvscope::gpu

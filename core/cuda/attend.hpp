@@ -43,9 +43,10 @@ struct AttendOptions {
   AttendRule rule = {};
 };
 
-/// out = softmax(score_scale q k^T) v over the keys of each query's list and its own ones, lse the
-/// logarithm of the sum of exponents over the same keys. Sums in f32; bf16 probabilities with bf16
-/// rows. The merge of splits happens in shared memory: no scratch memory, one kernel.
+/// out = softmax(score_scale q k^T) v over the keys of each query's list (without items: all before
+/// the call) and its own ones, lse the logarithm of the sum of exponents over the same keys. Sums
+/// in f32; bf16 probabilities with bf16 rows. The merge of splits happens in shared memory: no
+/// scratch memory, one kernel.
 ///   chunk   tensor cores, tiles of 64 to 192 queries of one KV head by 64 listed keys; bf16
 ///   decode  tensor cores, at most 16 queries per list, keys go to registers; bf16
 ///   rows    plain f32 arithmetic; both dtypes, d_head 256 too, rules that are not plain; without a
@@ -53,9 +54,5 @@ struct AttendOptions {
 /// Throws ShapeError if a kernel that is asked for does not take the shapes.
 void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
             float* lse, const AttendOptions& options, StreamHandle stream);
-
-/// The same over all keys before the call and the causal part of its own.
-void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
-                    StreamHandle stream, const AttendRule& rule = {});
 
 }  // namespace kvscope::gpu

@@ -14,10 +14,6 @@ constexpr std::int64_t kMostListBytes = std::int64_t{4} << 30;
 constexpr Index kMostGroup =
     16;  // query heads of a KV head that have lists of their own in Quest's
 
-RowBlock& of(Block& block) {
-  return static_cast<RowBlock&>(block);
-}
-
 }  // namespace
 
 bool CudaCall::is_plain(Index layer) const {
@@ -82,7 +78,8 @@ AnyAttention CudaCall::any_attention(Index layer, Block& out) {
 
 void CudaCall::attend(Index layer, const Block&, Block& out) {
   if (const auto rule = rule_of(layer)) {
-    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, *rule);
+    gpu::attend(store_.call_shape(), rows_of(layer), DeviceLists{}, answer_, lse_, {.rule = *rule},
+                work_.stream);
     hand_on(layer, out);
     return;
   }

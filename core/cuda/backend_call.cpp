@@ -13,17 +13,6 @@ namespace {
 constexpr const char* kUse = "the activations of a call";
 constexpr Index kLogitRows = 64;  // that are on the device at a time
 
-RowBlock& of(Block& block) {
-  return static_cast<RowBlock&>(block);
-}
-const RowBlock& of(const Block& block) {
-  return static_cast<const RowBlock&>(block);
-}
-
-}  // namespace
-
-namespace {
-
 /// Floats of activations per token: the diagram's seven blocks, and what a call takes for itself.
 Index floats_per_token(const ModelConfig& config, bool has_bf16_products) {
   const Index d_q = config.n_q * config.d_head;
@@ -281,25 +270,19 @@ Tensor<float> CudaCall::logits(const Block& x, Index n_rows) {
 
 TensorView<const float> CudaCall::to_host_rows(const Block&) {
   const Index count = config_.n_q * n_tok_ * config_.d_head;
-  const void* rows = q_rows_;
+  const auto* rows = reinterpret_cast<const float*>(q_rows_);
   if (store_.dtype() == DType::bf16) {
     auto* const wide = work_.hidden.room<float>(count, kUse);
     widen_rows(q_rows_, count, wide, work_.stream);
     rows = wide;
   }
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  std::byte* const to = work_.host_q.room(bytes);
-  copy_to_host(to, rows, bytes, work_.stream);
-  work_.wait_and_check();
-  return {reinterpret_cast<const float*>(to), Shape{config_.n_q, n_tok_, config_.d_head}};
+  return {work_.fetch(work_.host_q, rows, static_cast<std::size_t>(count)),
+          Shape{config_.n_q, n_tok_, config_.d_head}};
 }
 
 TensorView<const float> CudaCall::host_lse() {
-  const std::size_t bytes = static_cast<std::size_t>(config_.n_q * n_tok_) * sizeof(float);
-  std::byte* const to = work_.host_lse.room(bytes);
-  copy_to_host(to, lse_, bytes, work_.stream);
-  work_.wait_and_check();
-  return {reinterpret_cast<const float*>(to), Shape{config_.n_q, Index{n_tok_}}};
+  return {work_.fetch(work_.host_lse, lse_, static_cast<std::size_t>(config_.n_q * n_tok_)),
+          Shape{config_.n_q, Index{n_tok_}}};
 }
 
 void CudaCall::finish() {

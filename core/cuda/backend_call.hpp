@@ -35,6 +35,12 @@ struct RowBlock final : Block {
   std::uint16_t* halves = nullptr;
   bool has_halves = false;
 };
+inline RowBlock& of(Block& block) {
+  return static_cast<RowBlock&>(block);
+}
+inline const RowBlock& of(const Block& block) {
+  return static_cast<const RowBlock&>(block);
+}
 
 /// What a call of n_tok tokens takes of the device beside weights and store, about: for plans of
 /// how many run at once. n_context: the last token's position.

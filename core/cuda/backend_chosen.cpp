@@ -72,11 +72,8 @@ ListCounts CudaCall::chosen_counts(Index layer) {
   }
   const std::size_t n_heads = n_q + n_kv;
   if (const std::size_t n = counted_.size() * n_heads; counts_.size() < n) {
-    const std::size_t bytes = n * sizeof(std::uint64_t);
-    auto* const fetched = reinterpret_cast<std::uint64_t*>(work_.host_lists.room(bytes));
-    copy_to_host(fetched, work_.counts.room<std::uint64_t>(static_cast<Index>(n), ""), bytes,
-                 work_.stream);
-    work_.wait_and_check();
+    auto* const counts = work_.counts.room<std::uint64_t>(static_cast<Index>(n), "");
+    const std::uint64_t* const fetched = work_.fetch(work_.host_lists, counts, n);
     counts_.assign(fetched, fetched + n);
   }
   const auto of_layer = counts_.begin() + (found - counted_.begin()) * static_cast<Index>(n_heads);

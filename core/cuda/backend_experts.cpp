@@ -45,8 +45,8 @@ RoutedTokens by_expert(const MoeConfig& moe, const Routing& routing) {
 
 Routing CudaCall::mix_experts(Index layer, const Block& x_block, Block& y_block) {
   add_now();
-  const RowBlock& x = static_cast<const RowBlock&>(x_block);
-  RowBlock& y = static_cast<RowBlock&>(y_block);
+  const RowBlock& x = of(x_block);
+  RowBlock& y = of(y_block);
   const DeviceLayer& w = model_.weights.layer(layer);
   const MoeConfig& moe = config_.moe;
   const Index d = config_.d_model;

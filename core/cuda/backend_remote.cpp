@@ -34,13 +34,11 @@ template <class T>
 std::vector<std::vector<double>> CudaCall::fetch_by_list(
     const T* values, std::int64_t stride, std::span<const std::span<const KeyPos>> lists) const {
   const auto n_kv = static_cast<std::size_t>(config_.n_kv);
-  const std::size_t row_bytes = static_cast<std::size_t>(stride) * sizeof(T);
-  std::byte* const copied = work_.host_votes.room(n_kv * row_bytes);
-  copy_to_host(copied, values, n_kv * row_bytes, work_.stream);
-  work_.wait_and_check();
+  const auto width = static_cast<std::size_t>(stride);
+  const T* const copied = work_.fetch(work_.host_votes, values, n_kv * width);
   std::vector<std::vector<double>> rows(n_kv);
   for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
-    const auto* const row = reinterpret_cast<const T*>(copied + kv_head * row_bytes);
+    const T* const row = copied + kv_head * width;
     const auto n = lists.empty() ? static_cast<std::ptrdiff_t>(pos_begin_ + n_tok_)
                                  : std::ssize(lists[kv_head]);
     rows[kv_head].assign(row, row + n);
@@ -88,10 +86,8 @@ Tensor<float> CudaCall::mean_attention(Index first_row, Index end_row) const {
   const float* const votes = work_.votes.sum(store_.call_shape(), call, work_.stream);
   const Index stride = work_.votes.stride();
   const Index n_rows = end_row - first_row;
-  const std::size_t bytes = static_cast<std::size_t>(n_rows * stride) * sizeof(float);
-  auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
-  copy_to_host(copied, votes, bytes, work_.stream);
-  work_.wait_and_check();
+  const float* const copied =
+      work_.fetch(work_.host_votes, votes, static_cast<std::size_t>(n_rows * stride));
   auto rows = Tensor<float>::uninitialized({n_rows, Index{n_context}});
   const float share = 1.0f / static_cast<float>(config_.n_q);
   for (Index row = 0; row < n_rows; ++row) {
@@ -114,15 +110,15 @@ std::vector<std::vector<double>> CudaCall::mean_cosines(
     std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const {
   CosineCall call = cosine_call(lists, eps);
   call.takes_unit = takes_unit;
-  const double* const cosines = work_.key_cosines.compute(store_.call_shape(), call, work_.stream);
-  return fetch_by_list(cosines, work_.key_cosines.stride(), lists);
+  const double* const cosines = work_.keys.cosines(store_.call_shape(), call, work_.stream);
+  return fetch_by_list(cosines, work_.keys.stride(), lists);
 }
 
 std::vector<std::vector<double>> CudaCall::inverse_norms(
     std::span<const std::span<const KeyPos>> lists, double eps) const {
   const double* const norms =
-      work_.key_cosines.inverse_norms(store_.call_shape(), cosine_call(lists, eps), work_.stream);
-  return fetch_by_list(norms, work_.key_cosines.stride(), lists);
+      work_.keys.inverse_norms(store_.call_shape(), cosine_call(lists, eps), work_.stream);
+  return fetch_by_list(norms, work_.keys.stride(), lists);
 }
 
 void CudaCall::products(
@@ -133,16 +129,13 @@ void CudaCall::products(
   const auto n_kv = static_cast<std::size_t>(shape.n_kv);
   const std::size_t n_rows = vectors.size() / n_kv / static_cast<std::size_t>(shape.d_head);
   const std::vector<float> narrow(vectors.begin(), vectors.end());
-  for (std::size_t first = 0; first < n_rows; first += KeyProducts::kMost) {
-    const std::size_t n = std::min<std::size_t>(KeyProducts::kMost, n_rows - first);
+  for (std::size_t first = 0; first < n_rows; first += KeyQuestions::kMostVectors) {
+    const std::size_t n = std::min<std::size_t>(KeyQuestions::kMostVectors, n_rows - first);
     const float* const on_device =
-        work_.key_products.compute(shape, rows_of(remote_layer_), static_cast<int>(pos_begin_),
-                                   {narrow, n_rows, first, n}, work_.stream);
-    const auto stride = static_cast<std::size_t>(work_.key_products.stride());
-    const std::size_t bytes = n_kv * n * stride * sizeof(float);
-    auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
-    copy_to_host(copied, on_device, bytes, work_.stream);
-    work_.wait_and_check();
+        work_.keys.products(shape, rows_of(remote_layer_), static_cast<int>(pos_begin_),
+                            {narrow, n_rows, first, n}, work_.stream);
+    const auto stride = static_cast<std::size_t>(work_.keys.stride());
+    const float* const copied = work_.fetch(work_.host_votes, on_device, n_kv * n * stride);
     for (std::size_t i = 0; i < n_kv * n; ++i)
       take(i / n, first + i % n,
            std::span(copied + i * stride + keys.begin, static_cast<std::size_t>(keys.size())));
@@ -173,13 +166,11 @@ void CudaCall::largest_scores(std::span<const double> vectors, TokenRange keys,
 std::vector<std::vector<double>> CudaCall::value_sums(TokenRange keys) const {
   const CallShape shape = store_.call_shape();
   const double* const on_device =
-      work_.value_sums.compute(shape, rows_of(remote_layer_), static_cast<int>(keys.begin),
-                               static_cast<int>(keys.end), work_.stream);
+      work_.keys.value_sums(shape, rows_of(remote_layer_), static_cast<int>(keys.begin),
+                            static_cast<int>(keys.end), work_.stream);
   const auto n_kv = static_cast<std::size_t>(shape.n_kv);
   const auto d = static_cast<std::size_t>(shape.d_head);
-  auto* const copied = reinterpret_cast<double*>(work_.host_votes.room(n_kv * d * sizeof(double)));
-  copy_to_host(copied, on_device, n_kv * d * sizeof(double), work_.stream);
-  work_.wait_and_check();
+  const double* const copied = work_.fetch(work_.host_votes, on_device, n_kv * d);
   std::vector<std::vector<double>> sums;
   for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head)
     sums.emplace_back(copied + kv_head * d, copied + (kv_head + 1) * d);

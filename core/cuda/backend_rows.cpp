@@ -70,8 +70,7 @@ bool CudaCall::hand_out(Index layer, DType dtype, std::function<void(const RowsE
       staged += bytes_of(n_heads);
     } else {
       const std::size_t pitch = static_cast<std::size_t>(capacity * d) * kvscope::size_of(dtype);
-      copy_pieces_to_host(to, from, {width, static_cast<std::size_t>(n_heads), width, pitch},
-                          box.stream);
+      copy_pieces(to, from, {width, static_cast<std::size_t>(n_heads), width, pitch}, box.stream);
     }
     const TypedRows rows(dtype, to, Shape{n_heads, Index{n_tok_}, d});
     to += bytes_of(n_heads);

@@ -114,8 +114,8 @@ void KvRows::copy_from(const KvStore& other) {
   pieces.n_rows = static_cast<std::size_t>(n_layers_ * n_kv_);
   pieces.to_pitch = static_cast<std::size_t>(capacity_) * row;
   pieces.from_pitch = static_cast<std::size_t>(from->capacity_) * row;
-  copy_pieces_on_device(k_.data(), from->k_.data(), pieces, stream_);
-  copy_pieces_on_device(v_.data(), from->v_.data(), pieces, stream_);
+  copy_pieces(k_.data(), from->k_.data(), pieces, stream_);
+  copy_pieces(v_.data(), from->v_.data(), pieces, stream_);
   forget_from(0);  // nothing that was noted holds
   n_tokens_ = from->n_tokens_;
   wait_for(stream_);
@@ -164,10 +164,10 @@ TensorView<const float> KvRows::host(const DeviceBuffer& from, HostRows& to, Ind
     pieces.to_pitch = pieces.width;
     pieces.from_pitch = static_cast<std::size_t>(capacity_) * row;
     std::byte* const staged = staging_.room(pieces.width * pieces.n_rows);
-    copy_pieces_to_host(staged,
-                        from.data() + static_cast<std::size_t>(layer) * bytes_ +
-                            static_cast<std::size_t>(to.n_copied) * row,
-                        pieces, stream_);
+    copy_pieces(staged,
+                from.data() + static_cast<std::size_t>(layer) * bytes_ +
+                    static_cast<std::size_t>(to.n_copied) * row,
+                pieces, stream_);
     wait_for(stream_);
     for (Index head = 0; head < n_kv_; ++head) {
       to_float(dtype_, staged + static_cast<std::size_t>(head) * pieces.width,

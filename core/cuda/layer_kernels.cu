@@ -260,10 +260,6 @@ __device__ __forceinline__ float activated(Gate form, float gate, float up) {
       return silu(gate) * up;
     case Gate::gelu_tanh:
       return gelu_tanh(gate) * up;
-    case Gate::silu_alone:
-      return silu(up);
-    case Gate::gelu_tanh_alone:
-      return gelu_tanh(up);
     case Gate::gelu_alone:
       return gelu(up);
   }

@@ -94,7 +94,7 @@ struct HeadsToRows {
 };
 void heads_to_rows(const HeadsToRows& call, int n_tok, StreamHandle stream);
 
-enum class Gate { silu, gelu_tanh, gelu_tanh_alone, gelu_alone, silu_alone };
+enum class Gate { silu, gelu_tanh, gelu_alone };
 /// hidden = activation(gate) * up, or activation(up). gate and up [n_tok, stride], hidden
 /// [n_tok, n] of dtype.
 void activate_rows(Gate gate_form, const float* gate, const float* up, std::int64_t stride, int n,

@@ -40,23 +40,11 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, StreamHandle st
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "hand data out");
 }
 
-namespace {
-
-void copy_pieces(void* to, const void* from, const Pieces& pieces, cudaMemcpyKind kind,
-                 StreamHandle stream) {
+void copy_pieces(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
   if (pieces.width == 0 || pieces.n_rows == 0) return;
   check(cudaMemcpy2DAsync(to, pieces.to_pitch, from, pieces.from_pitch, pieces.width, pieces.n_rows,
-                          kind, stream),
+                          cudaMemcpyDefault, stream),
         "copy rows");
-}
-
-}  // namespace
-
-void copy_pieces_to_host(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
-  copy_pieces(to, from, pieces, cudaMemcpyDeviceToHost, stream);
-}
-void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
-  copy_pieces(to, from, pieces, cudaMemcpyDeviceToDevice, stream);
 }
 
 namespace {

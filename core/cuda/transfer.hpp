@@ -46,8 +46,8 @@ struct Pieces {
   std::size_t to_pitch = 0;
   std::size_t from_pitch = 0;
 };
-void copy_pieces_to_host(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
-void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
+/// From the device to it, or to pinned memory of the host.
+void copy_pieces(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
 
 /// out = n_heads times n values, each `pitch` values behind the one before, rounded to nearest even
 /// where `to` is narrower. out [n_heads, n]
@@ -91,7 +91,6 @@ class SpanClock {
   void start(StreamHandle stream);
   /// Ends the span; its seconds go to `seconds` in collect().
   void stop(double& seconds, StreamHandle stream);
-  bool empty() const { return n_used_ == 0; }
   /// After the stream was waited for: adds all spans, and forgets them.
   void collect();
   void forget() { n_used_ = 0; }

@@ -10,12 +10,10 @@
 #include "core/cuda/blas_lt.hpp"
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
-#include "core/cuda/key_cosines.hpp"
-#include "core/cuda/key_products.hpp"
+#include "core/cuda/key_questions.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/row_votes.hpp"
 #include "core/cuda/transfer.hpp"
-#include "core/cuda/value_sums.hpp"
 
 namespace kvscope::gpu {
 
@@ -63,6 +61,14 @@ struct Workspace {
   Dtype input_dtype() const { return has_bf16_products() ? Dtype::bf16 : Dtype::f32; }
   /// Until all work is done; throws the FormatError of a value that was not finite.
   void wait_and_check();
+  /// n values of the device on the host, there until `to` is asked for room again. Waits as well.
+  template <class T>
+  T* fetch(PinnedBuffer& to, const T* from, std::size_t n) {
+    auto* const copied = reinterpret_cast<T*>(to.room(n * sizeof(T)));
+    copy_to_host(copied, from, n * sizeof(T), stream);
+    wait_and_check();
+    return copied;
+  }
 
   int device;
   Stream stream;
@@ -79,9 +85,7 @@ struct Workspace {
   GrowingBuffer counts;  // of the lists of a call's layers, as count_chosen() fills it
   PinnedBuffer host_votes;
   RowVotes votes;
-  KeyCosines key_cosines;
-  KeyProducts key_products;
-  ValueSums value_sums;
+  KeyQuestions keys;
 };
 
 /// The workspaces of a backend: each running call has one for itself. Those that no call has are

@@ -8,15 +8,13 @@ endfunction()
 kvscope_bench(bench_explorer_files bench/explorer_files.cpp kvscope::gui_model fmt::fmt)
 # What the first look at a file in a process of its own costs.
 kvscope_bench(bench_first_look bench/first_look.cpp kvscope::traces fmt::fmt)
-# What a recording of a model on a GPU is held against: how fast files take bytes.
-kvscope_bench(bench_file_writes bench/file_writes.cpp fmt::fmt Threads::Threads)
 # Recording against the bare prefill.
 kvscope_bench(bench_recording bench/recording.cpp kvscope_cli fmt::fmt)
 # Published speeds beside the cost model's predictions, and the model's error.
 kvscope_bench(bench_ledger bench/ledger.cpp kvscope::analysis kvscope::core fmt::fmt)
 # This machine as a profile of kvscope cost.
 kvscope_bench(bench_machine bench/machine.cpp kvscope::analysis kvscope::core fmt::fmt)
-# Attention and products on random data; engine.py compares them with PyTorch.
+# Attention and a nucleus on random data; table.py compares them with their peers.
 kvscope_bench(bench_engine bench/engine.cpp kvscope::core fmt::fmt)
 # How often vAttention's error exceeds what it states, on a recording.
 kvscope_bench(bench_vattention bench/vattention_guarantee.cpp kvscope::traces fmt::fmt)

@@ -199,8 +199,7 @@ void choice(const Setting& s, std::string methods, const std::string& budget_tex
 class Nothing final : public TraceReceiver {
  public:
   void begin(const TraceInfo&) override {}
-  void write_layer(const LayerRows&) override {}
-  void write_logits(TensorView<const float>) override {}
+  void write(const CallRows&) override {}
   void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
   void commit_call() override {}
   void finish(TraceStatus) override {}
@@ -219,7 +218,7 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
   options.model_name = "random";
   options.model_config_json = read_whole_file(dir / "config.json", std::size_t{1} << 20);
   options.text_source = "ids";
-  options.dtype = dtype_from_name(dtype).value();
+  options.dtype = enum_from_name<DType>(dtype).value();
   WriterOptions writing;
   writing.overwrite = true;
   writing.write_beside(s.pool.n_threads());

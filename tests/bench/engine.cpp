@@ -1,10 +1,10 @@
-// Speed of the engine's parts on random data: dense attention of a chunk or a decode step,
-// products, a nucleus. usage: bench_engine attention|matmul|nucleus [--name value ...]; prints one
-// JSON object. See tests/bench/README.md.
+// Speed of the engine's parts on random data: dense attention of a chunk or a decode step, a
+// nucleus. usage: bench_engine attention|nucleus [--name value ...]; prints one JSON object. See
+// tests/bench/README.md.
 #include <fmt/format.h>
 
-#include <time.h>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -19,7 +19,6 @@
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/lane_kernels.hpp"
-#include "core/tensor/row_kernels.hpp"
 
 namespace kvscope {
 namespace {
@@ -31,36 +30,16 @@ Index number(const Options& options, const std::string& name, Index otherwise) {
   return at == options.end() ? otherwise : std::stol(at->second);
 }
 
-struct Seconds {
-  double wall = 1e30;
-  double cpu = 1e30;  // of all threads together: comparable with one thread on a loaded machine
-};
-
-double now(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 template <class Body>
-Seconds fastest(Index n_repeats, const Body& body) {
-  Seconds best;
+double least_seconds(Index n_repeats, const Body& body) {
+  double best = 1e30;
   for (Index i = 0; i < n_repeats; ++i) {
-    const double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+    const auto start = std::chrono::steady_clock::now();
     body();
-    best.wall = std::min(best.wall, now(CLOCK_MONOTONIC) - wall);
-    best.cpu = std::min(best.cpu, now(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
-}
-
-// One JSON object: seconds, and the rates that follow from them.
-std::string report(Seconds seconds, double flop, double bytes, double check) {
-  return fmt::format(
-      R"({{"seconds": {:.6g}, "cpu_seconds": {:.6g}, "gflop_per_s": {:.4g}, "gflop_per_cpu_s": {:.4g}, )"
-      R"("gb_per_s": {:.4g}, "check": {:.9g}}})",
-      seconds.wall, seconds.cpu, flop / seconds.wall * 1e-9, flop / seconds.cpu * 1e-9,
-      bytes / seconds.wall * 1e-9, check);
 }
 
 double sum_of_squares(const Tensor<float>& tensor) {
@@ -109,72 +88,15 @@ std::string attention(const Options& options) {
   call.q_lanes = q.data();
   call.out_lanes = out.data();
   call.lse = lse.view();
-  const Seconds seconds = fastest(number(options, "repeat", 5), [&] { attend_lanes(call, pool); });
+  const double seconds =
+      least_seconds(number(options, "repeat", 3), [&] { attend_lanes(call, pool); });
   const double flop = 4.0 * static_cast<double>(n_q * d * n_tok) *
                       (static_cast<double>(n_ctx) - 0.5 * static_cast<double>(n_tok - 1));
   const double bytes =
       2.0 * (kind == Matmul::f32 ? 4.0 : 2.0) * static_cast<double>(n_kv * n_ctx * d);
-  return report(seconds, flop, bytes, sum_of_squares(out));
-}
-
-// y = W x for the tokens of one lane block after another. kind: f32 (lane or row kernels), or a
-// name of a bf16 kernel; weights: f32 or bf16 in memory (bf16 for the bf16 kernels).
-std::string matmul(const Options& options) {
-  const Index rows = number(options, "rows", 2048), k = number(options, "k", 2048);
-  const Index n_tok = number(options, "tokens", 512);
-  const auto named = options.find("kind");
-  const Matmul kind = matmul_from_name(named == options.end() ? "f32" : named->second);
-  const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
-  const Index n_blocks = (n_tok + lanes - 1) / lanes;
-  // As core/model/linear.cpp divides the rows.
-  const Index tile_rows = kind == Matmul::f32 ? 64 : 256;
-  ThreadPool pool(static_cast<int>(number(options, "threads", 1)));
-  Tensor<float> w({rows, k}), x({n_blocks, k, lanes}), y({n_blocks, rows, lanes});
-  fill(w, 1);
-  fill(x, 2);
-  std::vector<std::uint16_t> halves(static_cast<std::size_t>(rows * k));
-  from_float(w.data(), DType::bf16, halves.data(), halves.size());
-  const Index n_pairs = bf16_pairs_size(k, lanes);
-  std::vector<std::uint16_t> pairs(static_cast<std::size_t>(n_blocks * n_pairs));
-  Tensor<float> few({n_tok, k});
-  const bool by_rows = n_tok <= kMaxRowTokens && row_matmul_takes(tile_rows, k, n_tok);
-  const Index n_tiles = (rows + tile_rows - 1) / tile_rows;
-  std::vector<Tensor<float>> scratch(static_cast<std::size_t>(pool.n_threads()));
-  for (auto& memory : scratch) memory = Tensor<float>::uninitialized({tile_rows, k + 16});
-  const Seconds seconds = fastest(number(options, "repeat", 20), [&] {
-    if (kind != Matmul::f32) {
-      pool.parallel_for(n_blocks, [&](Index b, int) {
-        bf16_pairs_from_lanes(x.sub(b).data(), k, lanes, pairs.data() + b * n_pairs);
-      });
-    } else if (by_rows) {
-      rows_from_lanes(x.data(), k, lanes, n_tok, few.data(), k);
-    }
-    pool.parallel_for(n_tiles, [&](Index tile, int worker) {
-      const Index r = tile * tile_rows;
-      const Index n = std::min(tile_rows, rows - r);
-      if (kind == Matmul::f32 && by_rows) {
-        row_matmul(halves.data() + r * k, k, n, k, nullptr, few.data(), n_tok,
-                   &y(Index{0}, r, Index{0}), lanes);
-        return;
-      }
-      float* widened = scratch[static_cast<std::size_t>(worker)].data();
-      if (kind != Matmul::f32) {
-        bf16_matmul(
-            kind, halves.data() + r * k, k, n, k, nullptr,
-            {pairs.data(), n_pairs, &y(Index{0}, r, Index{0}), rows * lanes, n_blocks, lanes});
-        return;
-      }
-      for (Index i = 0; i < n; ++i) {  // the stride of Matrix::rows
-        to_float(DType::bf16, halves.data() + (r + i) * k, widened + i * (k + 16),
-                 static_cast<std::size_t>(k));
-      }
-      for (Index b = 0; b < n_blocks; ++b) {
-        lane_matmul(widened, k + 16, n, k, nullptr, x.sub(b).data(), &y(b, r, Index{0}), lanes);
-      }
-    });
-  });
-  return report(seconds, 2.0 * static_cast<double>(rows * k * n_tok),
-                2.0 * static_cast<double>(rows * k), sum_of_squares(y));
+  return fmt::format(
+      R"({{"seconds": {:.6g}, "gflop_per_s": {:.4g}, "gb_per_s": {:.4g}, "check": {:.9g}}})",
+      seconds, flop / seconds * 1e-9, bytes / seconds * 1e-9, sum_of_squares(out));
 }
 
 // The nucleus of a softmax row against sorting the row and adding up from the largest.
@@ -189,10 +111,10 @@ std::string nucleus_of_row(const Options& options) {
   for (float& x : row) x = static_cast<float>(x / total);
   const Index n_repeats = number(options, "repeat", 200);
   std::size_t n_kept = 0, n_sorted = 0;
-  const Seconds ours =
-      fastest(n_repeats, [&] { n_kept = nucleus(row, p, NucleusMode::exact).size(); });
+  const double ours =
+      least_seconds(n_repeats, [&] { n_kept = nucleus(row, p, NucleusMode::exact).size(); });
   std::vector<std::pair<float, Index>> order(n);
-  const Seconds sorted = fastest(n_repeats, [&] {
+  const double sorted = least_seconds(n_repeats, [&] {
     for (std::size_t i = 0; i < n; ++i) order[i] = {-row[i], static_cast<Index>(i)};
     std::sort(order.begin(), order.end());
     double sum = 0.0;
@@ -202,7 +124,7 @@ std::string nucleus_of_row(const Options& options) {
   });
   return fmt::format(
       R"({{"seconds": {:.6g}, "sort_seconds": {:.6g}, "ratio": {:.4g}, "kept": {}, "kept_by_sort": {}}})",
-      ours.wall, sorted.wall, sorted.wall / ours.wall, n_kept, n_sorted);
+      ours, sorted, sorted / ours, n_kept, n_sorted);
 }
 
 }  // namespace
@@ -214,10 +136,9 @@ int main(int argc, char** argv) try {
   for (int i = 2; i + 1 < argc; i += 2) options[std::string(argv[i]).substr(2)] = argv[i + 1];
   std::string result;
   if (what == "attention") result = kvscope::attention(options);
-  if (what == "matmul") result = kvscope::matmul(options);
   if (what == "nucleus") result = kvscope::nucleus_of_row(options);
   if (result.empty()) {
-    std::fputs("usage: bench_engine attention|matmul|nucleus [--name value ...]\n", stderr);
+    std::fputs("usage: bench_engine attention|nucleus [--name value ...]\n", stderr);
     return 2;
   }
   std::puts(result.c_str());

@@ -14,6 +14,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
+#include "core/trace/memory_trace.hpp"
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/traces/document.hpp"
 #include "traces/writer.hpp"
@@ -31,31 +32,14 @@ constexpr Index kHead = 128;
 constexpr Index kChunk = 4096;
 
 TraceInfo plan(Index n_tokens) {
-  TraceInfo info;
-  info.model_name = "as-large-as-8b";
-  info.model_family = "qwen3";
+  TraceInfo info = make_trace_info(kLayers, kQ, kKv, kHead, n_tokens, kChunk);
+  info.status = TraceStatus::recording;
   info.model_config = "{}";
-  info.n_layers = kLayers;
-  info.n_q = kQ;
-  info.n_kv = kKv;
-  info.d_head = kHead;
-  info.d_model = kQ * kHead;
   info.n_vocab = 151936;
-  info.score_scale = 0.088388f;
-  info.window.resize(kLayers);
   info.rope_kind = "default";
   info.rope_theta = 1e6;
   info.dtype = DType::bf16;
   info.capture.lse = false;
-  for (Index i = 0; i < kLayers; ++i) info.layers.push_back(i);
-  for (Index i = 0; i < kQ; ++i) info.q_heads.push_back(i);
-  for (Index i = 0; i < kKv; ++i) info.kv_heads.push_back(i);
-  info.rows = {0, n_tokens};
-  info.n_tokens = info.n_prompt = n_tokens;
-  info.chunk = kChunk;
-  for (Index at = 0; at < n_tokens; at += kChunk) {
-    info.calls.push_back({{at, std::min(at + kChunk, n_tokens)}, /*is_decode=*/false});
-  }
   info.uuid = "00000000-0000-4000-8000-000000000000";
   info.created = "2026-01-01T00:00:00Z";
   info.writer = "bench";
@@ -81,12 +65,8 @@ fs::path write(const fs::path& folder, Index n_tokens) {
   std::uint64_t seed = 3;
   for (const ForwardCall& call : info.calls) {
     for (Index layer = 0; layer < kLayers; ++layer) {
-      LayerRows rows;
-      rows.layer = layer;
-      rows.q = q.view();
-      rows.k = k.view();
-      rows.v = k.view();
-      receiver->write_layer(rows);
+      receiver->write(
+          {.arrays = {{layer, "q", q.view()}, {layer, "k", k.view()}, {layer, "v", k.view()}}});
     }
     std::vector<TokenId> ids;
     for (Index i = 0; i < call.tokens.size(); ++i)

@@ -124,14 +124,15 @@ void run(const std::string& name, const plot::Figure& figure, int n) {
   measure(screen, draw, 4, [](int) {});
   print(name + ": static", measure(screen, draw, n, [](int) {}));
   print(name + ": mouse moves", measure(screen, draw, n, [&](int i) {
-          screen.move_mouse({500.0F + 7.0F * static_cast<float>(i), 450.0F});
+          ImGui::GetIO().MousePos = {500.0F + 7.0F * static_cast<float>(i), 450.0F};
         }));
-  screen.move_mouse({800.0F, 450.0F});
-  print(name + ": zooming in",
-        measure(screen, draw, n, [&](int i) { screen.scroll(i < n / 2 ? 0.5F : -0.5F); }));
-  screen.press_button();
+  ImGui::GetIO().MousePos = {800.0F, 450.0F};
+  print(name + ": zooming in", measure(screen, draw, n, [&](int i) {
+          ImGui::GetIO().MouseWheel += i < n / 2 ? 0.5F : -0.5F;
+        }));
+  ImGui::GetIO().MouseDown[0] = true;
   print(name + ": dragging", measure(screen, draw, n, [&](int i) {
-          screen.move_mouse({800.0F + 9.0F * static_cast<float>(i % 20), 450.0F});
+          ImGui::GetIO().MousePos = {800.0F + 9.0F * static_cast<float>(i % 20), 450.0F};
         }));
 }
 

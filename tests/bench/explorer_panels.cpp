@@ -26,6 +26,7 @@
 #include "core/base/error.hpp"
 #include "gui/app/app.hpp"
 #include "gui/platform/offscreen.hpp"
+#include "tests/gui/null_backend.hpp"
 
 namespace {
 
@@ -34,12 +35,12 @@ using namespace kvscope::gui;
 using Clock = std::chrono::steady_clock;
 
 struct Bench {
-  std::unique_ptr<HeadlessBackend> made;
-  HeadlessBackend& backend = *made;
+  std::unique_ptr<Backend> made;
+  Backend& backend = *made;
   std::atomic<bool> is_woken = false;  // by a job
   App app{options(), backend.fonts(), backend.texture_store()};
 
-  explicit Bench(std::unique_ptr<HeadlessBackend> draws_on) : made(std::move(draws_on)) {}
+  explicit Bench(std::unique_ptr<Backend> draws_on) : made(std::move(draws_on)) {}
 
   AppOptions options() {
     AppOptions options;
@@ -104,18 +105,20 @@ struct Bench {
   void run(const char* name, const Area& area, int n_frames) {
     fmt::print("{}\n", name);
     const ImVec2 middle{area.x + area.w * 0.5f, area.y + area.h * 0.55f};
-    backend.move_mouse(middle);
+    ImGui::GetIO().MousePos = middle;
     settle();
     measure("still", n_frames, [](int) {});
     // In first, so that there is somewhere to drag to.
-    measure("zooming", n_frames, [&](int i) { backend.scroll(i % 2 == 0 ? 1.0f : 0.4f); });
-    backend.press_button();
+    measure("zooming", n_frames,
+            [&](int i) { ImGui::GetIO().MouseWheel += i % 2 == 0 ? 1.0f : 0.4f; });
+    ImGui::GetIO().MouseDown[0] = true;
     frame();
     measure("dragging", n_frames, [&](int i) {
       const float along = static_cast<float>(i) / static_cast<float>(n_frames) - 0.5f;
-      backend.move_mouse({middle.x + along * area.w * 0.5f, middle.y + along * area.h * 0.3f});
+      ImGui::GetIO().MousePos = {middle.x + along * area.w * 0.5f,
+                                 middle.y + along * area.h * 0.3f};
     });
-    backend.release_button();
+    ImGui::GetIO().MouseDown[0] = false;
     settle();
   }
 };
@@ -127,7 +130,7 @@ struct Page {
 };
 
 void measure_page(const char* trace, const Page& page, const char* how,
-                  std::unique_ptr<HeadlessBackend> draws_on, int n_events) {
+                  std::unique_ptr<Backend> draws_on, int n_events) {
   Bench bench(std::move(draws_on));
   bench.frame();
   const auto begin = Clock::now();
@@ -146,16 +149,16 @@ void measure_page(const char* trace, const Page& page, const char* how,
              first, passed());
   const Area area = *bench.app.area_of(page.panel);
   const ImVec2 middle{area.x + area.w * 0.5f, area.y + area.h * 0.55f};
-  bench.backend.move_mouse(middle);
+  ImGui::GetIO().MousePos = middle;
   bench.settle();
   bench.measure_events("still", n_events, [](int) {});
   const auto turned = Clock::now();
-  bench.measure_events("wheel", n_events, [&](int) { bench.backend.scroll(1.0f); });
+  bench.measure_events("wheel", n_events, [&](int) { ImGui::GetIO().MouseWheel += 1.0f; });
   const std::chrono::duration<double> turning = Clock::now() - turned;
   fmt::print("    {:.0f} steps of the wheel a second\n", n_events / turning.count());
   bench.measure_events("mouse moves", n_events, [&](int i) {
     const float along = static_cast<float>(i) / static_cast<float>(n_events) - 0.5f;
-    bench.backend.move_mouse({middle.x + along * area.w * 0.5f, middle.y + along * area.h * 0.3f});
+    ImGui::GetIO().MousePos = {middle.x + along * area.w * 0.5f, middle.y + along * area.h * 0.3f};
   });
 }
 

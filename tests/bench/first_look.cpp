@@ -19,11 +19,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/trace/memory_trace.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 #include "traces/reader.hpp"
@@ -34,31 +34,13 @@ using namespace kvscope;
 namespace fs = std::filesystem;
 
 TraceInfo plan(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens, Index chunk) {
-  TraceInfo info;
-  info.model_name = "holes";
-  info.model_family = "qwen3";
+  TraceInfo info = make_trace_info(n_layers, n_q, n_kv, d_head, n_tokens, chunk);
+  info.status = TraceStatus::recording;
   info.model_config = "{}";
-  info.n_layers = n_layers;
-  info.n_q = n_q;
-  info.n_kv = n_kv;
-  info.d_head = d_head;
-  info.d_model = n_q * d_head;
   info.n_vocab = 151936;
-  info.score_scale = 0.088388f;
-  info.window.resize(static_cast<std::size_t>(n_layers));
   info.rope_kind = "default";
   info.rope_theta = 1e6;
   info.dtype = DType::bf16;
-  info.layers.resize(static_cast<std::size_t>(n_layers));
-  info.q_heads.resize(static_cast<std::size_t>(n_q));
-  info.kv_heads.resize(static_cast<std::size_t>(n_kv));
-  for (auto* list : {&info.layers, &info.q_heads, &info.kv_heads})
-    std::iota(list->begin(), list->end(), Index{0});
-  info.rows = {0, n_tokens};
-  info.n_tokens = info.n_prompt = n_tokens;
-  info.chunk = chunk;
-  for (Index at = 0; at < n_tokens; at += chunk)
-    info.calls.push_back({{at, std::min(at + chunk, n_tokens)}, /*is_decode=*/false});
   info.created = "2026-01-01T00:00:00Z";
   info.writer = "bench";
   return info;

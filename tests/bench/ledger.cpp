@@ -211,7 +211,7 @@ struct Seconds {
   double rest = 0.0;  // of the model
 };
 
-Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& hardware, ) {
+Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& hardware) {
   CostSetting how{setting.batch, setting.kv_bytes, {}};
   if (!setting.kernel.empty()) {
     const auto kernel = hardware.kernels.find(setting.kernel);

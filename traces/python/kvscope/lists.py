@@ -98,7 +98,8 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
         raise UsageError(f"kvs.select: layer {layer} has a sliding window of {part.window}, which methods leave as it is: expected a "
                          "layer with full attention")
     end = pos + n_tok
-    windows, sinks = opened._opened().windows(), opened._opened().sinks
+    info = opened._opened().info
+    sinks = info.sinks
     asked = [one for one in opened if one.window is None and one.index < layer] if caps["cross_layer"] else []
     if any((one.n_kv, one.d_head, one.score_scale, one.score_cap) != (part.n_kv, part.d_head, part.score_scale, part.score_cap) for one in asked):
         raise UsageError(f"kvs.select {spec}: what it finds in one layer serves others, and layers before {layer} have other KV heads, "
@@ -106,7 +107,7 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
     asked.append(part)
     held = {one.index: (one.k[:, :end], one.v[:, :end]) for one in asked}
     run = native.Run(spec, opened.n_layers, opened.n_q, part.n_kv, part.d_head, end, part.score_scale, [text], dense_layers=0,
-                     score_cap=part.score_cap, has_window=[window >= 0 for window in windows], model_config=opened._opened().model_config)
+                     score_cap=part.score_cap, has_window=[window is not None for window in info.window], model_config=info.model_config)
     has_history = caps["permanent"] or caps["needs_probs"]
 
     def has_sinks(index: int) -> bool:

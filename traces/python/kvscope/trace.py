@@ -152,8 +152,7 @@ class Layer:
 
     def __init__(self, trace: Trace, index: int) -> None:
         self._trace, self.index = trace, index
-        window = trace._opened().windows()[index]
-        self.window: int | None = None if window < 0 else window
+        self.window: int | None = trace._opened().info.window_of(index)
         #: KV heads of the model, channels, how scores follow from q.k, and the layer whose keys it attends to: an earlier one
         #: where layers share them.
         self.n_kv, self.d_head, self.score_scale, self.score_cap, keys_of = trace._opened().shape_of(index)
@@ -227,12 +226,14 @@ class Trace(OpenedFile):
         self.name = os.path.basename(self.path)
         self._allow_partial = allow_partial
         self._file = native.Trace.open(os.fsencode(self.path), allow_partial)
-        self.layers: list[int] = list(self._file.layers)
-        self.q_heads: list[int] = list(self._file.q_heads)
-        self.kv_heads: list[int] = list(self._file.kv_heads)
-        self.rows: tuple[int, int] = tuple(self._file.rows)
-        for field in Trace.__annotations__:
-            setattr(self, field, getattr(self._file, field))
+        info = self._file.info
+        self.layers: list[int] = info.layers
+        self.q_heads: list[int] = info.q_heads
+        self.kv_heads: list[int] = info.kv_heads
+        self.rows: tuple[int, int] = info.rows
+        self.model, self.family = info.model_name, info.model_family
+        for field in Trace.__annotations__.keys() - {"model", "family"}:
+            setattr(self, field, getattr(info if hasattr(info, field) else self._file, field))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open_same, (os.path.abspath(self.path), self._allow_partial, self.uuid)

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
+from kvscope._load import native
+
 from . import filters, indexers, interface, layers, lse, masks, provenance
 from .errors import ConfigError, RecordError, RecordWarning, UnsupportedModelError
 from .layers import LayerShape
 from .pre_rotary import PreRotary
-from .schema import TraceInfo
 from .sequence import Options, Sequence, Shape, loses_digits, scale_of
 from .worker import Worker
 
@@ -30,7 +31,7 @@ class Recorder:
 
     def __init__(self, model: torch.nn.Module, path: Path, options: Options, texts: provenance.TokenTexts | None) -> None:
         self.path = path
-        self.infos: tuple[TraceInfo, ...] = ()  # of the finished traces, one per row
+        self.infos: tuple[native.TraceInfo, ...] = ()  # of the finished traces, one per row
         self._model = model
         self._options = options
         self._texts = texts
@@ -66,7 +67,7 @@ class Recorder:
         self._warned: set[str] = set()
 
     @property
-    def info(self) -> TraceInfo | None:
+    def info(self) -> native.TraceInfo | None:
         """Of the finished trace; of row 0 if there are several."""
         return self.infos[0] if self.infos else None
 

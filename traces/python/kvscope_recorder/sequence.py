@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from kvscope._load import native
+
 from . import filters, indexers, lse, provenance
 from .errors import UnsupportedModelError
 from .plan import classify, predict
 from .layers import LayerShape
-from .schema import CaptureSet, IndexShape, Rotation, TraceInfo
+from .schema import CaptureSet, IndexShape, Rotation, trace_info
 from .worker import HostCopy
 from .writer import TraceWriter
 
@@ -246,11 +249,11 @@ class Sequence:
 
     # ---- the trace -----------------------------------------------------------------------------------
 
-    def finish(self, status: str) -> TraceInfo:
+    def finish(self, status: str) -> native.TraceInfo:
         """Makes the trace of the whole passes. Raises OSError, ConfigError."""
         return self.writer.finish(status, self.describe(self.ends), [self.moved.get(layer, 0.0) for layer in self._layers])
 
-    def describe(self, ends: list[int]) -> TraceInfo:
+    def describe(self, ends: list[int]) -> native.TraceInfo:
         """The trace of a run whose passes end at these tokens."""
         shape, facts, options = self.shape, self._facts, self._options
         assert shape is not None
@@ -266,17 +269,20 @@ class Sequence:
         capacity = 0
         if self._texts is not None:
             capacity = max(1, n_tokens * self._texts.longest)
-        return TraceInfo(
+        rotation = self.rotation
+        return trace_info(
             model_name=facts.name, model_family=facts.family, model_config=facts.config_json,
             n_layers=facts.n_layers, n_q=shape.n_q, n_kv=main.n_kv, d_head=main.d_head,
             d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=main.scale, score_cap=main.cap,
-            windows=facts.windows, rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
-            rope_factor=facts.rope_factor, qk_norm=facts.qk_norm, rotation=self.rotation,
+            window=[width or None for width in facts.windows], rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
+            rope_factor=facts.rope_factor, qk_norm=facts.qk_norm,
+            rope_frequencies=rotation and rotation.frequencies.ravel().tolist(),
+            rope_amplitudes=rotation and rotation.amplitudes.tolist(),
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=shape.q_heads, kv_heads=shape.kv_heads(first), layer_shapes=layer_shapes,
-            is_rounded=shape.is_rounded and options.capture.qkv,
-            rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, calls=calls,
+            moved_scores=[math.nan] * len(self._layers) if shape.is_rounded and options.capture.qkv else None,
+            rows=filters.clamp_rows(options.rows, n_tokens), n_tokens=n_tokens, n_prompt=n_prompt, chunk=chunk, calls=calls,
             token_text_capacity=capacity, created=self._created, writer=provenance.writer_name(),
             command_line=provenance.command_line(), host=provenance.host_name(), text_source=options.text_source,
             tokenizer_hash=self._texts.hash if self._texts else "", seed=options.seed, index=self._index,

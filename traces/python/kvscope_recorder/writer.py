@@ -18,7 +18,6 @@ from kvscope._load import native
 from kvscope.errors import InputError, UsageError
 
 from .errors import ConfigError, DataError, RecordError
-from .schema import TraceInfo
 
 
 def check_output(out: Path, overwrite: bool) -> None:
@@ -53,7 +52,7 @@ class TraceWriter:
         self._native = native.TraceWriter(os.fsencode(out), overwrite)
         self._is_open = False
 
-    def begin(self, info: TraceInfo) -> None:
+    def begin(self, info: native.TraceInfo) -> None:
         """Lays out OUT.part for the plan `info`. Raises ConfigError if it is in use, left over or does not fit."""
         try:
             self._native.begin(info)
@@ -90,21 +89,21 @@ class TraceWriter:
         with _usage_as(RecordError):
             self._native.commit()
 
-    def replan(self, info: TraceInfo) -> None:
+    def replan(self, info: native.TraceInfo) -> None:
         """Moves the whole calls into a layout for another plan that begins with the same calls."""
         with _usage_as(ConfigError):
             self._native.replan(info)
 
-    def finish(self, status: str, info: TraceInfo, moved_scores: list[float]) -> TraceInfo:
+    def finish(self, status: str, info: native.TraceInfo, moved_scores: list[float]) -> native.TraceInfo:
         """Makes OUT of the whole calls. `info` is the plan cut to them; returns it with hash and uuid. moved_scores: nats by which
-        storing q and k moved scores at most, of each recorded layer; not looked at unless info.is_rounded.
+        storing q and k moved scores at most, of each recorded layer; not looked at unless info has room for them.
 
         Raises OSError if the disk is full (OUT.part then still holds everything).
         """
         with _usage_as(ConfigError):
-            content, uuid = self._native.finish(status, info, moved_scores)
+            finished = self._native.finish(status, info, moved_scores)
         self._close()
-        return info.replace(status=status, content_hash=content, uuid=uuid)
+        return finished
 
     def abandon(self) -> str:
         """Leaves OUT.part for recovery if a call is whole, else nothing. Returns a sentence that says so."""

@@ -40,7 +40,7 @@ using HolderPtr = std::shared_ptr<SelectionHolder>;
 
 /// A window of the call's tensor. `self` (the Python object) is its owner, by which kept
 /// arrays are noticed.
-template <TensorView<const float> SelectCall::*tensor>
+template <TensorView<const float> AttentionQuestion::*tensor>
 nb::object array_of(nb::handle_t<CallState> self) {
   const SelectCall& call = nb::cast<const CallState&>(self).get();
   if ((call.*tensor).empty() && tensor == &SelectCall::v) return nb::none();

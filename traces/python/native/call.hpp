@@ -7,9 +7,18 @@
 #include <span>
 #include <string>
 
+#include "core/base/fields.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope::python {
+
+/// Throws ConfigError, beginning with `what`, for a word that is no value's name.
+template <class Enum>
+Enum enum_of(std::string_view what, const std::string& word) {
+  Enum value{};
+  parse_field({.name = what, .help = ""}, word, value);
+  return value;
+}
 
 /// A selection that Python holds. What a selector returns moves into the engine; the holder is
 /// empty from then on.

@@ -13,7 +13,7 @@ std::filesystem::path path_of(const nanobind::bytes& name);
 /// Errors of C++ become those of kvscope.errors.
 void bind_errors();
 void bind_program(nanobind::module_& module);    // run(), main(): the commands
-void bind_trace(nanobind::module_& module);      // Trace
+void bind_trace(nanobind::module_& module);      // Trace, TraceInfo
 void bind_result(nanobind::module_& module);     // Result, read_rows()
 void bind_call(nanobind::module_& module);       // Call, CallBudget, Selection, top()
 void bind_selectors(nanobind::module_& module);  // put_selector()

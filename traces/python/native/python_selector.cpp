@@ -243,17 +243,6 @@ class PythonSelector final : public Selector {
   const Builtin* asked_builtin_ = nullptr;  // in the running call
 };
 
-template <class Enum>
-Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char*, Enum>> known,
-             const char* what) {
-  std::string all;
-  for (const auto& [name, value] : known) {
-    if (word == name) return value;
-    all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
-  }
-  throw ConfigError("{}: expected one of {}, found {}", what, all, word);
-}
-
 /// Adds a function to the registry. `options`: (name, help, default, expected) each; `parse` makes
 /// the dict of keyword arguments from assigned texts, and raises for a bad one.
 void put_selector(const std::string& name, const std::string& title, const std::string& idea,
@@ -267,25 +256,15 @@ void put_selector(const std::string& name, const std::string& title, const std::
   definition->cost = cost;
   SelectorCaps& caps = definition->caps;
   caps.prefill = caps.decode = caps.verify = false;
-  for (const std::string& phase : phases) {
-    caps.*enum_of<bool SelectorCaps::*>(phase,
-                                        {{"prefill", &SelectorCaps::prefill},
-                                         {"decode", &SelectorCaps::decode},
-                                         {"verify", &SelectorCaps::verify}},
-                                        "phases") = true;
+  for (const std::string& word : phases) {
+    const auto phase = enum_of<Phase>("phases", word);
+    (phase == Phase::prefill  ? caps.prefill
+     : phase == Phase::decode ? caps.decode
+                              : caps.verify) = true;
   }
-  caps.owner = enum_of<ListOwner>(
-      owner,
-      {{"q_head", ListOwner::q_head}, {"kv_head", ListOwner::kv_head}, {"layer", ListOwner::layer}},
-      "owner");
-  for (const std::string& kind : budgets) {
-    caps.budgets.push_back(enum_of<Budget::Kind>(kind,
-                                                 {{"tokens", Budget::Kind::tokens},
-                                                  {"pages", Budget::Kind::pages},
-                                                  {"ratio", Budget::Kind::ratio},
-                                                  {"p", Budget::Kind::mass}},
-                                                 "budgets"));
-  }
+  caps.owner = enum_of<ListOwner>("owner", owner);
+  for (const std::string& kind : budgets)
+    caps.budgets.push_back(enum_of<Budget::Kind>("budgets", kind));
   caps.dense_layers = dense_layers;
   caps.page_size = page_size;
   caps.needs_values = needs_values;

@@ -7,9 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <span>
 #include <utility>
 
+#include "core/attention/remote_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/candidates.hpp"
@@ -23,20 +26,12 @@
 #include "traces/python/native/call.hpp"
 #include "traces/python/native/errors.hpp"
 #include "traces/python/native/module.hpp"
-#include "traces/python/native/python_rows.hpp"
 
 namespace kvscope::python {
 
 namespace nb = nanobind;
 
 namespace {
-
-Phase phase_of(const std::string& word) {
-  for (std::size_t i = 0; i < EnumNames<Phase>::value.size(); ++i) {
-    if (word == EnumNames<Phase>::value[i]) return static_cast<Phase>(i);
-  }
-  throw ConfigError("phase: expected prefill, decode or verify, found {}", word);
-}
 
 /// Keys or values that come a few at a time.
 class GrowingRows {
@@ -73,6 +68,113 @@ class GrowingRows {
 
   Tensor<float> rows_;
   Index n_ = 0;
+};
+
+/// Rows that a Python object has, on whatever device: what methods ask about them goes to it.
+/// `object` has methods of the same names (kvscope/torch_rows.py): lists arrive as arrays of
+/// positions, one per KV head or none at all; answers are one array of f64 per row. May be asked
+/// without the GIL, from any thread. Its exceptions pass through; answers of another size than was
+/// asked for are ShapeErrors.
+class PythonRows final : public RemoteRows {
+ public:
+  /// n_keys: of the context.
+  PythonRows(nb::object object, const AttentionShape& shape, Index n_keys)
+      : object_(std::move(object)), shape_(shape), n_keys_(n_keys) {}
+
+  std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                 Index first_row, Index end_row) const override {
+    const nb::gil_scoped_acquire acquired;
+    return by_list(object_.attr("softmax_votes")(arrays_of(lists), first_row, end_row), lists);
+  }
+  void scores(Index q_head, Index first_row, Index end_row, std::span<double> out) const override {
+    const nb::gil_scoped_acquire acquired;
+    fill(object_.attr("scores")(q_head, first_row, end_row), std::array{out});
+  }
+  std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
+                                                bool takes_unit, double eps) const override {
+    const nb::gil_scoped_acquire acquired;
+    return by_list(object_.attr("mean_cosines")(arrays_of(lists), takes_unit, eps), lists);
+  }
+  std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,
+                                                 double eps) const override {
+    const nb::gil_scoped_acquire acquired;
+    return by_list(object_.attr("inverse_norms")(arrays_of(lists), eps), lists);
+  }
+  void linear_scores(std::span<const double> vectors, TokenRange keys,
+                     std::span<const std::span<double>> out) const override {
+    if (out.empty() || keys.size() == 0) return;
+    const nb::gil_scoped_acquire acquired;
+    fill(object_.attr("linear_scores")(array_of(vectors, out.size()), keys.begin, keys.end), out);
+  }
+  void largest_scores(std::span<const double> vectors, TokenRange keys,
+                      std::span<const std::span<double>> out) const override {
+    if (out.empty() || keys.size() == 0) return;
+    const nb::gil_scoped_acquire acquired;
+    fill(object_.attr("largest_scores")(array_of(vectors, out.size()), keys.begin, keys.end), out);
+  }
+  std::vector<std::vector<double>> value_sums(TokenRange keys) const override {
+    const nb::gil_scoped_acquire acquired;
+    std::vector<std::vector<double>> sums;
+    for (const nb::handle& row :
+         rows_of(object_.attr("value_sums")(keys.begin, keys.end), shape_.n_kv))
+      sums.push_back(row_of(row, static_cast<std::size_t>(shape_.d_head)));
+    return sums;
+  }
+
+ private:
+  using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+
+  static nb::list arrays_of(std::span<const std::span<const KeyPos>> lists) {
+    nb::list out;
+    for (const auto list : lists) out.append(owning(std::vector<KeyPos>(list.begin(), list.end())));
+    return out;
+  }
+  static std::span<const double> numbers_of(const nb::handle& answer, std::size_t n) {
+    const auto numbers = nb::cast<Numbers>(answer);
+    if (numbers.size() != n) {
+      throw ShapeError("an answer of rows in Python: expected {} numbers, found {}", n,
+                       numbers.size());
+    }
+    return {numbers.data(), n};
+  }
+  static std::vector<double> row_of(const nb::handle& answer, std::size_t n) {
+    const std::span<const double> numbers = numbers_of(answer, n);
+    return {numbers.begin(), numbers.end()};
+  }
+  /// The answer's items: as many as there are KV heads.
+  static nb::list rows_of(const nb::object& answer, Index n_kv) {
+    nb::list rows(answer);
+    if (static_cast<Index>(nb::len(rows)) != n_kv) {
+      throw ShapeError("an answer of rows in Python: expected {} rows, found {}", n_kv,
+                       nb::len(rows));
+    }
+    return rows;
+  }
+  static void fill(const nb::object& answer, std::span<const std::span<double>> out) {
+    const std::size_t n_keys = out.front().size();
+    const std::span<const double> numbers = numbers_of(answer, out.size() * n_keys);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      std::ranges::copy(numbers.subspan(i * n_keys, n_keys), out[i].begin());
+  }
+  static NumpyArray<double> array_of(std::span<const double> vectors, std::size_t n_rows) {
+    return owning(std::vector<double>(vectors.begin(), vectors.end()),
+                  {n_rows, vectors.size() / n_rows});
+  }
+  std::vector<std::vector<double>> by_list(const nb::object& answer,
+                                           std::span<const std::span<const KeyPos>> lists) const {
+    const nb::list rows = rows_of(answer, shape_.n_kv);
+    std::vector<std::vector<double>> out;
+    for (Index i = 0; i < shape_.n_kv; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      out.push_back(
+          row_of(rows[at], lists.empty() ? static_cast<std::size_t>(n_keys_) : lists[at].size()));
+    }
+    return out;
+  }
+
+  nb::object object_;
+  const AttentionShape& shape_;
+  Index n_keys_;
 };
 
 using Selections = std::vector<std::shared_ptr<SelectionHolder>>;
@@ -118,7 +220,7 @@ class Run {
   }
 
   void begin_call(const std::string& phase, Index n_tok) {
-    run_->begin_call(phase_of(phase), n_tok);
+    run_->begin_call(enum_of<Phase>("phase", phase), n_tok);
   }
 
   /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one
@@ -126,12 +228,8 @@ class Run {
   Selections layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
                         const std::optional<InputArray<float>>& v,
                         const std::vector<float>& sink_logits) {
-    LayerCall call{.layer = layer,
-                   .q = view_of(q),
-                   .k = view_of(k),
-                   .v = {},
-                   .window = std::nullopt,
-                   .sink_logits = sink_logits};
+    AttentionQuestion call{.layer = layer, .q = view_of(q), .k = view_of(k)};
+    call.sink_logits = sink_logits;
     if (v) call.v = view_of(*v);
     return selections_to(call);
   }
@@ -141,7 +239,7 @@ class Run {
   Selections next_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
                        const std::optional<InputArray<float>>& v) {
     k_.append(view_of(k), run_->n_keys(), run_->shape());
-    LayerCall call{.layer = layer, .q = view_of(q), .k = k_.view()};
+    AttentionQuestion call{.layer = layer, .q = view_of(q), .k = k_.view()};
     if (v) {
       v_.append(view_of(*v), run_->n_keys(), run_->shape());
       call.v = v_.view();
@@ -149,7 +247,7 @@ class Run {
     return selections_to(call);
   }
 
-  /// The same about rows that a Python object has (python_rows.hpp); q where the method needs it.
+  /// The same about rows that a Python object has (PythonRows); q where the method needs it.
   /// Throws ConfigError where it looks at more than it is given.
   Selections remote_call(Index layer, const nb::object& object,
                          const std::optional<InputArray<float>>& q) {
@@ -161,7 +259,7 @@ class Run {
           run_->selector().name(), needed == HostRows::all ? "keys" : "queries");
     }
     const PythonRows rows(object, run_->shape(), run_->n_keys());
-    LayerCall call = shapes_of_call(layer);
+    AttentionQuestion call = shapes_of_call(layer);
     if (q) call.q = view_of(*q);
     call.remote = &rows;
     return selections_to(call);
@@ -169,7 +267,7 @@ class Run {
 
   /// Takes the place of a call that the method is not asked in.
   void skip_call(Index layer) {
-    const LayerCall call = shapes_of_call(layer);
+    const AttentionQuestion call = shapes_of_call(layer);
     Selection dense(ListOwner::layer, call.q.dim(1), call.q.dim(1));
     dense.is_dense = true;
     run_->planned_call(call, std::move(dense));
@@ -186,36 +284,24 @@ class Run {
   Index n_held() const { return k_.n_rows(); }
 
  private:
-  LayerCall shapes_of_call(Index layer) const {
+  AttentionQuestion shapes_of_call(Index layer) const {
     const AttentionShape& shape = run_->shape();
     const Index n_tok = run_->n_keys() - run_->pos_begin();
     const TensorView<const float> kv(nullptr, Shape{shape.n_kv, run_->n_keys(), shape.d_head});
     return {
         .layer = layer, .q = {nullptr, Shape{shape.n_q, n_tok, shape.d_head}}, .k = kv, .v = kv};
   }
-  Selections selections_to(LayerCall call) {
-    call.pool = pool_.get();
+  Selections selections_to(const AttentionQuestion& call) {
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;
       std::span<const Selection> selections;
       {
         const nb::gil_scoped_release released;
-        selections = run_->layer_call(call);
+        selections = run_->layer_call(call, {.pool = pool_.get()});
       }
       for (const Selection& selection : selections) {
         auto holder = std::make_shared<SelectionHolder>();
-        Selection& copy = holder->selection;
-        copy = Selection(selection.owner, selection.n_tok, selection.rows_per_list);
-        copy.is_dense = selection.is_dense;
-        copy.append(selection);
-        if (!selection.summaries.empty()) {
-          copy.summaries.begin = selection.summaries.begin;
-          copy.summaries.k = selection.summaries.k.clone();
-          copy.summaries.v = selection.summaries.v.clone();
-          copy.summaries.log_count = selection.summaries.log_count;
-          if (selection.summaries.has_stated_share())
-            copy.summaries.list_share = selection.summaries.list_share.clone();
-        }
+        holder->selection = selection.clone();
         out.push_back(std::move(holder));
       }
       return out;

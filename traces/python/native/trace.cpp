@@ -1,12 +1,16 @@
 // Recorded traces: every read is one slice of the file, as the analyses read it.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
 #include <memory>
 
+#include "analysis/base/mapped.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
@@ -95,17 +99,134 @@ nb::list token_bytes(const TraceFile& trace) {
   return out;
 }
 
-/// [n_layers] the layers' windows, -1 where there is none.
-std::vector<Index> windows(const TraceFile& trace) {
-  std::vector<Index> out(static_cast<std::size_t>(trace.info().n_layers), -1);
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = trace.info().window_of(static_cast<Index>(i)).value_or(-1);
-  return out;
+/// [n_layers, n_q], or [0, n_q].
+NumpyArray<float> sinks_of(const TraceInfo& info) {
+  const Index n_layers = info.sink_logits.empty() ? 0 : info.n_layers;
+  return owning(std::vector<float>(info.sink_logits),
+                {static_cast<std::size_t>(n_layers), static_cast<std::size_t>(info.n_q)});
+}
+
+/// Of a kvscope_recorder.schema.CaptureSet, whose fields carry the same names.
+CaptureSet capture_of(nb::handle of) {
+  const auto has = [&](const char* name) { return nb::cast<bool>(of.attr(name)); };
+  const auto count = [&](const char* name) { return nb::cast<Index>(of.attr(name)); };
+  return {.qkv = has("qkv"),
+          .lse = has("lse"),
+          .logits = has("logits"),
+          .attn_dense = has("attn_dense"),
+          .attn_topk = count("attn_topk"),
+          .stats = has("stats"),
+          .page_size = count("page_size"),
+          .k_pre_rope = has("k_pre_rope")};
+}
+
+/// What lists of the header hold, as Python has it: tuples of their fields.
+using ShapeFields = std::tuple<Index, Index, float, float, Index>;
+using KindFields = std::tuple<Index, Index>;
+using CallFields = std::tuple<Index, Index, bool>;
+using IndexFields = std::tuple<std::vector<Index>, Index, Index, Index, bool, Index, Index, Index>;
+
+/// The header of a trace: read of a file, or filled by a recorder, once.
+void bind_info(nb::module_& module) {
+  nb::class_<TraceInfo>(module, "TraceInfo")
+      .def(nb::init<>())
+      .def_rw("model_name", &TraceInfo::model_name)
+      .def_rw("model_family", &TraceInfo::model_family)
+      .def_prop_rw(
+          "model_config", [](const TraceInfo& t) { return t.model_config; },
+          [](TraceInfo& t, const nb::bytes& text) {
+            t.model_config.assign(text.c_str(), text.size());
+          })
+      .def_rw("n_layers", &TraceInfo::n_layers)
+      .def_rw("n_q", &TraceInfo::n_q)
+      .def_rw("n_kv", &TraceInfo::n_kv)
+      .def_rw("d_head", &TraceInfo::d_head)
+      .def_rw("d_model", &TraceInfo::d_model)
+      .def_rw("n_vocab", &TraceInfo::n_vocab)
+      .def_rw("score_scale", &TraceInfo::score_scale)
+      .def_rw("score_cap", &TraceInfo::score_cap)
+      .def_prop_rw(
+          "layer_shapes",
+          [](const TraceInfo& t) {
+            return mapped<ShapeFields>(t.layer_shapes, [](const LayerShape& s) {
+              return ShapeFields{s.n_kv, s.d_head, s.score_scale, s.score_cap, s.keys_of};
+            });
+          },
+          [](TraceInfo& t, const std::vector<ShapeFields>& shapes) {
+            for (const auto& [n_kv, d_head, scale, cap, keys_of] : shapes)
+              t.layer_shapes.push_back({n_kv, d_head, scale, cap, keys_of});
+          })
+      .def_rw("window", &TraceInfo::window)
+      .def("window_of", &TraceInfo::window_of)
+      .def_prop_rw(
+          "sinks", &sinks_of,
+          [](TraceInfo& t, const InputArray<float>& sinks) {
+            t.sink_logits.assign(sinks.data(), sinks.data() + sinks.size());
+          },
+          nb::for_getter(nb::rv_policy::automatic))
+      .def_prop_rw(
+          "layer_kinds",
+          [](const TraceInfo& t) {
+            return mapped<KindFields>(t.layer_kinds, [](const LayerKind& kind) {
+              return KindFields{kind.has_rope ? 1 : 0, kind.n_experts};
+            });
+          },
+          [](TraceInfo& t, const std::vector<KindFields>& kinds) {
+            for (const auto& [has_rope, n_experts] : kinds)
+              t.layer_kinds.push_back({has_rope != 0, n_experts});
+          })
+      .def_rw("n_experts_per_token", &TraceInfo::n_experts_per_token)
+      .def_rw("rope_kind", &TraceInfo::rope_kind)
+      .def_rw("rope_theta", &TraceInfo::rope_theta)
+      .def_rw("rope_factor", &TraceInfo::rope_factor)
+      .def_rw("rope_frequencies", &TraceInfo::rope_frequencies)
+      .def_rw("rope_amplitudes", &TraceInfo::rope_amplitudes)
+      .def_rw("qk_norm", &TraceInfo::qk_norm)
+      .def_prop_rw("capture", nullptr,
+                   [](TraceInfo& t, nb::handle of) { t.capture = capture_of(of); })
+      .def_prop_rw("index", nullptr,
+                   [](TraceInfo& t, const IndexFields& of) {
+                     std::apply([&](const auto&... one) { t.index = IndexShape{one...}; }, of);
+                   })
+      .def_prop_rw(
+          "dtype", [](const TraceInfo& t) { return std::string(name_of(t.dtype)); },
+          [](TraceInfo& t, const std::string& name) {
+            t.dtype = enum_from_name<DType>(name).value();
+          })
+      .def_rw("moved_scores", &TraceInfo::moved_scores)
+      .def_rw("layers", &TraceInfo::layers)
+      .def_rw("q_heads", &TraceInfo::q_heads)
+      .def_rw("kv_heads", &TraceInfo::kv_heads)
+      .def_prop_rw(
+          "rows", [](const TraceInfo& t) { return std::pair(t.rows.begin, t.rows.end); },
+          [](TraceInfo& t, std::pair<Index, Index> rows) {
+            t.rows = {rows.first, rows.second};
+          })
+      .def_rw("n_tokens", &TraceInfo::n_tokens)
+      .def_rw("token_text_capacity", &TraceInfo::token_text_capacity)
+      .def_rw("n_prompt", &TraceInfo::n_prompt)
+      .def_rw("chunk", &TraceInfo::chunk)
+      .def_prop_rw("calls", nullptr,
+                   [](TraceInfo& t, const std::vector<CallFields>& calls) {
+                     for (const auto& [begin, end, is_decode] : calls)
+                       t.calls.push_back({{begin, end}, is_decode});
+                   })
+      .def_ro("uuid", &TraceInfo::uuid)
+      .def_ro("content_hash", &TraceInfo::content_hash)
+      .def_prop_ro("status", [](const TraceInfo& t) { return std::string(name_of(t.status)); })
+      .def_rw("created", &TraceInfo::created)
+      .def_rw("writer", &TraceInfo::writer)
+      .def_rw("tokenizer_hash", &TraceInfo::tokenizer_hash)
+      .def_rw("command_line", &TraceInfo::command_line)
+      .def_rw("host", &TraceInfo::host)
+      .def_rw("text_source", &TraceInfo::text_source)
+      .def_rw("seed", &TraceInfo::seed);
 }
 
 }  // namespace
 
 void bind_trace(nb::module_& module) {
+  bind_info(module);
   nb::class_<TraceFile>(module, "Trace")
       .def_static("open", &open_trace, nb::arg("path"), nb::arg("allow_partial") = false)
       .def("read_q", &read_slice<&TraceSource::read_q>)
@@ -116,14 +237,7 @@ void bind_trace(nb::module_& module) {
       .def("attention_rows", &attention_rows)
       .def("tokens", &tokens)
       .def("token_bytes", &token_bytes)
-      .def("windows", &windows)
-      .def_prop_ro("layers", [](const TraceFile& t) { return t.info().layers; })
-      .def_prop_ro("q_heads", [](const TraceFile& t) { return t.info().q_heads; })
-      .def_prop_ro("kv_heads", [](const TraceFile& t) { return t.info().kv_heads; })
-      .def_prop_ro("n_layers", [](const TraceFile& t) { return t.info().n_layers; })
-      .def_prop_ro("n_q", [](const TraceFile& t) { return t.info().n_q; })
-      .def_prop_ro("n_kv", [](const TraceFile& t) { return t.info().n_kv; })
-      .def_prop_ro("d_head", [](const TraceFile& t) { return t.info().d_head; })
+      .def_prop_ro("info", &TraceFile::info)
       .def("kv_heads_of",
            [](const TraceFile& t, Index layer) {
              t.info().layer_slot(layer);
@@ -136,35 +250,6 @@ void bind_trace(nb::module_& module) {
              return nb::make_tuple(shape.n_kv, shape.d_head, shape.score_scale, shape.score_cap,
                                    shape.keys_of);
            })
-      .def_prop_ro("n_tokens", [](const TraceFile& t) { return t.info().n_tokens; })
-      .def_prop_ro("n_prompt", [](const TraceFile& t) { return t.info().n_prompt; })
-      .def_prop_ro("rows",
-                   [](const TraceFile& t) {
-                     return std::vector<Index>{t.info().rows.begin, t.info().rows.end};
-                   })
-      .def_prop_ro("score_scale", [](const TraceFile& t) { return t.info().score_scale; })
-      .def_prop_ro("score_cap", [](const TraceFile& t) { return t.info().score_cap; })
-      .def_prop_ro(
-          "sinks",
-          [](const TraceFile& t) {
-            const TraceInfo& info = t.info();
-            std::vector<float> copy = info.sink_logits;
-            return owning(std::move(copy),
-                          info.sink_logits.empty()
-                              ? std::vector<std::size_t>{0}
-                              : std::vector<std::size_t>{static_cast<std::size_t>(info.n_layers),
-                                                         static_cast<std::size_t>(info.n_q)});
-          },
-          nb::rv_policy::automatic)
-      .def_prop_ro("model_config", [](const TraceFile& t) { return t.info().model_config; })
-      .def_prop_ro("model", [](const TraceFile& t) { return t.info().model_name; })
-      .def_prop_ro("family", [](const TraceFile& t) { return t.info().model_family; })
-      .def_prop_ro("uuid", [](const TraceFile& t) { return t.info().uuid; })
-      .def_prop_ro("writer", [](const TraceFile& t) { return t.info().writer; })
-      .def_prop_ro("created", [](const TraceFile& t) { return t.info().created; })
-      .def_prop_ro("text_source", [](const TraceFile& t) { return t.info().text_source; })
-      .def_prop_ro("status",
-                   [](const TraceFile& t) { return std::string(name_of(t.info().status)); })
       .def_prop_ro("file_bytes", [](const TraceFile& t) { return t.file_bytes(); })
       .def_prop_ro("warnings", [](const TraceFile& t) { return t.warnings(); })
       .def_prop_ro("where", [](const TraceFile& t) { return t.where(); });

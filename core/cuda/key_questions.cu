@@ -1,10 +1,14 @@
-// A warp per key, whose lanes hold its channels; blocks add up their keys, and one block per KV
-// head adds up the blocks, all in the order of the keys.
-#include "core/cuda/key_cosines.hpp"
+// Cosines: a warp per key, whose lanes hold its channels; blocks add up their keys, and one block
+// per KV head adds up the blocks, all in the order of the keys.
+#include "core/cuda/key_questions.hpp"
+
+#include <algorithm>
+#include <vector>
 
 #include "core/cuda/key_list.cuh"
 #include "core/cuda/launch.cuh"
 #include "core/cuda/ptx.cuh"
+#include "core/cuda/row_scores.cuh"
 
 namespace kvscope::gpu {
 
@@ -130,22 +134,43 @@ void start(const CallShape& shape, const Cosines& call, bool needs_cosines, Stre
   launch(stream, how, what, cosines_kernel<T, kWidth>, call);
 }
 
+struct Sums {
+  const void* v;  // [n_kv, capacity, d_head]
+  std::int64_t capacity;
+  int begin, end;
+  double* sums;  // [n_kv, d_head]
+};
+
+/// A thread per channel.
+template <class T>
+__global__ void value_sums_kernel(Sums call) {
+  take_turn();
+  const int kv_head = static_cast<int>(blockIdx.x);
+  const auto c = static_cast<std::int64_t>(threadIdx.x);
+  const std::int64_t width = blockDim.x;
+  const T* const v = static_cast<const T*>(call.v) + kv_head * call.capacity * width + c;
+  double sum = 0.0;
+  for (int row = call.begin; row < call.end; ++row)
+    sum += static_cast<double>(to_float(v[row * width]));
+  call.sums[kv_head * width + c] = sum;
+}
+
 }  // namespace
 
-const double* KeyCosines::compute(const CallShape& shape, const CosineCall& of,
-                                  StreamHandle stream) {
+const double* KeyQuestions::cosines(const CallShape& shape, const CosineCall& of,
+                                    StreamHandle stream) {
   run(shape, of, /*needs_cosines=*/true, stream);
   return cosines_.room<double>(shape.n_kv * stride_, kUse);
 }
 
-const double* KeyCosines::inverse_norms(const CallShape& shape, const CosineCall& of,
-                                        StreamHandle stream) {
+const double* KeyQuestions::inverse_norms(const CallShape& shape, const CosineCall& of,
+                                          StreamHandle stream) {
   run(shape, of, /*needs_cosines=*/false, stream);
   return inverse_norms_.room<double>(shape.n_kv * stride_, kUse);
 }
 
-void KeyCosines::run(const CallShape& shape, const CosineCall& of, bool needs_cosines,
-                     StreamHandle stream) {
+void KeyQuestions::run(const CallShape& shape, const CosineCall& of, bool needs_cosines,
+                       StreamHandle stream) {
   check_shape(shape);
   stride_ = of.most_keys;
   Cosines call;
@@ -163,6 +188,55 @@ void KeyCosines::run(const CallShape& shape, const CosineCall& of, bool needs_co
   call.cosines = needs_cosines ? cosines_.room<double>(n_kv * stride_, kUse) : nullptr;
   with_types(shape,
              [&]<class T, int kWidth>() { start<T, kWidth>(shape, call, needs_cosines, stream); });
+}
+
+const float* KeyQuestions::products(const CallShape& shape, const DeviceRows& rows, int n_past,
+                                    const ProductVectors& vectors, StreamHandle stream) {
+  static_assert(kMostVectors == gpu::kMostVectors);
+  constexpr const char* kProducts = "products with keys";
+  check_shape(shape);
+  const auto d = static_cast<std::size_t>(shape.d_head);
+  const auto n_kv = static_cast<std::size_t>(shape.n_kv);
+  std::vector<float> padded(n_kv * kMostVectors * d);
+  for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
+    const auto from = vectors.rows.subspan((kv_head * vectors.n_rows + vectors.first) * d);
+    std::copy_n(from.begin(), vectors.n * d,
+                padded.begin() + static_cast<std::ptrdiff_t>(kv_head * kMostVectors * d));
+  }
+  stride_ = (std::int64_t{n_past} + rows.n_tok + 3) / 4 * 4;
+  RowScores scoring;
+  scoring.rows = rows.k;
+  scoring.capacity = shape.capacity;
+  scoring.dtype = shape.dtype;
+  scoring.width = shape.d_head;
+  scoring.n_kv = shape.n_kv;
+  scoring.vectors = vectors_.upload(padded.data(), padded.size(), kProducts, stream);
+  scoring.n_vectors = static_cast<int>(vectors.n);
+  scoring.n_past = rows.n_past;
+  scoring.n_more = rows.n_tok;
+  scoring.reduce = Reduce::each;
+  scoring.scores =
+      products_.room<float>(static_cast<std::int64_t>(n_kv * vectors.n) * stride_, kProducts);
+  scoring.stride = stride_;
+  score_rows(scoring, stream);
+  return scoring.scores;
+}
+
+const double* KeyQuestions::value_sums(const CallShape& shape, const DeviceRows& rows, int begin,
+                                       int end, StreamHandle stream) {
+  check_shape(shape);
+  Sums call;
+  call.v = rows.v;
+  call.capacity = shape.capacity;
+  call.begin = begin;
+  call.end = end;
+  call.sums = sums_.room<double>(std::int64_t{shape.n_kv} * shape.d_head, "the sums of values");
+  Launch how;
+  how.grid = dim3(static_cast<unsigned>(shape.n_kv));
+  how.threads = shape.d_head;
+  launch(stream, how, "start the sums of values",
+         shape.dtype == Dtype::bf16 ? value_sums_kernel<Bf16> : value_sums_kernel<float>, call);
+  return call.sums;
 }
 
 }  // namespace kvscope::gpu
