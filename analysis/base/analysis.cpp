@@ -106,13 +106,7 @@ void require_one_shape(const TraceInfo& info, std::string_view analysis) {
 void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,
                 std::string_view units, std::string_view long_name) {
   const std::string text(name);
-  output.declare({text,
-                  ResultType::i64,
-                  {static_cast<Index>(values.size())},
-                  {text},
-                  std::string(units),
-                  std::string(long_name)});
-  output.write<std::int64_t>(name, 0, values);
+  output.put<Index>(text, {std::ssize(values)}, {text}, units, long_name, values);
 }
 
 void write_head_axes(ResultWriter& output, const TraceInfo& info) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
@@ -44,14 +45,11 @@ class LineReader {
  public:
   LineReader(const std::filesystem::path& file, std::uintmax_t begin) : name_(file.string()) {
     check_regular_file(file);
-    fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd_ < 0) fail();
-    note_read_file(fd_, file);
-    if (begin > 0 && ::lseek(fd_, static_cast<off_t>(begin), SEEK_SET) < 0) fail();
+    opened_ = Descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (opened_.get() < 0) fail();
+    note_read_file(opened_.get(), file);
+    if (begin > 0 && ::lseek(opened_.get(), static_cast<off_t>(begin), SEEK_SET) < 0) fail();
   }
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
-  ~LineReader() { ::close(fd_); }
 
   /// False at the end.
   bool next(std::string& line) {
@@ -73,7 +71,7 @@ class LineReader {
   bool fill() {
     ssize_t n = 0;
     do {
-      n = ::read(fd_, buffer_.data(), buffer_.size());
+      n = ::read(opened_.get(), buffer_.data(), buffer_.size());
     } while (n < 0 && errno == EINTR);
     if (n < 0) fail();
     at_ = 0;
@@ -85,7 +83,7 @@ class LineReader {
   }
 
   std::string name_;
-  int fd_ = -1;
+  Descriptor opened_;
   std::vector<char> buffer_ = std::vector<char>(1 << 16);
   std::size_t at_ = 0;
   std::size_t n_ = 0;
@@ -161,21 +159,17 @@ CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_vie
 }
 
 CheckedLinesAt::CheckedLinesAt(const std::filesystem::path& file)
-    : file_(file), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (fd_ < 0) throw IoError("cannot read {}: {}", file.string(), std::strerror(errno));
-  note_read_file(fd_, file);
-}
-
-CheckedLinesAt::~CheckedLinesAt() {
-  ::close(fd_);
+    : file_(file), opened_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (opened_.get() < 0) throw IoError("cannot read {}: {}", file.string(), std::strerror(errno));
+  note_read_file(opened_.get(), file);
 }
 
 std::string CheckedLinesAt::data(std::uintmax_t begin, std::size_t n_bytes) const {
   std::string line(n_bytes, '\0');
   std::size_t n_read = 0;
   while (n_read < n_bytes) {
-    const ssize_t n =
-        ::pread(fd_, line.data() + n_read, n_bytes - n_read, static_cast<off_t>(begin + n_read));
+    const ssize_t n = ::pread(opened_.get(), line.data() + n_read, n_bytes - n_read,
+                              static_cast<off_t>(begin + n_read));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw IoError("cannot read {}: {}", file_.string(), std::strerror(errno));
     if (n == 0) break;
@@ -194,47 +188,33 @@ CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(
 
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
     : file_(file) {
-  const auto fail = [&] {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  opened_ = Descriptor(::open(file.c_str(), kFlags));
+  if (opened_.get() < 0 || ::ftruncate(opened_.get(), static_cast<off_t>(valid_bytes)) != 0)
     throw IoError("cannot write {}: {}", file.string(), std::strerror(errno));
-  };
-  fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd_ < 0) fail();
-  if (::ftruncate(fd_, static_cast<off_t>(valid_bytes)) != 0) {
-    const int reason = errno;
-    ::close(fd_);
-    errno = reason;
-    fail();
-  }
-}
-
-CheckedLineWriter::CheckedLineWriter(CheckedLineWriter&& other) noexcept
-    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
-
-CheckedLineWriter::~CheckedLineWriter() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void CheckedLineWriter::write(const Json& data) {
   const std::string line = checked_line(data);
-  if (fd_ < 0) {
+  if (opened_.get() < 0) {
     NewFile file(file_, /*overwrite=*/true, FileKind::journal);
     file.write(line);
     file.publish();
-    fd_ = file.release();
+    opened_ = Descriptor(file.release());
     return;
   }
-  const off_t end = ::lseek(fd_, 0, SEEK_END);
+  const off_t end = ::lseek(opened_.get(), 0, SEEK_END);
   try {
-    write_all(fd_, line, file_.string());
+    write_all(opened_.get(), line, file_.string());
   } catch (...) {
     // Half a line would damage the journal if another one followed.
-    [[maybe_unused]] const int ignored = end >= 0 ? ::ftruncate(fd_, end) : -1;
+    [[maybe_unused]] const int ignored = end >= 0 ? ::ftruncate(opened_.get(), end) : -1;
     throw;
   }
 }
 
 void CheckedLineWriter::sync() {
-  if (fd_ >= 0 && ::fdatasync(fd_) != 0)
+  if (opened_.get() >= 0 && ::fdatasync(opened_.get()) != 0)
     throw IoError("{} cannot be put on its device: {}", file_.string(), std::strerror(errno));
 }
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/descriptor.hpp"
+
 namespace kvscope {
 
 /// FNV-1a, 64 bits, as 16 hexadecimal digits.
@@ -53,15 +55,12 @@ class CheckedLinesAt {
  public:
   /// Throws IoError.
   explicit CheckedLinesAt(const std::filesystem::path& file);
-  CheckedLinesAt(const CheckedLinesAt&) = delete;
-  CheckedLinesAt& operator=(const CheckedLinesAt&) = delete;
-  ~CheckedLinesAt();
   /// The data of the line; throws FormatError if another one stands there now.
   std::string data(std::uintmax_t begin, std::size_t n_bytes) const;
 
  private:
   std::filesystem::path file_;
-  int fd_;
+  Descriptor opened_;
 };
 
 /// Appends lines; each is with the system, all of it, when write() returns.
@@ -71,9 +70,6 @@ class CheckedLineWriter {
   explicit CheckedLineWriter(const std::filesystem::path& file);
   /// Goes on after the first valid_bytes of an old one.
   CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes);
-  CheckedLineWriter(CheckedLineWriter&& other) noexcept;
-  CheckedLineWriter& operator=(CheckedLineWriter&&) = delete;
-  ~CheckedLineWriter();
   /// Throws IoError; then the file ends with the line before.
   void write(const nlohmann::ordered_json& data);
   /// Until the bytes are on the device. Throws IoError.
@@ -81,7 +77,7 @@ class CheckedLineWriter {
 
  private:
   std::filesystem::path file_;
-  int fd_ = -1;  // none before the first line of a new file
+  Descriptor opened_;  // none before the first line of a new file
 };
 
 }  // namespace kvscope

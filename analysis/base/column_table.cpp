@@ -1,12 +1,11 @@
 #include "analysis/base/column_table.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/base/table.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/json.hpp"
 
@@ -53,29 +52,19 @@ Json write_table(const ColumnTable& table, ResultWriter& output) {
   Json categories;
   const auto n_rows = static_cast<Index>(table.rows.size());
   for (std::size_t c = 0; c < table.text_names.size(); ++c) {
-    std::vector<std::string> names;
-    std::vector<std::int32_t> codes;
-    for (const ColumnTable::Row& row : table.rows) {
-      auto it = std::ranges::find(names, row.texts[c]);
-      if (it == names.end()) it = names.insert(names.end(), row.texts[c]);
-      codes.push_back(static_cast<std::int32_t>(it - names.begin()));
-    }
-    const std::string name = fmt::format("rows/{}", table.text_names[c]);
-    output.declare({name,
-                    ResultType::i32,
-                    {n_rows},
-                    {"row"},
-                    "1",
-                    fmt::format("{}, numbered as in the summary", table.text_names[c])});
-    output.write<std::int32_t>(name, 0, codes);
-    categories[table.text_names[c]] = names;
+    TextColumnBuilder words;
+    for (const ColumnTable::Row& row : table.rows) words.add(row.texts[c]);
+    const TextColumn column = words.take();
+    const std::string& name = table.text_names[c];
+    output.put<std::int32_t>("rows/" + name, {n_rows}, {"row"}, "1",
+                             name + ", numbered as in the summary", column.codes);
+    categories[name] = column.categories;
   }
   for (std::size_t c = 0; c < table.number_names.size(); ++c) {
-    std::vector<double> values;
-    for (const ColumnTable::Row& row : table.rows) values.push_back(row.numbers[c]);
-    const std::string name = fmt::format("rows/{}", table.number_names[c]);
-    output.declare({name, ResultType::f64, {n_rows}, {"row"}, "1", table.number_names[c]});
-    output.write<double>(name, 0, values);
+    const auto values =
+        mapped<double>(table.rows, [&](const ColumnTable::Row& row) { return row.numbers[c]; });
+    const std::string& name = table.number_names[c];
+    output.put<double>("rows/" + name, {n_rows}, {"row"}, "1", name, values);
   }
   return categories;
 }

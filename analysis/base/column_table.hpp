@@ -3,6 +3,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/trace/result_writer.hpp"
@@ -17,6 +19,27 @@ struct ColumnTable {
   std::vector<std::string> text_names;
   std::vector<std::string> number_names;
   std::vector<Row> rows;
+};
+
+/// A further row of a table, written column by column. The first row names the columns; all rows
+/// have the same ones.
+class NewRow {
+ public:
+  explicit NewRow(ColumnTable& table)
+      : table_(table), is_first_(table.rows.empty()), row_(table.rows.emplace_back()) {}
+  void add(std::string_view column, std::string text) {
+    if (is_first_) table_.text_names.emplace_back(column);
+    row_.texts.push_back(std::move(text));
+  }
+  void add(std::string_view column, double number) {
+    if (is_first_) table_.number_names.emplace_back(column);
+    row_.numbers.push_back(number);
+  }
+
+ private:
+  ColumnTable& table_;
+  bool is_first_;
+  ColumnTable::Row& row_;
 };
 
 /// Header and one line per row, with a last column config_hash; NaN is empty, text is quoted where

@@ -17,17 +17,20 @@ ReplayOptions ReplayedCalls::replay(const std::vector<Index>& q_heads) const {
 }
 
 PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
-                    Phase phase, const std::optional<std::string>& without_draft,
-                    std::string_view analysis) {
+                    const std::vector<Phase>& phases,
+                    const std::optional<std::string>& without_draft, std::string_view analysis) {
   PairPlan plan;
   require_unique(mapped<std::string>(selectors, &MethodSpec::text), "selector", analysis);
   require_unique(mapped<std::string>(budgets, &Budget::to_string), "budget", analysis);
   for (const MethodSpec& spec : selectors) {
     const SelectorCaps& caps = spec.caps();
-    if (!caps.is_defined(phase)) {
-      plan.skipped.push_back(spec.text() + caps.not_defined_for(phase));
-      continue;
+    bool is_defined = false;
+    for (const Phase phase : phases) {
+      is_defined = is_defined || caps.is_defined(phase);
+      if (!caps.is_defined(phase))
+        plan.skipped.push_back(spec.text() + caps.not_defined_for(phase));
     }
+    if (!is_defined) continue;
     if (caps.needs_draft && without_draft) {
       throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
                         spec, *without_draft);

@@ -32,13 +32,14 @@ struct PairPlan {
   std::vector<std::string> skipped;  // sentences: what was left out, and why
 };
 
-/// Every selector with every budget that it takes; methods without budgets once. without_draft: the
-/// name of a trace that comes without a draft trace, empty if all have one. Throws ConfigError,
+/// Every selector that is defined for one of the phases with every budget that it takes; methods
+/// without budgets once. What one phase alone leaves out is named as well. without_draft: the name
+/// of a trace that comes without a draft trace, empty if all have one. Throws ConfigError,
 /// beginning with `analysis`, for a selector or budget given twice, a method that needs the missing
 /// draft, or if nothing is left.
 PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
-                    Phase phase, const std::optional<std::string>& without_draft,
-                    std::string_view analysis);
+                    const std::vector<Phase>& phases,
+                    const std::optional<std::string>& without_draft, std::string_view analysis);
 
 /// What is replayed at a time.
 struct ReplayPart {

@@ -11,13 +11,6 @@ namespace {
 
 constexpr const char* kHashes[] = {"model_hash", "draft_hash"};
 
-/// Empty if there is none.
-std::string hash_in(const Json& json, const char* name) {
-  if (!json.is_object()) return "";
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 }  // namespace
 
 std::string items_text(const std::vector<std::size_t>& items) {
@@ -35,7 +28,7 @@ std::string items_text(const std::vector<std::size_t>& items) {
 Json weights_of(const Json& config) {
   Json weights;
   for (const char* name : kHashes) {
-    if (const std::string hash = hash_in(config, name); !hash.empty()) weights[name] = hash;
+    if (const std::string hash = text_at(config, name); !hash.empty()) weights[name] = hash;
   }
   return weights;
 }
@@ -43,8 +36,8 @@ Json weights_of(const Json& config) {
 void require_same_weights(const Json& now, const Json& then, const std::string& where,
                           const std::vector<std::size_t>& items, const std::string& advice) {
   for (const char* name : kHashes) {
-    const std::string ours = hash_in(now, name);
-    const std::string theirs = hash_in(then, name);
+    const std::string ours = text_at(now, name);
+    const std::string theirs = text_at(then, name);
     if (ours.empty() || theirs.empty() || ours == theirs) continue;
     throw ConfigError("{}: other weights than those that {} made with: {} is {}, was {}; {}", where,
                       items_text(items) + (items.size() == 1 ? " was" : " were"), name, ours,

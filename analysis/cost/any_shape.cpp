@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -276,10 +277,16 @@ std::string heads_words(const HeadShape& heads) {
 
 }  // namespace
 
-std::optional<AnyShape> any_shape(std::string_view config_text, const std::string& where,
-                                  const std::string& name, double weight_bits) {
+AnyShape any_shape(std::string config_text, const std::string& where, const std::string& name,
+                   double weight_bits) {
   const json root = parse_json(config_text, where);
-  if (has_equal_layers(root)) return std::nullopt;
+  AnyShape shape{.text = std::move(config_text)};
+  ModelConfig& config = shape.config;
+  if (has_equal_layers(root)) {
+    config = parse_model_config(shape.text, where);
+    shape.model = cost_model(config, name, weight_bits);
+    return shape;
+  }
   const JsonObject fields(text_config(root), where);
   if (fields.find("kv_lora_rank") != nullptr) {
     throw ConfigError(
@@ -288,8 +295,6 @@ std::optional<AnyShape> any_shape(std::string_view config_text, const std::strin
         fields.name_of("kv_lora_rank"));
   }
 
-  AnyShape shape;
-  ModelConfig& config = shape.config;
   const std::string of_root = JsonObject(root, where).string_if("model_type").value_or("");
   const bool has_reader = fields.string_if("model_type").value_or(of_root).starts_with("gemma4");
   const AttendingLayers layers =
@@ -339,8 +344,9 @@ std::optional<AnyShape> any_shape(std::string_view config_text, const std::strin
   }
   if (const Index n = model.n_full_shared + model.n_window_shared; n > 0)
     parts.push_back(fmt::format("{} read an earlier layer's keys", n));
-  model.layers = fmt::format("{}, {} layers: {}. Weights are estimated from the widths.", name,
-                             config.n_layers, fmt::join(parts, "; "));
+  const bool has_exact_weights = has_reader && config.moe.n_experts == 0;
+  model.layers = fmt::format("{}, {} layers: {}.{}", name, config.n_layers, fmt::join(parts, "; "),
+                             has_exact_weights ? "" : " Weights are estimated from the widths.");
   config.n_layers = static_cast<Index>(config.window.size());
   if (config.n_layers == 0)
     throw ConfigError("{}: no layer attends: there is nothing to choose keys for", where);

@@ -3,23 +3,21 @@
 // (linear attention, state spaces, convolutions) and layers of two shapes among them.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "analysis/cost/method_cost.hpp"
 
 namespace kvscope {
 
 struct AnyShape {
+  std::string text;    // config.json
   ModelConfig config;  // of the layers that attend, as if the model had no others
-  CostModel model;     // its weights are estimated from the widths, of all layers
+  CostModel model;     // its weights are those of all layers; model.layers says if estimated
 };
 
-/// Empty for a model of equal layers that the runtime computes. Throws FormatError for a file
-/// without layers, heads or widths, ConfigError for layers whose cost does not follow from these:
-/// keys stored as one latent vector (MLA), or no layer that attends.
-std::optional<AnyShape> any_shape(std::string_view config_text, const std::string& where,
-                                  const std::string& name, double weight_bits);
+/// Throws FormatError for a file without layers, heads or widths, ConfigError for layers whose cost
+/// does not follow from these: keys stored as one latent vector (MLA), or no layer that attends.
+AnyShape any_shape(std::string config_text, const std::string& where, const std::string& name,
+                   double weight_bits);
 
 }  // namespace kvscope

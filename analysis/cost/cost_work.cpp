@@ -10,20 +10,9 @@ namespace kvscope {
 
 namespace {
 
-/// The numbers of a work in the order in which they are kept.
-std::array<double*, 15> numbers_of(LayerWork& work) {
-  CallShape& shape = work.shape;
-  AttendWork& attend = work.attend;
-  return {&shape.n_q,        &shape.n_kv,        &shape.d_head, &shape.n_tok,    &shape.n_ctx,
-          &attend.pairs,     &attend.keys,       &attend.runs,  &attend.rows,    &work.score_flops,
-          &work.score_bytes, &work.append_bytes, &work.ranked,  &work.summaries, nullptr};
-}
-
 Json work_json(LayerWork work) {
   Json list = Json::array();
-  for (const double* number : numbers_of(work)) {
-    if (number != nullptr) list.push_back(*number);
-  }
+  for (const double* number : numbers_of(work)) list.push_back(*number);
   list.push_back(work.is_dense);
   return list;
 }
@@ -31,10 +20,10 @@ Json work_json(LayerWork work) {
 LayerWork work_from_json(const Json& list) {
   LayerWork work;
   const auto numbers = numbers_of(work);
-  if (!list.is_array() || list.size() != numbers.size())
+  if (!list.is_array() || list.size() != numbers.size() + 1)
     throw ConfigError("the work of a call of another length");
-  for (std::size_t i = 0; i + 1 < numbers.size(); ++i) *numbers[i] = list[i].get<double>();
-  work.is_dense = list[numbers.size() - 1].get<bool>();
+  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = list[i].get<double>();
+  work.is_dense = list[numbers.size()].get<bool>();
   return work;
 }
 

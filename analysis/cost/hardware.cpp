@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "analysis/cost/cost_data.hpp"
+#include "core/base/embedded_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
@@ -12,6 +12,8 @@
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {
+
+std::span<const EmbeddedFile> cost_data();  // data/*.json (analysis/CMakeLists.txt)
 
 namespace {
 
@@ -134,14 +136,14 @@ Json hardware_json(const HardwareProfile& profile) {
 
 std::vector<std::string> hardware_names() {
   std::vector<std::string> names;
-  for (const CostData& data : cost_data()) names.emplace_back(data.name);
+  for (const EmbeddedFile& data : cost_data()) names.emplace_back(data.name);
   return names;
 }
 
 HardwareProfile find_hardware(const std::string& name_or_path) {
   if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json"))
     return parse_hardware(read_whole_file(name_or_path, kMostProfileBytes), name_or_path);
-  for (const CostData& data : cost_data()) {
+  for (const EmbeddedFile& data : cost_data()) {
     if (data.name == name_or_path)
       return parse_hardware(data.text, fmt::format("the built-in profile {}", data.name));
   }

@@ -18,6 +18,7 @@ enum MadeUpStream : std::uint64_t {
 
 constexpr Index kTopicRun = 64;       // neighbouring keys of one topic
 constexpr std::uint64_t kTopic = 16;  // topics: queries of `alike` ask for the first
+constexpr Index kSink = kTopic;       // the direction of key 0 in `uneven`
 
 std::uint64_t stream_word(Index number) {
   return static_cast<std::uint64_t>(number);
@@ -45,6 +46,10 @@ Tensor<float> MadeUpText::read(TraceTensor what, Index layer, Index head, TokenR
       {seed_, kStreams[static_cast<std::size_t>(what)], stream_word(layer), stream_word(head)});
   const CounterRng directions({seed_, kDirectionStream, stream_word(layer), stream_word(kv_head)});
   const CounterRng topics({seed_, kTopicStream, stream_word(layer)});
+  const auto topic = [&](Index of) {
+    return static_cast<Index>(topics.bits(stream_word(of)) % kTopic);
+  };
+  const bool is_uneven = kind_ == MadeUp::uneven;
   Tensor<float> out({range.size(), info_.d_head});
   for (Index t = 0; t < range.size(); ++t) {
     const Index pos = range.begin + t;
@@ -54,9 +59,12 @@ Tensor<float> MadeUpText::read(TraceTensor what, Index layer, Index head, TokenR
       continue;
     }
     add_noise(noise, pos, row);
-    if (what == TraceTensor::k && kind_ == MadeUp::alike)
-      add_noise(directions, static_cast<Index>(topics.bits(stream_word(pos / kTopicRun)) % kTopic),
-                row, 0.5f);
+    if (what == TraceTensor::k && kind_ != MadeUp::apart) {
+      add_noise(directions, is_uneven && pos == 0 ? kSink : topic(pos / kTopicRun), row, 0.5f);
+    } else if (what == TraceTensor::q && is_uneven) {
+      add_noise(directions, kSink, row, 0.5f);
+      add_noise(directions, topic(-1 - head - info_.n_q * pos), row, 0.5f);  // below those of runs
+    }
   }
   return out;
 }

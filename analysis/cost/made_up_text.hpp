@@ -9,8 +9,9 @@ namespace kvscope {
 
 /// alike: every query of a KV head is the same vector, and keys come in runs of 64 on one topic, so
 /// that lists of different rows and heads agree and hold adjacent keys. apart: queries and keys are
-/// noise, so that lists agree by chance alone. Real texts lie between.
-enum class MadeUp { alike, apart };
+/// noise, so that lists agree by chance alone. Real texts lie between. uneven: each query asks for
+/// one topic and for key 0, beside noise, so that scores are as uneven as a model's.
+enum class MadeUp { alike, apart, uneven };
 
 class MadeUpText final : public TraceSource {
  public:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
@@ -148,58 +149,16 @@ std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, doub
   return out;
 }
 
-/// The mean of several calls as one: their sums divided.
 LayerWork mean_work(const std::vector<LayerWork>& calls) {
   LayerWork mean = calls.front();
-  const auto n = static_cast<double>(calls.size());
-  const auto average = [&](auto&& member) {
-    double sum = 0.0;
-    for (const LayerWork& one : calls) sum += member(one);
-    return sum / n;
-  };
-  mean.shape.n_tok = average([](const LayerWork& w) { return w.shape.n_tok; });
-  mean.shape.n_ctx = average([](const LayerWork& w) { return w.shape.n_ctx; });
-  mean.attend.pairs = average([](const LayerWork& w) { return w.attend.pairs; });
-  mean.attend.keys = average([](const LayerWork& w) { return w.attend.keys; });
-  mean.attend.runs = average([](const LayerWork& w) { return w.attend.runs; });
-  mean.attend.rows = average([](const LayerWork& w) { return w.attend.rows; });
-  mean.score_flops = average([](const LayerWork& w) { return w.score_flops; });
-  mean.score_bytes = average([](const LayerWork& w) { return w.score_bytes; });
-  mean.append_bytes = average([](const LayerWork& w) { return w.append_bytes; });
-  mean.ranked = average([](const LayerWork& w) { return w.ranked; });
-  mean.summaries = average([](const LayerWork& w) { return w.summaries; });
+  const auto sums = numbers_of(mean);
+  for (LayerWork call : calls | std::views::drop(1)) {
+    const auto more = numbers_of(call);
+    for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] += *more[i];
+  }
+  for (double* const sum : sums) *sum /= static_cast<double>(calls.size());
   mean.is_dense = std::ranges::all_of(calls, [](const LayerWork& w) { return w.is_dense; });
   return mean;
-}
-
-std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
-                                         const HardwareProfile& hardware,
-                                         const CostSetting& setting, double least, double gain) {
-  const auto saved = [&](double n_ctx) {  // seconds
-    double seconds = 0.0;
-    for (const LayerWork& work : layers) {
-      CallShape shape = work.shape;
-      shape.n_ctx = n_ctx;
-      seconds += gain * predict_layer(dense_work(shape), hardware, setting).total() -
-                 predict_layer(at_context(work, n_ctx, keeps_count), hardware, setting).total();
-    }
-    return seconds;
-  };
-  const bool is_dense = std::ranges::all_of(layers, [](const LayerWork& w) { return w.is_dense; });
-  if (layers.empty() || is_dense || saved(kLongestPaying) < 0.0) return std::nullopt;
-  for (const LayerWork& work : layers) {
-    least = std::max(least, work.shape.n_tok + 1.0);
-    if (keeps_count && !work.is_dense) least = std::max(least, work.attend.keys / work.shape.n_kv);
-  }
-  double high = kLongestPaying;
-  while (high > 2.0 * least && saved(high / 2.0) >= 0.0) high /= 2.0;
-  double low = std::max(high / 2.0, least);
-  if (saved(low) >= 0.0) return std::ceil(low);
-  while (high - low > 1.0) {
-    const double middle = 0.5 * (low + high);
-    (saved(middle) >= 0.0 ? high : low) = middle;
-  }
-  return std::ceil(high);
 }
 
 MethodWork method_work(const ReplayPair& pair, const std::vector<Index>& layers,
@@ -278,14 +237,38 @@ PromptCost prompt_cost(const CostModel& model, const MethodWork& work, double n_
 std::optional<double> break_even_of(const MethodWork& work, const HardwareProfile& hardware,
                                     const CostSetting& setting, double gain) {
   if (!work.too_short.empty()) return std::nullopt;
-  std::vector<LayerWork> means;
+  std::vector<LayerWork> layers;
   for (const AlikeLayers& one : work.at_length) {
     const LayerWork mean = mean_work(one.calls);
-    if (gain == 1.0 || !mean.is_dense) means.push_back(mean);
+    if (gain == 1.0 || !mean.is_dense) layers.push_back(mean);
   }
-  if (means.empty()) return std::nullopt;
-  return break_even_context(means, work.keeps_count, hardware, setting,
-                            work.count + means.front().shape.n_tok, gain);
+  const auto saved = [&](double n_ctx) {  // seconds
+    double seconds = 0.0;
+    for (const LayerWork& one : layers) {
+      CallShape shape = one.shape;
+      shape.n_ctx = n_ctx;
+      seconds += gain * predict_layer(dense_work(shape), hardware, setting).total() -
+                 predict_layer(at_context(one, n_ctx, work.keeps_count), hardware, setting).total();
+    }
+    return seconds;
+  };
+  const bool is_dense = std::ranges::all_of(layers, [](const LayerWork& w) { return w.is_dense; });
+  if (layers.empty() || is_dense || saved(kLongestPaying) < 0.0) return std::nullopt;
+  double least = work.count + layers.front().shape.n_tok;
+  for (const LayerWork& one : layers) {
+    least = std::max(least, one.shape.n_tok + 1.0);
+    if (work.keeps_count && !one.is_dense)
+      least = std::max(least, one.attend.keys / one.shape.n_kv);
+  }
+  double high = kLongestPaying;
+  while (high > 2.0 * least && saved(high / 2.0) >= 0.0) high /= 2.0;
+  double low = std::max(high / 2.0, least);
+  if (saved(low) >= 0.0) return std::ceil(low);
+  while (high - low > 1.0) {
+    const double middle = 0.5 * (low + high);
+    (saved(middle) >= 0.0 ? high : low) = middle;
+  }
+  return std::ceil(high);
 }
 
 Json cost_row(const CostModel& model, const HardwareProfile& hardware, const CostSetting& setting,

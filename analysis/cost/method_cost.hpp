@@ -54,15 +54,6 @@ LayerWork mean_work(const std::vector<LayerWork>& calls);
 /// that leave some out: shorter ones keep what there is. Empty: the text is too short.
 std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count);
 
-/// The least context from which on a method costs no more than dense attention, as far as 16M
-/// tokens; nothing if it never does. keeps_count: see at_context; then `layers` are of calls at
-/// length, and the context is never one in which a list holds all there is, nor below `least`.
-/// gain: factor of dense attention's time (1: as predicted).
-std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
-                                         const HardwareProfile& hardware,
-                                         const CostSetting& setting, double least = 0.0,
-                                         double gain = 1.0);
-
 /// The calls of `n` layers that are alike.
 struct AlikeLayers {
   double n = 1.0;
@@ -103,6 +94,10 @@ struct PromptCost {
 PromptCost prompt_cost(const CostModel& model, const MethodWork& work, double n_ctx,
                        const HardwareProfile& hardware, const CostSetting& setting);
 
+/// The least context from which on a method costs no more than dense attention, as far as 16M
+/// tokens; nothing if it never does or its calls are too short. Of a count of keys (at_context) it
+/// is never one in which a list holds all there is. gain: factor of dense attention's time (1: as
+/// predicted).
 std::optional<double> break_even_of(const MethodWork& work, const HardwareProfile& hardware,
                                     const CostSetting& setting, double gain = 1.0);
 

@@ -1,10 +1,10 @@
-#include "analysis/cost/shape_answer.hpp"
-
+// The answer to a question of cost.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/cost/shape_cost.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 

@@ -1,31 +1,33 @@
 #include "analysis/cost/shape_cost.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "analysis/cost/prediction_error.hpp"
-#include "analysis/cost/shape_answer.hpp"
 #include "core/base/json.hpp"
 
 namespace kvscope {
 
 namespace {
 
-/// The smallest and the largest of a number over the three ways that lists may lie, times the ends
-/// of the ledger's error.
+/// A number of the middle way that lists may lie, and its ends: the smallest and the largest over
+/// all three, times the ends of the ledger's error.
 struct NumberEnds {
-  double low = 0.0;
-  double high = 0.0;
+  double value = 0.0, low = 0.0, high = 0.0;
 };
 
-NumberEnds number_ends(std::initializer_list<double> ways, ErrorOf what) {
+template <class Way, class Number>
+NumberEnds ends_of(const std::array<Way, 3>& ways, ErrorOf what, const Number& number) {
+  const std::array numbers = {number(ways[0]), number(ways[1]), number(ways[2])};
   const PredictionError& error = prediction_error(what);
-  return {std::min(ways) * error.low, std::max(ways) * error.high};
+  return {numbers[0], std::ranges::min(numbers) * error.low,
+          std::ranges::max(numbers) * error.high};
 }
 
-void put_with_ends(Json& row, const std::string& name, double value, const NumberEnds& ends) {
-  row[name] = value;
-  row[name + "_low"] = ends.low;
-  row[name + "_high"] = ends.high;
+void put(Json& row, const std::string& name, const NumberEnds& of) {
+  row[name] = of.value;
+  row[name + "_low"] = of.low;
+  row[name + "_high"] = of.high;
 }
 
 void put_nothing(Json& row, const std::string& name) {
@@ -57,48 +59,40 @@ Json row_of_cell(const CostModel& model, const ShapeLists& lists, const Hardware
                  double batch, double context, const ShapeOptions& options) {
   const CostSetting setting{batch, options.kv_bytes.value_or(usual_kv_bytes(hardware)),
                             std::nullopt};
-  const auto at = [&](const MethodWork& work) {
-    return call_cost(model, work, context, hardware, setting);
+  const auto of_ways = [&](const auto& cost) {
+    return std::array{cost(lists.middle), cost(lists.alike), cost(lists.apart)};
   };
-  const CallCost middle = at(lists.middle);
-  const CallCost alike = at(lists.alike);
-  const CallCost apart = at(lists.apart);
-  Json row = cost_row(model, hardware, setting, lists.pair, options.phase, lists.middle, middle,
+  const auto calls = of_ways(
+      [&](const MethodWork& work) { return call_cost(model, work, context, hardware, setting); });
+  Json row = cost_row(model, hardware, setting, lists.pair, options.phase, lists.middle, calls[0],
                       /*is_scaled=*/false);
   row["question"] = std::string(enum_name(options.question));
   row["fits"] = row["memory_share"].get<double>() <= 1.0 ? 1 : 0;
   row["beyond_limit"] = options.max_context > 0.0 && context > options.max_context ? 1 : 0;
-  put_with_ends(
-      row, "predicted_speedup", attention_speedup(middle),
-      number_ends({attention_speedup(middle), attention_speedup(alike), attention_speedup(apart)},
-                  ErrorOf::attention));
-  const auto speedup = [](const CallCost& cost) { return *cost.dense / *cost.call; };
-  put_with_ends(row, "call_speedup", speedup(middle),
-                number_ends({speedup(middle), speedup(alike), speedup(apart)}, ErrorOf::model));
+  put(row, "predicted_speedup", ends_of(calls, ErrorOf::attention, attention_speedup));
+  put(row, "call_speedup", ends_of(calls, ErrorOf::model, [](const CallCost& cost) {
+        return *cost.dense / *cost.call;
+      }));
   put_break_even(row, lists, hardware, setting);
   put_nothing(row, "first_token_s");
   put_nothing(row, "first_token_speedup");
   put_nothing(row, "tokens_per_s");
   row["dense_first_token_s"] = row["dense_tokens_per_s"] = nullptr;
   if (options.phase == Phase::prefill) {
-    const auto prompt = [&](const MethodWork& work) {
+    const auto prompts = of_ways([&](const MethodWork& work) {
       return prompt_cost(model, work, context, hardware, setting);
-    };
-    const PromptCost one = prompt(lists.middle);
-    const PromptCost near = prompt(lists.alike);
-    const PromptCost far = prompt(lists.apart);
-    put_with_ends(row, "first_token_s", one.seconds,
-                  number_ends({one.seconds, near.seconds, far.seconds}, ErrorOf::time));
-    put_with_ends(
-        row, "first_token_speedup", one.dense / one.seconds,
-        number_ends({one.dense / one.seconds, near.dense / near.seconds, far.dense / far.seconds},
-                    ErrorOf::model));
-    row["dense_first_token_s"] = one.dense;
+    });
+    put(row, "first_token_s",
+        ends_of(prompts, ErrorOf::time, [](const PromptCost& one) { return one.seconds; }));
+    put(row, "first_token_speedup", ends_of(prompts, ErrorOf::model, [](const PromptCost& one) {
+          return one.dense / one.seconds;
+        }));
+    row["dense_first_token_s"] = prompts[0].dense;
   } else if (options.phase == Phase::decode) {
-    const NumberEnds seconds = number_ends({*middle.call, *alike.call, *apart.call}, ErrorOf::time);
-    put_with_ends(row, "tokens_per_s", batch / *middle.call,
-                  {batch / seconds.high, batch / seconds.low});
-    row["dense_tokens_per_s"] = batch / *middle.dense;
+    const NumberEnds seconds =
+        ends_of(calls, ErrorOf::time, [](const CallCost& cost) { return *cost.call; });
+    put(row, "tokens_per_s", {batch / seconds.value, batch / seconds.high, batch / seconds.low});
+    row["dense_tokens_per_s"] = batch / *calls[0].dense;
   }
   return row;
 }

@@ -5,12 +5,12 @@
 
 #include <array>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/cost/shape_lists.hpp"
+#include "analysis/cost/trace_cost.hpp"
 #include "core/base/enum_names.hpp"
 
 namespace kvscope {
@@ -23,12 +23,8 @@ struct EnumNames<CostQuestion> {
                                                             "tokens-per-second"};
 };
 
-struct ShapeOptions {
-  std::vector<HardwareProfile> hardware;
-  std::vector<double> contexts;  // ascending
-  std::vector<double> batches;
-  std::optional<double> kv_bytes;  // empty: two on a GPU, four on a CPU
-  double weight_bits = 16.0;
+/// `contexts`: all of them, ascending.
+struct ShapeOptions : CostOptions {
   Phase phase = Phase::prefill;
   CostQuestion question = CostQuestion::pays_off;
   double max_context = 0.0;  // that config.json allows
@@ -43,6 +39,16 @@ struct ShapeOptions {
 nlohmann::ordered_json shape_cost_report(const CostModel& model,
                                          const std::vector<ShapeLists>& methods,
                                          const ShapeOptions& options);
+
+/// The answer to the question as one sentence. rows: of one card, method and batch, by context (as
+/// above). Numbers are of the longest context that the card and the model's config.json have room
+/// for.
+std::string answer_sentence(const CostModel& model, const HardwareProfile& hardware,
+                            const ReplayPair& pair, const ShapeOptions& options,
+                            const std::vector<nlohmann::ordered_json>& rows);
+
+/// "quest with 1024 keys".
+std::string pair_words(const ReplayPair& pair);
 
 /// "18.2k", "3426", "1M" (k = 1024): about so many tokens, as an answer says it.
 std::string tokens_text(double n);

@@ -30,6 +30,14 @@ double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, T
 
 }  // namespace
 
+std::array<double*, 14> numbers_of(LayerWork& work) {
+  CallShape& shape = work.shape;
+  AttendWork& attend = work.attend;
+  return {&shape.n_q,        &shape.n_kv,        &shape.d_head, &shape.n_tok,   &shape.n_ctx,
+          &attend.pairs,     &attend.keys,       &attend.runs,  &attend.rows,   &work.score_flops,
+          &work.score_bytes, &work.append_bytes, &work.ranked,  &work.summaries};
+}
+
 LayerWork dense_work(const CallShape& shape, std::optional<Index> window) {
   LayerWork work{.shape = shape, .is_dense = true};
   const double first = shape.n_ctx - shape.n_tok;  // keys before the call

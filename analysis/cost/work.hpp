@@ -2,6 +2,7 @@
 // counted from the lists that a method really made.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "core/attention/selection.hpp"
@@ -39,6 +40,9 @@ struct LayerWork {
   double ranked = 0.0;        // scores among which the largest are found, over all lists
   double summaries = 0.0;     // pseudo-keys (centroids, means), over all KV heads
 };
+
+/// Its numbers, in the order in which stores keep them.
+std::array<double*, 14> numbers_of(LayerWork& work);
 
 /// Everything visible, as flash attention reads it. window: the layer's sliding window.
 LayerWork dense_work(const CallShape& shape, std::optional<Index> window = std::nullopt);

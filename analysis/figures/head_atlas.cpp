@@ -8,9 +8,9 @@
 
 #include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/figures/head_measures.hpp"
-#include "analysis/figures/head_overlap.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -135,19 +135,95 @@ plot::Note tile_note(const Atlas& atlas, const HeadTile& tile, std::string text)
   return note;
 }
 
+/// What the tiles show.
+struct AtlasNumbers {
+  HeadNumbers numbers;
+  std::optional<HeadDifference> difference;
+  std::string overlap;  // what the numbers of an overlap are, for a caption; empty: of no overlap
+};
+
+/// The place of a couple in the summary of an overlap, and whether it stands there the other way
+/// round; empty names stand for any. Throws ConfigError with the couples that there are.
+std::pair<std::size_t, bool> find_couple(const ResultView& overlap, const Json& couples,
+                                         const std::string& first, const std::string& second) {
+  const auto fits = [](const std::string& wanted, const std::string& there) {
+    return wanted.empty() || wanted == there;
+  };
+  std::vector<std::string> names;
+  for (std::size_t slot = 0; slot < couples.size(); ++slot) {
+    const std::string a = text_at(couples[slot], "first");
+    const std::string b = text_at(couples[slot], "second");
+    if (fits(first, a) && fits(second, b)) return {slot, false};
+    if (fits(first, b) && fits(second, a)) return {slot, true};
+    names.push_back(fmt::format("{} and {}", a, b));
+  }
+  throw ConfigError("selector, against: {} compares no {} with {}; it has {}", overlap.name(),
+                    first.empty() ? "method" : first, second.empty() ? "another" : second,
+                    fmt::join(names, "; "));
+}
+
+/// Which keys two methods share in every head: numbers of `kvscope analyze overlap`, NaN where it
+/// does not have the head. `metric` is jaccard (without one), shared_mass, first_mass or
+/// second_mass; `selector` and `against` name the couple, in either order, else it is the first.
+AtlasNumbers overlap_numbers(const ResultView& atlas, const ResultView& overlap,
+                             const FigureOptions& options) {
+  if (!options.match.empty())
+    throw ConfigError("match: an overlap is of the same heads; leave it out");
+  const Json* couples = list_at(overlap.summary(), "couples");
+  if (couples == nullptr) throw FormatError("{}: the summary has no couples", overlap.name());
+  const auto [slot, is_swapped] = find_couple(overlap, *couples, options.selector, options.against);
+  const Json& names = (*couples)[slot];
+  std::string first = method_label(text_at(names, "first"));
+  std::string second = method_label(text_at(names, "second"));
+  if (is_swapped) std::swap(first, second);
+  const std::string metric = options.metric.empty() ? "jaccard" : options.metric;
+  const std::vector<std::string> metrics = {"jaccard", "shared_mass", "first_mass", "second_mass"};
+  const std::size_t what = metric_slot(metric, metrics);
+  const std::string only = fmt::format("only {} keeps", what == 2 ? first : second);
+
+  AtlasNumbers out{.numbers = {.name = metric, .is_share = true}};
+  out.numbers.label = what == 0   ? "Keys in common"
+                      : what == 1 ? "Attention on keys that both keep"
+                                  : "Attention on keys that " + only;
+  const std::string budget = text_at(names, "budget");
+  out.overlap = fmt::format(
+      "{} of {} and {}{}; keys before each call",
+      what == 0 ? "keys that both keep, of the keys that one of them keeps,"
+                : fmt::format("attention on keys that {},", what == 1 ? "both keep" : only),
+      first, second, budget.empty() ? std::string() : " at " + method_label(budget));
+
+  const ArrayData values(overlap, metrics[is_swapped && what > 1 ? 5 - what : what]);
+  const auto its_layers = overlap.read("layer");
+  const auto its_heads = overlap.read("q_head");
+  values.require_shape({static_cast<Index>(its_layers.size()), static_cast<Index>(its_heads.size()),
+                        static_cast<Index>(couples->size())});
+  for (const double layer : atlas.read("layer")) {
+    for (const double head : atlas.read("q_head")) {
+      const auto l = std::ranges::find(its_layers, layer);
+      const auto h = std::ranges::find(its_heads, head);
+      out.numbers.values.push_back(
+          l == its_layers.end() || h == its_heads.end()
+              ? kNan
+              : values(l - its_layers.begin(), h - its_heads.begin(), static_cast<Index>(slot)));
+    }
+  }
+  return out;
+}
+
 /// The number of each head that is shown.
-HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDifference>& difference,
-                       const std::optional<HeadOverlap>& overlap) {
-  if (difference) return difference->numbers;
-  if (overlap) return overlap->numbers;
+AtlasNumbers numbers_of(const FigureInput& input) {
+  if (auto difference = head_difference(input)) return {difference->numbers, difference, ""};
   const ResultView& result = *input.results[0];
   const FigureOptions& options = input.options;
-  HeadNumbers numbers = read_head_numbers(
-      result, options.metric.empty() ? "distance" : options.metric, options.selector);
+  if (input.results.size() > 1) return overlap_numbers(result, *input.results[1], options);
+  AtlasNumbers out{read_head_numbers(result, options.metric.empty() ? "distance" : options.metric,
+                                     options.selector),
+                   std::nullopt, ""};
   const std::size_t n_heads = result.read("layer").size() * result.read("q_head").size();
-  if (numbers.values.size() != n_heads)
-    throw FormatError("{}: {} numbers for {} heads", result.name(), numbers.values.size(), n_heads);
-  return numbers;
+  if (out.numbers.values.size() != n_heads)
+    throw FormatError("{}: {} numbers for {} heads", result.name(), out.numbers.values.size(),
+                      n_heads);
+  return out;
 }
 
 Atlas make_atlas(const FigureInput& input, AtlasOrder order, const HeadNumbers& numbers) {
@@ -249,16 +325,14 @@ std::vector<HeadTile> largest_tiles(const Atlas& atlas, const HeadNumbers& numbe
   return most;
 }
 
-void add_captions(plot::Figure& figure, const ResultView& result,
-                  const std::optional<HeadDifference>& difference,
-                  const std::optional<HeadOverlap>& overlap, const HeadNumbers& numbers,
+void add_captions(plot::Figure& figure, const ResultView& result, const AtlasNumbers& shown,
                   bool has_boxes) {
-  if (overlap) {
-    figure.caption.push_back("A tile is a head: " + overlap->sentence + ".");
+  if (!shown.overlap.empty()) {
+    figure.caption.push_back("A tile is a head: " + shown.overlap + ".");
     return;
   }
-  if (difference) {
-    figure.caption.push_back("A tile is a head: " + in_sentence(difference->sentence));
+  if (shown.difference) {
+    figure.caption.push_back("A tile is a head: " + in_sentence(shown.difference->sentence));
   } else {
     const auto& summary = result.summary();
     figure.caption.push_back(fmt::format(
@@ -269,25 +343,25 @@ void add_captions(plot::Figure& figure, const ResultView& result,
         summary.value("block", 0), summary.value("block", 0)));
     figure.caption.push_back(fmt::format("Numbers, where a tile has room for them{}: {}.",
                                          has_boxes ? ", and boxes of the largest" : "",
-                                         in_sentence(numbers.label)));
+                                         in_sentence(shown.numbers.label)));
   }
-  if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
+  if (shown.numbers.name.starts_with("retrieval"))
+    figure.caption.push_back(retrieval_words(result));
 }
 
 }  // namespace
 
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
-  return make_atlas(input, order, numbers_of(input, head_difference(input), head_overlap(input)))
-      .tiles;
+  return make_atlas(input, order, numbers_of(input).numbers).tiles;
 }
 
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const ResultView& result = *input.results[0];
   const auto layers = result.read("layer");
   const auto heads = result.read("q_head");
-  const std::optional<HeadDifference> difference = head_difference(input);
-  const std::optional<HeadOverlap> overlap = head_overlap(input);
-  const HeadNumbers numbers = numbers_of(input, difference, overlap);
+  const AtlasNumbers shown = numbers_of(input);
+  const HeadNumbers& numbers = shown.numbers;
+  const std::optional<HeadDifference>& difference = shown.difference;
   const auto value_of = [&](const HeadTile& tile) {
     return numbers.values[tile.layer * heads.size() + tile.head];
   };
@@ -310,7 +384,7 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.label = "Query head";
     panel.y.label = "Layer";
   }
-  const bool has_maps = !difference && !overlap;
+  const bool has_maps = !difference && shown.overlap.empty();
   if (!has_maps) {
     draw_numbers(panel, atlas, numbers, heads.size());
   } else {
@@ -344,7 +418,7 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   figure.span = atlas.n_columns <= kNarrow ? plot::Span::column : plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   figure.panels.push_back(std::move(panel));
-  add_captions(figure, result, difference, overlap, numbers, !most.empty());
+  add_captions(figure, result, shown, !most.empty());
   add_cut(figure, atlas);
   return figure;
 }

@@ -1,6 +1,6 @@
 // The head atlas: a small attention map of every layer and query head, with a number of each; or
 // the difference of a number between two methods, models or runs (head_atlas_difference.hpp), or
-// which keys two methods share (head_overlap.hpp).
+// which keys two methods share.
 #pragma once
 
 #include <string>

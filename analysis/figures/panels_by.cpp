@@ -61,12 +61,11 @@ Table rows_in(const Table& table, const PanelRows& group) {
 }
 
 plot::Figure figure_of(const FigureKind& kind, const FigureInput& input, const Table& part) {
-  MemoryResult rows;
+  MemoryResult rows(part.name());
   table_to_result(part, input.results[0]->info(), rows);
-  const MemoryResultView view(rows, part.name());
   FigureInput own = input;
   own.options.panels.clear();
-  own.results = {&view};
+  own.results = {&rows};
   return kind.make(own);
 }
 

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/read_table.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -50,54 +47,6 @@ void add_units(const ResultView& result, Table& table) {
 
 }  // namespace
 
-const ResultArray* ResultView::find(std::string_view array) const {
-  const auto& all = arrays();
-  const auto it = std::ranges::find_if(all, [&](const ResultArray& a) { return a.name == array; });
-  return it == all.end() ? nullptr : &*it;
-}
-
-const ResultArray& ResultView::require(std::string_view array) const {
-  if (const ResultArray* found = find(array)) return *found;
-  throw ConfigError("{}: this result of kind {} holds no array \"{}\"", name(), info().kind, array);
-}
-
-std::vector<double> ResultView::axis(std::string_view array, int axis) const {
-  const ResultArray& spec = require(array);
-  if (axis >= spec.shape.rank || spec.axes.size() != static_cast<std::size_t>(spec.shape.rank)) {
-    throw FormatError("{}: {} has shape {} and {} named axes, expected more axes", name(), array,
-                      to_string(spec.shape), spec.axes.size());
-  }
-  const std::string& axis_name = spec.axes[static_cast<std::size_t>(axis)];
-  // "row" has its positions in "row_pos", "step" in "step_pos"
-  for (const std::string& candidate : {axis_name, axis_name + "_pos", axis_name + "_begin"}) {
-    const ResultArray* coordinates = find(candidate);
-    if (coordinates != nullptr && coordinates->shape == Shape{spec.shape[axis]})
-      return read(candidate);
-  }
-  std::vector<double> numbers;
-  for (Index i = 0; i < spec.shape[axis]; ++i) numbers.push_back(static_cast<double>(i));
-  return numbers;
-}
-
-const ResultInfo& MemoryResultView::info() const {
-  return result_.info();
-}
-
-const Json& MemoryResultView::summary() const {
-  return result_.summary();
-}
-
-const std::vector<ResultArray>& MemoryResultView::arrays() const {
-  return result_.arrays();
-}
-
-std::vector<double> MemoryResultView::read(std::string_view array) const {
-  return with_type(require(array).type, [&]<class T>(T) {
-    const std::span<const T> values = result_.values<T>(array);
-    return std::vector<double>(values.begin(), values.end());
-  });
-}
-
 Table rows_of(const ResultView& result) {
   Table table(result.name());
   const auto& summary = result.summary();
@@ -134,12 +83,10 @@ void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& o
   for (const TableColumn& column : table.columns()) {
     const std::string name = std::string(kRows) + column.name;
     if (column.is_text) {
-      output.declare({name, ResultType::i32, {n}, {"row"}, "1", column.name});
-      output.write<std::int32_t>(name, 0, column.words.codes);
+      output.put<std::int32_t>(name, {n}, {"row"}, "1", column.name, column.words.codes);
       categories[column.name] = column.words.categories;
     } else {
-      output.declare({name, ResultType::f64, {n}, {"row"}, "1", column.name});
-      output.write<double>(name, 0, column.numbers);
+      output.put<double>(name, {n}, {"row"}, "1", column.name, column.numbers);
     }
   }
   if (more) more(output);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -10,10 +11,14 @@
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/kinds/coverage_writer.hpp"
+#include "analysis/base/trace_selection.hpp"
+#include "analysis/kinds/nucleus_sizes.hpp"
+#include "analysis/kinds/pinsker_floor.hpp"
+#include "core/attention/layer_divergence.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -27,6 +32,17 @@ void require_share(std::string_view name, double p) {
   throw ConfigError("{}: expected a share in (0, 1], found {}", name, p);
 }
 
+/// What the axes are.
+struct CoverageAxes {
+  std::vector<Index> layers;
+  std::vector<Index> q_heads;
+  std::vector<Index> row_pos;
+  std::vector<double> shares;
+  std::vector<ReplayPair> pairs;
+  Index n_tokens = 0;
+  std::vector<Index> top_k;  // budgets whose oracle mass is kept: 1, 2, 4, ...
+};
+
 /// What is computed, before anything is.
 struct CoveragePlan {
   PairPlan pairs;
@@ -35,12 +51,6 @@ struct CoveragePlan {
   CoverageAxes axes;
   NucleusPlan nucleus;
 };
-
-std::vector<Index> sorted_unique(std::vector<Index> items, std::string_view what) {
-  std::ranges::sort(items);
-  require_unique(items, what, "coverage");
-  return items;
-}
 
 CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& options) {
   check_fields(options);
@@ -57,18 +67,16 @@ CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageO
     throw ConfigError("coverage: a budget is of no use without a selector");
   if (!options.selectors.empty()) {
     const auto without_draft = has_draft ? std::nullopt : std::optional(trace.where());
-    plan.pairs = plan_pairs(options.selectors, options.budgets, options.replay.calls.phase,
+    plan.pairs = plan_pairs(options.selectors, options.budgets, {options.replay.calls.phase},
                             without_draft, "coverage");
   }
   CoverageAxes& axes = plan.axes;
   axes.pairs = plan.pairs.pairs;
   for (std::size_t p = 0; p < axes.pairs.size(); ++p)
     (axes.pairs[p].selector.caps().cross_layer ? plan.linked : plan.alone).push_back(p);
-  axes.layers = options.layers.empty() ? info.layers : sorted_unique(options.layers, "layer");
-  axes.q_heads =
-      options.replay.q_heads.empty() ? info.q_heads : sorted_unique(options.replay.q_heads, "head");
-  for (Index layer : axes.layers) info.layer_slot(layer);
-  for (Index head : axes.q_heads) info.q_slot(head);
+  const TraceInfo part = selected_part(info, {options.layers, options.replay.q_heads});
+  axes.layers = part.layers;
+  axes.q_heads = part.q_heads;
   for (const TokenRange& call : plan_calls(info, options.replay.calls, trace.where())) {
     for (Index row : measured_rows(call.size(), options.replay.rows_per_chunk))
       axes.row_pos.push_back(call.begin + row);
@@ -99,6 +107,204 @@ void check_cells(const MapGrid& grid, const CoveragePlan& plan, Index max_cells)
       "take larger query blocks or pages, or fewer selectors and budgets",
       n_held, grid.n_blocks(), grid.n_pages(), n_cells, max_cells);
 }
+
+/// One pair in one layer.
+struct PairCoverage {
+  std::vector<double> mass;       // [n_heads] mean over rows
+  std::vector<double> mass_p05;   // [n_heads]
+  std::vector<double> kept_keys;  // [n_heads] mean over rows
+  double mass_mean = 0.0;         // over heads and rows
+  double mass_p05_all = 0.0;      // 5th percentile over heads and rows
+  bool is_dense = false;
+  std::vector<float> map_kept;      // [n_cells]; empty for a windowed layer: all that is there
+  std::vector<float> map_selected;  // [n_cells]
+};
+
+/// The maps of one layer; filled by the replay's callback.
+struct LayerMaps {
+  Index layer = 0;
+  std::vector<std::unique_ptr<QueryPageMap>> pairs;
+};
+
+void fill_heads(const LayerReplay& replay, const PairReplay& pair, PairCoverage& out) {
+  const std::size_t n_calls = replay.calls.size();
+  const auto n_rows = static_cast<std::size_t>(replay.row_begin.back());
+  for (std::size_t h = 0; h < replay.q_heads.size(); ++h) {
+    const std::span<const double> masses(pair.mass_rows.data() + h * n_rows, n_rows);
+    out.mass.push_back(mean(masses));
+    out.mass_p05.push_back(quantile(masses, 0.05));
+    double kept = 0.0;
+    for (std::size_t c = 0; c < n_calls; ++c) {
+      kept += pair.of(ReplayMetric::kept)[h * n_calls + c] *
+              static_cast<double>(replay.row_begin[c + 1] - replay.row_begin[c]);
+    }
+    out.kept_keys.push_back(kept / static_cast<double>(n_rows));
+  }
+  out.mass_mean = mean(out.mass);
+  out.mass_p05_all = quantile(pair.mass_rows, 0.05);
+  out.is_dense = pair.is_dense;
+}
+
+/// Replays `pairs` over `layers`; answers [layers.size()][pairs.size()]. The maps of all these
+/// layers and pairs are held at once.
+std::vector<std::vector<PairCoverage>> replay_coverage(
+    const TraceSource& trace, const TraceSource* draft, const std::vector<Index>& layers,
+    const std::vector<ReplayPair>& pairs, const ReplayOptions& options, const MapGrid& grid,
+    ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) {
+  std::vector<LayerMaps> maps;
+  for (Index layer : layers) {
+    maps.push_back({layer, {}});
+    if (trace.info().window_of(layer)) continue;
+    for (std::size_t p = 0; p < pairs.size(); ++p)
+      maps.back().pairs.push_back(std::make_unique<QueryPageMap>(grid));
+  }
+  ReplayOptions watched = options;
+  watched.on_row = [&](const MeasuredRow& row) {
+    const auto it =
+        std::ranges::find_if(maps, [&](const LayerMaps& one) { return one.layer == row.layer; });
+    std::span<const double> probs = row.probs;
+    std::vector<double> shares;  // of what the keys get, as in the map of all attention
+    if (!trace.info().layer_sink_logits(row.layer).empty()) {
+      shares.assign(probs.begin(), probs.end());
+      normalise_row(shares);
+      probs = shares;
+    }
+    for (std::size_t p = 0; p < pairs.size(); ++p)
+      it->pairs[p]->add_kept(row.pos, probs, row.visible, row.kept[p]);
+  };
+  const std::vector<LayerReplay> replays =
+      replay_layers(trace, draft, layers, pairs, watched, pool, progress, stop);
+
+  std::vector<std::vector<PairCoverage>> out(layers.size());
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const auto window = trace.info().window_of(layers[l]);
+    const std::vector<Index> visible_counts = grid.visible_counts(window);
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      PairCoverage one;
+      fill_heads(replays[l], replays[l].pairs[p], one);
+      if (window) {  // all is kept: the kept mass is the mass itself, which the caller knows
+        one.map_selected =
+            mapped<float>(visible_counts, [](Index n) { return n > 0 ? 1.0f : kNanF; });
+      } else {
+        one.map_kept = maps[l].pairs[p]->mean_mass(visible_counts);
+        one.map_selected = maps[l].pairs[p]->kept_share(visible_counts);
+        maps[l].pairs[p].reset();
+      }
+      out[l].push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+void write_axes(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid) {
+  std::vector<Index> bins;
+  for (Index i = 0; i < n_size_bins(axes.n_tokens); ++i) bins.push_back(Index{1} << i);
+  write_axis(output, "layer", axes.layers, "1", "layer");
+  write_axis(output, "q_head", axes.q_heads, "1", "query head");
+  write_axis(output, "row_pos", axes.row_pos, "token", "measured query positions");
+  write_axis(output, "query_block", grid.block_begins(), "token", "first query of a block");
+  write_axis(output, "page", grid.page_begins(), "token", "first key of a page");
+  write_axis(output, "size_bin", bins, "key", "smallest nucleus size of a bin");
+  write_axis(output, "k", axes.top_k, "key", "budget of an oracle");
+  output.declare({"p", ResultType::f64, {n_of(axes.shares)}, {"p"}, "1", "share of the attention"});
+  output.write<double>("p", 0, axes.shares);
+}
+
+/// What the arrays of a layer are filled from.
+struct CoverageLayer {
+  const LayerNucleus& nucleus;
+  std::optional<Index> shared;    // budget
+  std::vector<double> topk_mass;  // [top_k]
+  const std::vector<float>& map_mass;
+  const std::vector<PairCoverage>& pairs;
+};
+
+/// The arrays of a layer, each said once with what fills it.
+class CoverageArrays {
+ public:
+  /// Declares everything and writes the axes.
+  CoverageArrays(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid)
+      : arrays_(output, n_of(axes.layers)) {
+    write_axes(output, axes, grid);
+    const Index n_heads = n_of(axes.q_heads);
+    const auto sizes = [&](const std::string& name, double KeyCounts::*of, const char* text) {
+      add<double>("nucleus_" + name, {n_heads, n_of(axes.shares)}, {"q_head", "p"}, "key", text,
+                  [of](const auto& one) { return mapped<double>(one.nucleus.sizes, of); });
+    };
+    sizes("mean", &KeyCounts::mean, "mean nucleus size");
+    sizes("p50", &KeyCounts::p50, "median nucleus size");
+    sizes("p95", &KeyCounts::p95, "95th percentile of nucleus sizes");
+    add<double>("nucleus_share", {n_heads, n_of(axes.shares)}, {"q_head", "p"}, "1",
+                "mean of nucleus size / visible keys",
+                [](const auto& one) { return one.nucleus.size_share; });
+    add<std::int64_t>("nucleus_counts", {n_heads, n_of(axes.shares), n_size_bins(axes.n_tokens)},
+                      {"q_head", "p", "size_bin"}, "row", "rows by nucleus size",
+                      [](const auto& one) { return one.nucleus.size_counts; });
+    const auto budgets = [&](const std::string& name, double KeyCounts::*of, const char* text) {
+      add<double>("budget_" + name, {n_heads}, {"q_head"}, "key", text,
+                  [of](const auto& one) { return mapped<double>(one.nucleus.head_budget, of); });
+      add<double>("layer_budget_" + name, {}, {}, "key", name + " of the rows' smallest budgets",
+                  [of](const auto& one) { return std::vector{one.nucleus.budget.*of}; });
+    };
+    budgets("mean", &KeyCounts::mean, "mean smallest budget for the target mass");
+    budgets("p95", &KeyCounts::p95, "95th percentile of smallest budgets");
+    budgets("max", &KeyCounts::max, "largest smallest budget");
+    add<double>("layer_budget_shared", {}, {}, "key",
+                "one budget whose mean mass reaches the target", [](const auto& one) {
+                  return std::vector{one.shared ? static_cast<double>(*one.shared) : kNan};
+                });
+    add<double>("topk_mass", {n_of(axes.top_k)}, {"k"}, "1", "mean mass of the oracle's k keys",
+                [](const auto& one) { return one.topk_mass; });
+    add<float>("map_mass", {grid.n_blocks(), grid.n_pages()}, {"query_block", "page"}, "1",
+               "attention in the page", [](const auto& one) { return one.map_mass; });
+    if (axes.pairs.empty()) return;
+    const Index n_pairs = n_of(axes.pairs);
+    write_axis(output, "pair", evenly_spaced(0, n_pairs, n_pairs), "1",
+               "place in the summary's pairs");
+    const Shape heads{n_pairs, n_heads};
+    add_pairs("kept_mass", heads, {"pair", "q_head"}, "1", "mean kept attention",
+              &PairCoverage::mass);
+    add_pairs("kept_mass_p05", heads, {"pair", "q_head"}, "1", "5th percentile of kept attention",
+              &PairCoverage::mass_p05);
+    add_pairs("kept_keys", heads, {"pair", "q_head"}, "key", "mean number of kept keys",
+              &PairCoverage::kept_keys);
+    const Shape maps{n_pairs, grid.n_blocks(), grid.n_pages()};
+    add_pairs("map_kept", maps, {"pair", "query_block", "page"}, "1", "kept attention in the page",
+              &PairCoverage::map_kept);
+    add_pairs("map_selected", maps, {"pair", "query_block", "page"}, "1",
+              "share of visible keys selected", &PairCoverage::map_selected);
+  }
+
+  void write(Index slot, const CoverageLayer& layer) {
+    for (const auto& fill : fills_) fill(layer);
+    arrays_.write(slot);
+  }
+
+ private:
+  template <class T>
+  void add(const std::string& name, const Shape& shape, std::vector<std::string> axes,
+           const std::string& units, const std::string& text,
+           std::function<std::vector<T>(const CoverageLayer&)> of) {
+    Tensor<T>& values = arrays_.add<T>(name, shape, std::move(axes), units, text);
+    fills_.push_back([&values, of = std::move(of)](const CoverageLayer& layer) {
+      std::ranges::copy(of(layer), values.flat().begin());
+    });
+  }
+  /// The pairs' vectors one after another.
+  template <class T>
+  void add_pairs(const char* name, const Shape& shape, std::vector<std::string> axes,
+                 const char* units, const char* text, std::vector<T> PairCoverage::*of) {
+    add<T>(name, shape, std::move(axes), units, text, [of](const CoverageLayer& layer) {
+      std::vector<T> all;
+      for (const PairCoverage& pair : layer.pairs)
+        all.insert(all.end(), (pair.*of).begin(), (pair.*of).end());
+      return all;
+    });
+  }
+
+  LayerArrays arrays_;
+  std::vector<std::function<void(const CoverageLayer&)>> fills_;
+};
 
 Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
   Json config = {{"pairs", Json::array()},
@@ -183,50 +389,80 @@ class PairSummary {
   bool is_dense_ = true;
 };
 
-/// Adds each layer's floors to its row; returns the totals.
-Json pinsker_summary(const PinskerResult& pinsker, Json& layers) {
-  Mean floor, tv_floor, nucleus_mass, specattn_mass, specattn_kept;
+/// A number of each verified row: its array, what summaries call it, and what it is.
+struct PinskerNumber {
+  const char* array;
+  const char* key;
+  std::vector<double> PinskerLayer::*of;
+  const char* units;
+  const char* text;
+};
+constexpr PinskerNumber kPinskerNumbers[] = {
+    {"pinsker_kl", "kl", &PinskerLayer::kl, "nat", "KL(verifier || mapped draft layer)"},
+    {"pinsker_floor", "pinsker_floor", &PinskerLayer::floor, "1", "max(0, p - sqrt(KL / 2))"},
+    {"tv_floor", "tv_floor", &PinskerLayer::tv_floor, "1", "max(0, p - total variation)"},
+    {"nucleus_mass", "nucleus_mass", &PinskerLayer::nucleus_mass, "1",
+     "verifier's mass on the draft's nucleus"},
+    {"specattn_mass", "specattn_mass", &PinskerLayer::specattn_mass, "1",
+     "attention that SpecAttn keeps"},
+    {"specattn_kept", "specattn_kept", &PinskerLayer::specattn_kept, "1",
+     "share of visible keys it keeps"}};
+
+/// Writes the floors, and adds each layer's to its row; returns the totals.
+Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& output) {
+  write_axis(output, "verified_pos", pinsker.row_pos, "token", "verified positions");
+  const Index n_layers = n_of(pinsker.layers);
+  const auto draft_layers = mapped<std::int64_t>(pinsker.layers, &PinskerLayer::draft_layer);
+  output.declare(
+      {"draft_layer", ResultType::i64, {n_layers}, {"layer"}, "1", "mapped draft layer"});
+  output.write<std::int64_t>("draft_layer", 0, draft_layers);
   Index violations = 0;
   Index vacuous = 0;
   for (std::size_t l = 0; l < pinsker.layers.size(); ++l) {
-    const PinskerLayer& layer = pinsker.layers[l];
-    Json& row = layers[l];
-    row["draft_layer"] = layer.draft_layer;
-    row["kl"] = json_number(mean(layer.kl));
-    row["pinsker_floor"] = json_number(mean(layer.floor));
-    row["tv_floor"] = json_number(mean(layer.tv_floor));
-    row["nucleus_mass"] = json_number(mean(layer.nucleus_mass));
-    row["specattn_mass"] = json_number(mean(layer.specattn_mass));
-    row["specattn_kept"] = json_number(mean(layer.specattn_kept));
-    row["violations"] = layer.violations;
-    violations += layer.violations;
-    for (std::size_t r = 0; r < layer.floor.size(); ++r) {
-      if (layer.floor[r] <= 0.0) ++vacuous;
-      floor.add(layer.floor[r]);
-      tv_floor.add(layer.tv_floor[r]);
-      nucleus_mass.add(layer.nucleus_mass[r]);
-      specattn_mass.add(layer.specattn_mass[r]);
-      specattn_kept.add(layer.specattn_kept[r]);
-    }
+    layers[l]["draft_layer"] = pinsker.layers[l].draft_layer;
+    violations += pinsker.layers[l].violations;
+    vacuous += std::ranges::count_if(pinsker.layers[l].floor, [](double x) { return x <= 0.0; });
   }
-  return {{"rows", pinsker.row_pos.size()},
-          {"rows_without_floor", vacuous},
-          {"pinsker_floor", json_number(floor.value())},
-          {"tv_floor", json_number(tv_floor.value())},
-          {"nucleus_mass", json_number(nucleus_mass.value())},
-          {"specattn_mass", json_number(specattn_mass.value())},
-          {"specattn_kept", json_number(specattn_kept.value())},
-          {"violations", violations}};
+  Json totals = {{"rows", pinsker.row_pos.size()}, {"rows_without_floor", vacuous}};
+  for (const PinskerNumber& number : kPinskerNumbers) {
+    output.declare({number.array,
+                    ResultType::f64,
+                    {n_layers, n_of(pinsker.row_pos)},
+                    {"layer", "verified_pos"},
+                    number.units,
+                    number.text});
+    Mean over_rows;
+    for (std::size_t l = 0; l < pinsker.layers.size(); ++l) {
+      const std::vector<double>& values = pinsker.layers[l].*number.of;
+      output.write<double>(number.array, static_cast<Index>(l), values);
+      layers[l][number.key] = json_number(mean(values));
+      for (const double x : values) over_rows.add(x);
+    }
+    totals[number.key] = json_number(over_rows.value());
+  }
+  totals["violations"] = violations;
+  for (std::size_t l = 0; l < pinsker.layers.size(); ++l)
+    layers[l]["violations"] = pinsker.layers[l].violations;
+  return totals;
 }
 
-PinskerOptions pinsker_options(const CoverageOptions& options, const CoveragePlan& plan) {
-  PinskerOptions out;
-  out.nucleus = options.nucleus;
-  out.layer_map = options.layer_map;
-  out.steps = options.replay.calls.steps;
-  out.drafts = options.replay.calls.drafts;
-  out.layers = plan.axes.layers;
-  return out;
+void add_plots(ResultWriter& output, bool has_pairs, bool has_pinsker) {
+  add_plot(output, "plot_map_mass", "map_mass", {"layer", "query_block", "page"},
+           "Where the attention lies");
+  add_plot(output, "plot_nucleus", "nucleus_mean", {"layer", "q_head", "p"}, "Mean nucleus size");
+  add_plot(output, "plot_budget", "budget_mean", {"layer", "q_head"}, "Mean smallest budget");
+  add_plot(output, "plot_topk_mass", "topk_mass", {"layer", "k"}, "Mass of the oracle's k keys");
+  if (has_pairs) {
+    const std::vector<std::string> map_axes = {"layer", "pair", "query_block", "page"};
+    add_plot(output, "plot_kept_mass", "kept_mass", {"layer", "pair", "q_head"}, "Kept attention");
+    add_plot(output, "plot_map_kept", "map_kept", map_axes, "Kept attention by page");
+    add_plot(output, "plot_map_selected", "map_selected", map_axes, "Selected keys by page");
+  }
+  if (has_pinsker) {
+    const std::vector<std::string> row_axes = {"layer", "verified_pos"};
+    add_plot(output, "plot_pinsker_floor", "pinsker_floor", row_axes, "Pinsker floor");
+    add_plot(output, "plot_specattn_mass", "specattn_mass", row_axes, "What SpecAttn keeps");
+  }
 }
 
 std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
@@ -272,8 +508,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   // layers are replayed together
   std::optional<PinskerResult> pinsker;
   if (draft != nullptr)
-    pinsker = pinsker_floors(trace, *draft, pinsker_options(options, plan), run.pool, run.progress,
-                             run.stop);
+    pinsker = pinsker_floors(trace, *draft, options, axes.layers, run.pool, run.progress, run.stop);
   std::vector<std::vector<PairCoverage>> linked(axes.layers.size());
   if (!plan.linked.empty()) {
     linked = replay_coverage(trace, draft, axes.layers, chosen(axes.pairs, plan.linked), replay,
@@ -284,7 +519,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   std::vector<const TraceSource*> traces = {&trace};
   if (draft != nullptr) traces.push_back(draft);
   run.begin("coverage", traces, config_of(options, plan));
-  CoverageWriter writer(run.output, axes, grid);
+  CoverageArrays arrays(run.output, axes, grid);
   ScoreRowLoop loop(run.pool, run.stop, "coverage");
   Json summary;
   summary["tokens"] = axes.n_tokens;
@@ -320,8 +555,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     }
 
     const auto shared = shared_budget(nucleus.gains, options.target_mass);
-    writer.write_layer(slot, nucleus, shared,
-                       mean_topk_mass(nucleus, axes.top_k, axes.q_heads.size()), map_mass, pairs);
+    arrays.write(slot, {nucleus, shared, mean_topk_mass(nucleus, axes.top_k, axes.q_heads.size()),
+                        map_mass, pairs});
     summary["layers"].push_back(layer_summary(layer, window, nucleus, shared, axes));
     for (std::size_t k = 0; k < all_gains.size(); ++k) all_gains[k] += nucleus.gains[k];
   }
@@ -333,8 +568,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   Json totals = totals_of(summary["layers"], axes, all_gains, options.target_mass);
   totals["has_sinks"] = !info.sink_logits.empty();
   if (pinsker) {
-    writer.write_pinsker(*pinsker);
-    Json floors = pinsker_summary(*pinsker, summary["layers"]);
+    Json floors = add_pinsker(*pinsker, summary["layers"], run.output);
     summary["pinsker"] = floors;
     floors.erase("rows");  // of the totals, those are the measured ones
     totals.update(floors);
@@ -342,7 +576,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     summary["pinsker"] = std::string(kNoDraft);
   }
   summary["totals"] = std::move(totals);
-  writer.add_plots(pinsker.has_value());
+  add_plots(run.output, !axes.pairs.empty(), pinsker.has_value());
   return run.finish(std::move(summary));
 }
 

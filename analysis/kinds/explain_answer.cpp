@@ -2,26 +2,97 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/measure_layers.hpp"
-#include "analysis/kinds/watched_method.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "core/selectors/candidates.hpp"
 
 namespace kvscope {
 
 namespace {
 
+/// A method's selection for a question, or another one in its place.
+using WatchMethod = std::function<Selection(Selector& method, const SelectCall& call)>;
+
+class WatchedSelector final : public Selector {
+ public:
+  WatchedSelector(std::unique_ptr<Selector> method, const WatchMethod& watch)
+      : method_(std::move(method)), watch_(watch) {}
+  std::string_view name() const override { return method_->name(); }
+  SelectorCaps caps() const override { return method_->caps(); }
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
+    method_->calibrate(text, layers, pool);
+  }
+  void reset(const AttentionShape& shape) override { method_->reset(shape); }
+  Selection select(const SelectCall& call) override { return watch_(*method_, call); }
+  void observe(const SelectCall& call, const ObservedProbs& probs) override {
+    method_->observe(call, probs);
+  }
+  void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    return method_->cost(call, selection);
+  }
+  bool remembers() const override { return method_->remembers(); }
+
+ private:
+  std::unique_ptr<Selector> method_;
+  const WatchMethod& watch_;
+};
+
+/// A method for LiveOptions with `watch` beside it, who sees every question and what the method
+/// selects, and may change that; both must outlive the sequence. Nothing of it is left to a
+/// backend, which would choose unseen.
+class WatchedMethod {
+ public:
+  WatchedMethod(const MethodSpec& method, WatchMethod watch) : watch_(std::move(watch)) {
+    SelectorEntry entry;
+    entry.name = entry.title = method.stages().front().method->name;  // for messages
+    entry.caps = method.caps();
+    entry.make = [this, method](const SelectorOptions&) {
+      return std::make_unique<WatchedSelector>(method.make(), watch_);
+    };
+    const std::string name = entry.name;
+    registry_.put(std::move(entry));
+    spec_ = MethodSpec::parse(registry_, name);
+  }
+  WatchedMethod(const WatchedMethod&) = delete;
+  WatchedMethod& operator=(const WatchedMethod&) = delete;
+  const MethodSpec& spec() const { return spec_; }
+
+ private:
+  WatchMethod watch_;
+  SelectorRegistry registry_;
+  MethodSpec spec_;
+};
+
+/// Dense softmax weights of a query head's last query of the call over all keys up to its own,
+/// [pos_begin + n_tok], in f64; an attention sink takes its part.
+std::vector<double> last_row_weights(const SelectCall& call, Index q_head) {
+  const Index group = call.q.dim(0) / call.k.dim(0);
+  const Index position = call.pos_begin + call.n_tok - 1;
+  const KeyTable keys(call.k.sub(q_head / group));
+  std::vector<double> weights;
+  ScoreRows scratch;
+  const Index positions[] = {position};
+  visit_score_rows(
+      {call.q.sub(q_head), call.pos_begin, keys, call.score_rule(), /*window=*/std::nullopt},
+      positions, scratch, [&](Index, std::span<double> scores, TokenRange) {
+        weights.assign(scores.begin(), scores.end());
+      });
+  softmax_in_place(weights, sink_logit_of(call, q_head));
+  return weights;
+}
+
 /// Natural logarithms of the probabilities of the last row of logits.
 std::vector<double> log_probs(const Tensor<float>& logits) {
-  const auto row = logits.view().row(logits.dim(0) - 1);
-  std::vector<double> out(row.begin(), row.end());
-  const double largest = *std::ranges::max_element(out);
-  double sum = 0.0;
-  for (const double x : out) sum += std::exp(x - largest);
-  const double lse = largest + std::log(sum);
+  std::vector<double> out = widened(logits.view().row(logits.dim(0) - 1));
+  const double lse = log_sum_exp(out);
   for (double& x : out) x -= lse;
   return out;
 }

@@ -16,7 +16,6 @@
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/live.hpp"
-#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 
@@ -109,12 +108,5 @@ struct AnswerBlame {
 AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prompt,
                          const AnswerQuestion& question, ThreadPool& pool,
                          const ProgressFn& progress, const std::stop_token& stop);
-
-/// Arrays of several prompts, NaN where one has nothing: steps/dense_surprise,
-/// steps/sparse_surprise and steps/kl [prompt, step], layers/recovered [prompt, layer],
-/// heads/recovered [prompt, layer, q_head], axes layer and q_head. The writer has begun; finish()
-/// is the caller's.
-void write_blames(std::span<const AnswerBlame> blames, const ModelConfig& config,
-                  ResultWriter& output);
 
 }  // namespace kvscope

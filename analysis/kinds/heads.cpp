@@ -7,13 +7,13 @@
 #include "analysis/base/layer_arrays.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/kinds/heads_loss.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
+#include "core/selectors/spec_lists.hpp"
 
 namespace kvscope {
 
@@ -178,6 +178,56 @@ class HeadMeter {
   PooledRows pooled_;
   std::vector<RowNumbers> rows_;
 };
+
+/// What each query head loses under sparse methods at one budget: a replay, read head by head.
+struct HeadLosses {
+  std::vector<ReplayPair> pairs;
+  std::vector<std::string> skipped;  // sentences: methods left out, and why
+  /// [layers, heads, pairs] of the selected part; NaN in a layer that stays dense.
+  std::vector<double> lost;
+  std::size_t n_heads = 0;
+
+  double at(std::size_t layer, std::size_t head, std::size_t pair) const {
+    return lost[(layer * n_heads + head) * pairs.size() + pair];
+  }
+};
+
+/// Replays the methods of `options` over the layers and heads of `part`; no pairs if it names none.
+HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
+                               const HeadsOptions& options, ThreadPool& pool,
+                               const ProgressFn& progress, const std::stop_token& stop) {
+  HeadLosses out;
+  out.n_heads = part.q_heads.size();
+  if (options.selector.empty()) return out;
+  const std::vector<Budget> budgets = split_budgets({options.budget});
+  if (budgets.size() != 1) {
+    throw ConfigError("heads: budget: expected one, found {}: \"{}\"", budgets.size(),
+                      options.budget);
+  }
+  PairPlan plan = plan_pairs(parse_methods({options.selector}, "selector"), budgets,
+                             {options.phase}, trace.where(), "heads");
+  out.pairs = std::move(plan.pairs);
+  out.skipped = std::move(plan.skipped);
+
+  ReplayOptions replay = options.replay(part.q_heads);
+  replay.dense_layers = options.dense_layers;
+  replay.n_sink = options.sink_tokens;
+  const std::vector<LayerReplay> layers =
+      replay_layers(trace, /*draft=*/nullptr, part.layers, out.pairs, replay, pool, progress, stop);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const LayerReplay& layer = layers[l];
+    const std::size_t n_calls = layer.calls.size();
+    const bool is_dense = layer.has_window || part.layers[l] < options.dense_layers;
+    for (std::size_t h = 0; h < out.n_heads; ++h) {
+      for (const PairReplay& pair : layer.pairs) {
+        const std::span<const double> kept(pair.of(ReplayMetric::mass).data() + h * n_calls,
+                                           n_calls);
+        out.lost.push_back(is_dense ? kNan : 1.0 - mean(kept));
+      }
+    }
+  }
+  return out;
+}
 
 /// Means over the heads of a layer, and who looks for repetitions most.
 void add_summary(Json& entry, const HeadsPlan& plan, const HeadsArrays& arrays) {

@@ -182,22 +182,15 @@ struct MonotoneMap {
 };
 
 void write_matrix(ResultWriter& output, const std::string& name, const Tensor<double>& values,
-                  const std::string& units, const std::string& text) {
-  output.declare(
-      {name, ResultType::f64, values.shape(), {"draft_layer", "verifier_layer"}, units, text});
-  output.write<double>(name, 0, values.flat());
+                  std::string_view units, std::string_view text) {
+  output.put<double>(name, values.shape(), {"draft_layer", "verifier_layer"}, units, text,
+                     values.flat());
 }
 
 template <class T>
 void write_column(ResultWriter& output, const std::string& name, const std::vector<T>& values,
-                  const std::string& units, const std::string& text) {
-  output.declare({name,
-                  result_type_of<T>(),
-                  {static_cast<Index>(values.size())},
-                  {"verifier_layer"},
-                  units,
-                  text});
-  output.write<T>(name, 0, values);
+                  std::string_view units, std::string_view text) {
+  output.put<T>(name, {n_of(values)}, {"verifier_layer"}, units, text, values);
 }
 
 /// Head-mean rows of all layers of both models, a block of queries at a time; all pairs of each
@@ -248,13 +241,8 @@ void write_means(const LayerMeans& means, const RowResults& results, ResultWrite
   write_matrix(output, "total_variation", means.variation, "1", "total variation distance");
   write_matrix(output, "pinsker_floor", means.floor, "1",
                "floor p - sqrt(KL / 2) on the verifier's mass");
-  output.declare({"kl_rows",
-                  ResultType::f64,
-                  results.kl.shape(),
-                  {"row", "draft_layer", "verifier_layer"},
-                  "nat",
-                  "KL(verifier || draft) per row"});
-  output.write<double>("kl_rows", 0, results.kl.flat());
+  output.put<double>("kl_rows", results.kl.shape(), {"row", "draft_layer", "verifier_layer"}, "nat",
+                     "KL(verifier || draft) per row", results.kl.flat());
 }
 
 /// Writes the maps; returns a row for each layer of the verifier, and "kl_mean_mapped".

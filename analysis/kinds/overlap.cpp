@@ -157,7 +157,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
   const TraceInfo part = selected_part(trace.info(), options.selection);
   const PairPlan plan =
       plan_pairs(parse_methods({options.selector}, "selector"), split_budgets({options.budget}),
-                 options.phase, trace.where(), "overlap");
+                 {options.phase}, trace.where(), "overlap");
   const std::vector<Couple> couples = couples_of(plan);
   std::vector<OverlapSums> sums(part.layers.size(), OverlapSums(couples, part.q_heads.size()));
 

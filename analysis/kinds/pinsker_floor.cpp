@@ -11,7 +11,6 @@
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/row_kernels.hpp"
-#include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay.hpp"
@@ -114,10 +113,9 @@ class RowMasses {
 }  // namespace
 
 PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& draft,
-                             const PinskerOptions& options, ThreadPool& pool,
-                             const ProgressFn& progress, std::stop_token stop) {
+                             const CoverageOptions& options, std::span<const Index> layers,
+                             ThreadPool& pool, const ProgressFn& progress, std::stop_token stop) {
   const double p = options.nucleus;
-  if (!(p > 0.0 && p <= 1.0)) throw ConfigError("nucleus: expected a share in (0, 1], found {}", p);
   if (options.layer_map != kMonotone) DraftMap(options.layer_map, "monotone, ");  // refuses others
   require_same_tokens(verifier, draft);
   require_full_qkv(draft, "coverage");
@@ -129,8 +127,8 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   // 1. what SpecAttn keeps
   ReplayOptions replay;
   replay.calls.phase = Phase::verify;
-  replay.calls.steps = options.steps;
-  replay.calls.drafts = options.drafts;
+  replay.calls.steps = options.replay.calls.steps;
+  replay.calls.drafts = options.replay.calls.drafts;
   replay.rows_per_chunk.reset();
   MethodSpec specattn = "specattn";
   specattn.set("dense-layers", 0);
@@ -144,7 +142,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
       has_draft_row.push_back(pos + 1 < call.end);
     }
   }
-  for (Index layer : options.layers) {
+  for (Index layer : layers) {
     RowMasses masses(out.row_pos, info.q_heads);
     replay.on_row = [&](const MeasuredRow& row) { masses.add(row); };
     replay_layers(verifier, &draft, {layer}, {pair}, replay, pool, progress, stop);

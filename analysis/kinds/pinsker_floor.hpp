@@ -14,23 +14,13 @@
 // since the draft never ran its last token: there is no floor, and its fields are NaN.
 #pragma once
 
+#include <span>
 #include <stop_token>
-#include <string>
 #include <vector>
 
-#include "core/base/parallel.hpp"
-#include "core/base/progress.hpp"
-#include "core/trace/source.hpp"
+#include "analysis/kinds/coverage.hpp"
 
 namespace kvscope {
-
-struct PinskerOptions {
-  double nucleus = 0.95;               // p in (0, 1]
-  std::string layer_map = "monotone";  // or what specattn's layer-map takes
-  Index steps = 16;                    // verifications, evenly spaced
-  Index drafts = 4;                    // tokens of each
-  std::vector<Index> layers;           // verifier layers, ascending
-};
 
 /// One verifier layer. Per row, NaN in the first four where there is no draft row:
 struct PinskerLayer {
@@ -55,11 +45,11 @@ struct PinskerResult {
 /// draft's rows in f32.
 inline constexpr double kFloorSlack = 1e-6;
 
-/// Computes rows, floors and the replay of specattn with no layer left dense. With layer_map
-/// "monotone" the map of least divergence comes first (analyze_layer_map). Throws ConfigError for a
-/// draft over other tokens, p outside (0, 1], a map that does not fit; Interrupted on a stop.
+/// Computes rows, floors and the replay of specattn over these layers, none of them left dense.
+/// With layer_map "monotone" the map of least divergence comes first (analyze_layer_map). Throws
+/// ConfigError for a draft over other tokens, a map that does not fit; Interrupted on a stop.
 PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& draft,
-                             const PinskerOptions& options, ThreadPool& pool,
-                             const ProgressFn& progress, std::stop_token stop);
+                             const CoverageOptions& options, std::span<const Index> layers,
+                             ThreadPool& pool, const ProgressFn& progress, std::stop_token stop);
 
 }  // namespace kvscope

@@ -1,7 +1,11 @@
 #include "analysis/kinds/query_scores.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -25,7 +29,7 @@ std::vector<double> query_scores(const TraceInfo& info, TensorView<const float> 
   if (span == QuerySpan::prompt) {
     scores = quoka_cosines(q, prompt_mean(info, q, scoring), scoring.eps);
   } else {
-    scores.assign(static_cast<std::size_t>(q.dim(0)), std::numeric_limits<double>::quiet_NaN());
+    scores.assign(static_cast<std::size_t>(q.dim(0)), kNan);
     for (const TokenRange& chunk : prompt_chunks(info, scoring.chunk)) {
       if (chunk.size() < 2) continue;
       const auto rows = q.range(0, chunk.begin, chunk.end);
@@ -36,6 +40,16 @@ std::vector<double> query_scores(const TraceInfo& info, TensorView<const float> 
   }
   for (double& score : scores) score = -score;
   return scores;
+}
+
+QueryCorrelation correlate_queries(std::span<const double> s_q, std::span<const double> log_weight,
+                                   std::span<const double> position) {
+  const auto weight = mapped<double>(log_weight, [](double log) { return std::exp(log); });
+  QueryCorrelation result;
+  result.value = {pearson(s_q, weight), pearson(s_q, log_weight), spearman(s_q, log_weight),
+                  partial_correlation(s_q, log_weight, position),
+                  partial_spearman(s_q, log_weight, position)};
+  return result;
 }
 
 }  // namespace kvscope

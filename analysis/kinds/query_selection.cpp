@@ -8,7 +8,6 @@
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/kinds/query_correlation.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"

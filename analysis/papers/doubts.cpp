@@ -36,12 +36,8 @@ bool is_about(const Json& doubt, const std::set<std::size_t>& rows) {
 
 /// That others used the machine while something was timed; empty if they did not, or nobody knows.
 std::string busy_machine(const Json& config) {
-  const auto number = [&](const char* key) {
-    const auto found = config.find(key);
-    return found != config.end() && found->is_number() ? found->get<double>() : 0.0;
-  };
-  const double others = number("other_cores");
-  const double cores = number("machine_cores");
+  const double others = number_at(config, "other_cores");
+  const double cores = number_at(config, "machine_cores");
   if (!(others > kBusy * cores)) return "";
   return fmt::format("Other programs kept {:.1f} of {:.0f} cores busy while this was timed.",
                      others, cores);

@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "analysis/papers/item.hpp"
+#include "core/base/embedded_file.hpp"
 #include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope::papers {
+namespace kvscope {
+std::span<const EmbeddedFile> papers_data();  // items.toml alone (analysis/CMakeLists.txt)
+}
 
-/// The text of items.toml (analysis/CMakeLists.txt).
-std::string_view items_toml();
+namespace kvscope::papers {
 
 namespace {
 
@@ -25,10 +27,8 @@ template <class Enum>
 Enum word_in(const toml::table& table, std::string_view name, Enum otherwise = Enum{}) {
   const std::string word = text_in(table, name);
   if (word.empty()) return otherwise;
-  const auto& words = EnumNames<Enum>::value;
-  const auto at = std::ranges::find(words, word);
-  if (at == words.end()) throw FormatError("items.toml: {} cannot be {}", name, word);
-  return static_cast<Enum>(at - words.begin());
+  if (const auto value = enum_from_name<Enum>(word)) return *value;
+  throw FormatError("items.toml: {} cannot be {}", name, word);
 }
 
 /// Calls each(table) for the tables of a list.
@@ -111,7 +111,7 @@ struct Data {
 const Data& data() {
   static const Data all = [] {
     Data read;
-    const toml::table top = toml::parse(items_toml());
+    const toml::table top = toml::parse(papers_data().front().text);
     const toml::table& lists = *top["lists"].as_table();
     for_each_table(top, "runs", [&](const toml::table& run) {
       read.runs.push_back({text_in(run, "name"), text_in(run, "ending"),

@@ -320,7 +320,7 @@ class LayoutMaker {
     }
     if (out.bar) {
       m.right = bar_ticks_width(out);
-      const auto lines = lines_of(panel.colour->axis.label, theme_.label_size, out.frame.h * 1.1);
+      const auto lines = lines_of(panel.colour->axis.label, theme_.label_size, out.frame.h);
       m.right += static_cast<double>(lines.size()) * line_height(theme_.label_size) + pad();
     }
     const auto title = lines_of(panel.title, theme_.title_size, out.frame.w * 1.05);
@@ -390,7 +390,7 @@ class LayoutMaker {
     }
     if (out.bar) {
       double x = frame.right() + bar_ticks_width(out) + pad();
-      for (const auto& line : lines_of(panel.colour->axis.label, size, frame.h * 1.1)) {
+      for (const auto& line : lines_of(panel.colour->axis.label, size, frame.h)) {
         x += line_height(size);
         words.push_back({{x - metrics_.descent() * size, frame.centre().y},
                          line,

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
@@ -80,23 +81,22 @@ std::unique_ptr<Lease> Leases::make(const std::string& key, int number, bool is_
                                     const std::stop_token& stop) const {
   fs::path file = folder_ / fmt::format("{}.{}", key, number);
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  int fd = ::open(file.c_str(), kFlags, 0666);
-  if (fd < 0 && errno == ENOENT) {
+  Descriptor made(::open(file.c_str(), kFlags, 0666));
+  if (made.get() < 0 && errno == ENOENT) {
     std::error_code ignored;
     fs::create_directories(folder_, ignored);
-    fd = ::open(file.c_str(), kFlags, 0666);
+    made = Descriptor(::open(file.c_str(), kFlags, 0666));
   }
-  if (fd < 0 && errno != EEXIST)
+  if (made.get() < 0 && errno != EEXIST)
     throw IoError("cannot make {}: {}", file.string(), std::strerror(errno));
-  if (fd < 0) return nullptr;
+  if (made.get() < 0) return nullptr;
   try {
-    write_all(fd, worker_, file.string());
+    write_all(made.get(), worker_, file.string());
   } catch (...) {
-    ::close(fd);
     remove_quietly(file);
     throw;
   }
-  ::close(fd);
+  made.close();
   return std::make_unique<Lease>(std::move(file), is_shared, stop);
 }
 

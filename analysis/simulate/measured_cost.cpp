@@ -15,13 +15,13 @@ namespace {
 /// Places of the costs behind the four totals of KV reductions.
 constexpr std::size_t kFirstCost = 4;
 
-constexpr std::array<std::string_view, 3> kCostColumns = {"kept", "density", "bytes"};
-constexpr std::array<std::string_view, 3> kMatchTexts = {"match", "knob", "match_note"};
-constexpr std::string_view kReached = "match_reached";
+double budget_value(const LivePair& pair) {
+  return pair.asked.budget ? pair.asked.budget->value : kNan;
+}
 
-std::vector<double> values_of(const KeptTotals& kept, const CostTotals& cost) {
-  return {kept.n_attended(), kept.n_visible(), kept.n_loaded(), kept.n_available(), cost.attended,
-          cost.visible,      cost.n_rows,      cost.bytes,      cost.n_calls,       cost.longest};
+std::vector<double> values_of(const CostTotals& kept, const CostTotals& cost) {
+  return {kept.attended, kept.visible, kept.loaded, kept.available, cost.attended,
+          cost.visible,  cost.n_rows,  cost.bytes,  cost.n_calls,   cost.longest};
 }
 
 /// The pair's note, or why this row's own cost is another than the one that the search reached.
@@ -62,7 +62,12 @@ CostTotals costs_of(const std::vector<const UnitResult*>& units,
   for (const UnitResult* unit : units) {
     for (const std::size_t place : places) {
       const double* x = unit->values.data() + place + kFirstCost;
-      costs.add({x[0], x[1], x[2], x[3], x[4], x[5]});
+      costs.add({.attended = x[0],
+                 .visible = x[1],
+                 .n_rows = x[2],
+                 .bytes = x[3],
+                 .n_calls = x[4],
+                 .longest = x[5]});
     }
   }
   return costs;
@@ -82,24 +87,31 @@ double quantity_of(const CostTotals& costs, MatchQuantity quantity) {
   return costs.density();
 }
 
-void add_cost_columns(ColumnTable& table, const SimulationSetup& setup) {
-  table.number_names.insert(table.number_names.end(), kCostColumns.begin(), kCostColumns.end());
-  if (!setup.is_matched()) return;
-  table.text_names.insert(table.text_names.end(), kMatchTexts.begin(), kMatchTexts.end());
-  table.number_names.emplace_back(kReached);
+NewRow begin_row(ColumnTable& table, const SimulationSetup& setup, const std::string& task,
+                 std::size_t pair) {
+  const ReplayPair& asked = setup.pairs[pair].asked;
+  NewRow row(table);
+  row.add("model", setup.models.verifier_name);
+  row.add("task", task);
+  row.add("selector", asked.selector.text());
+  row.add("budget_kind", kind_of(asked.budget));
+  row.add("budget", budget_value(setup.pairs[pair]));
+  return row;
 }
 
-void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
+void add_cost_cells(NewRow& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place) {
   const CostTotals costs = costs_of(units, {&place, 1});
-  for (const double x : {costs.keys(), costs.density(), costs.bytes_per_call()})
-    row.numbers.push_back(x);
+  row.add("kept", costs.keys());
+  row.add("density", costs.density());
+  row.add("bytes", costs.bytes_per_call());
   if (!setup.is_matched()) return;
   const LivePair& live = setup.pairs[pair];
   const double reached = live.match ? quantity_of(costs, live.match->quantity) : kNan;
-  row.texts.insert(row.texts.end(),
-                   {live.labels.target, live.labels.setting, row_note(live, reached)});
-  row.numbers.push_back(reached);
+  row.add("match", live.labels.target);
+  row.add("knob", live.labels.setting);
+  row.add("match_note", row_note(live, reached));
+  row.add("match_reached", reached);
 }
 
 void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task) {
@@ -120,7 +132,7 @@ JudgedBudget judged_budget(const SimulationSetup& setup, std::size_t pair) {
   const LivePair& live = setup.pairs[pair];
   if (live.match && !live.labels.setting.empty())
     return {std::string(enum_name(live.match->quantity)), live.match->value};
-  return {pair_texts(setup, "", pair)[3], budget_value(live)};
+  return {kind_of(live.asked.budget), budget_value(live)};
 }
 
 }  // namespace kvscope

@@ -10,8 +10,8 @@
 
 namespace kvscope {
 
-/// attended, visible, loaded, available (KeptTotals), then the six of CostTotals: the totals that
-/// a unit carries.
+/// attended, visible, loaded, available of LiveStats::kept, then attended, visible, n_rows, bytes,
+/// n_calls, longest of its cost: the totals that a unit carries.
 inline constexpr std::size_t kKeptValues = 10;
 std::vector<double> kept_values(const LiveStats& stats);
 /// Of one phase alone.
@@ -29,12 +29,13 @@ CostTotals costs_of(const std::vector<const UnitResult*>& units,
                     std::span<const std::size_t> places);
 double quantity_of(const CostTotals& costs, MatchQuantity quantity);
 
-/// Declares kept, density and bytes behind the columns that the table has, and those of a match if
-/// there is one: match, knob, match_note, match_reached.
-void add_cost_columns(ColumnTable& table, const SimulationSetup& setup);
-/// Their cells of a row of `pair`, behind the ones it has. What the row's own runs cost is reached
-/// there; a note says where that is not the target.
-void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
+/// A row of `pair` with its texts model, task, selector and budget_kind and the number budget, as
+/// sweeps write them.
+NewRow begin_row(ColumnTable& table, const SimulationSetup& setup, const std::string& task,
+                 std::size_t pair);
+/// kept, density and bytes of a row, and with a match also match, knob, match_note and
+/// match_reached: what the row's own runs cost; a note says where that is not the target.
+void add_cost_cells(NewRow& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place);
 /// A row of each method that refused every value of its setting: its name, its match and no number.
 void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task);

@@ -81,21 +81,6 @@ class Perplexity final : public SimulationTask {
 
   ColumnTable table(const Units& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task", "selector", "budget_kind", "protocol", "doubt"};
-    table.number_names = {"budget",
-                          "n_tokens",
-                          "texts",
-                          "scored_tokens",
-                          "perplexity",
-                          "perplexity_low",
-                          "perplexity_high",
-                          "relative_increase",
-                          "relative_increase_low",
-                          "relative_increase_high",
-                          "log_perplexity",
-                          "kv_reduction",
-                          "kv_union_reduction"};
-    add_cost_columns(table, setup_);
     const double dense = dense_perplexity(units);
     const Resampled resampled = resample(units);
     const auto words = doubt_words(doubts_of(units, resampled), setup_.pairs.size());
@@ -106,18 +91,22 @@ class Perplexity final : public SimulationTask {
       const Reductions kept = reductions_of(mine, 0);
       const Interval interval = percentiles95(resampled[p]);
       const Interval increase = percentiles95(differences(resampled, p, dense_pair()));
-      std::vector<std::string> texts = pair_texts(setup_, name(), p);
-      texts.push_back(protocol());
-      texts.push_back(words[p]);
-      table.rows.push_back(
-          {std::move(texts),
-           {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
-            static_cast<double>(texts_.size()),
-            static_cast<double>(n_scored()) * static_cast<double>(n_cases()), perplexity,
-            std::exp(interval.low), std::exp(interval.high), perplexity / dense - 1.0,
-            std::exp(increase.low) - 1.0, std::exp(increase.high) - 1.0, log_perplexity,
-            kept.per_head, kept.per_union}});
-      add_cost_cells(table.rows.back(), setup_, p, mine, 0);
+      NewRow row = begin_row(table, setup_, name(), p);
+      row.add("protocol", protocol());
+      row.add("doubt", words[p]);
+      row.add("n_tokens", static_cast<double>(options_.n_tokens));
+      row.add("texts", static_cast<double>(texts_.size()));
+      row.add("scored_tokens", static_cast<double>(n_scored()) * static_cast<double>(n_cases()));
+      row.add("perplexity", perplexity);
+      row.add("perplexity_low", std::exp(interval.low));
+      row.add("perplexity_high", std::exp(interval.high));
+      row.add("relative_increase", perplexity / dense - 1.0);
+      row.add("relative_increase_low", std::exp(increase.low) - 1.0);
+      row.add("relative_increase_high", std::exp(increase.high) - 1.0);
+      row.add("log_perplexity", log_perplexity);
+      row.add("kv_reduction", kept.per_head);
+      row.add("kv_union_reduction", kept.per_union);
+      add_cost_cells(row, setup_, p, mine, 0);
     }
     return table;
   }
@@ -158,13 +147,8 @@ class Perplexity final : public SimulationTask {
     std::iota(pairs.begin(), pairs.end(), Index{0});
     write_axis(*output, "curve/position", steps, "token", "position");
     write_axis(*output, "curve/pair", pairs, "1", "row of the table");
-    output->declare({"curve/log_perplexity",
-                     ResultType::f64,
-                     {n_pairs, n_scored()},
-                     {"pair", "position"},
-                     "nat",
-                     "mean loss up to this position"});
-    output->write<double>("curve/log_perplexity", 0, curves);
+    output->put<double>("curve/log_perplexity", {n_pairs, n_scored()}, {"pair", "position"}, "nat",
+                        "mean loss up to this position", curves);
     std::vector<std::vector<double>> of_blocks;
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       of_blocks.emplace_back();

@@ -104,24 +104,40 @@ std::string magic_number(std::string_view thing, std::string_view number) {
   return fmt::format(" The magic number of the {} is {}.", thing, number);
 }
 
-Index TokenCounter::of(std::string_view text) const {
-  return static_cast<Index>(tokenizer_.encode(text).size());
+PromptQuestion ask_number(std::string_view thing, std::string_view number) {
+  return {fmt::format(" What is the magic number of the {}? The magic number of the {} is", thing,
+                      thing),
+          {std::string(number)}};
 }
 
-std::vector<std::string> items_that_fit(Index room, const TokenCounter& counter,
-                                        const std::function<std::string(Index)>& make) {
+Index PromptDesk::count(std::string_view text) const {
+  return static_cast<Index>(tokenizer.encode(text).size());
+}
+
+std::string_view PromptDesk::thing() {
+  return kThings[draws.choose(kThings.size(), 1).front()];
+}
+
+Index PromptDesk::room(const PromptContent& content) const {
+  return spec.length - static_cast<Index>(spec.leading.size()) -
+         count(head_text(spec, content.head)) -
+         (content.questions.empty() ? 0
+                                    : count(question_text(spec, content.questions.front().text)));
+}
+
+std::vector<std::string> PromptDesk::fit(Index room,
+                                         const std::function<std::string(Index)>& make) const {
   std::vector<std::string> items;
   while (true) {
     std::string item = make(static_cast<Index>(items.size()));
     if (item.empty()) return items;  // there are no more
-    room -= counter.of(item);
+    room -= count(item);
     if (room < 0) return items;
     items.push_back(std::move(item));
   }
 }
 
-std::vector<std::string> words_of_prose(std::span<const TokenId> filler, const Tokenizer& tokenizer,
-                                        PromptDraws& draws, std::size_t n) {
+std::vector<std::string> PromptDesk::words_of_prose(std::size_t n) {
   std::set<std::string> found;
   for (std::size_t size = 4096;; size *= 2) {  // only as much of a long text as is needed
     const std::size_t taken = std::min(size, filler.size());
@@ -156,21 +172,13 @@ std::string next_question_text(const PromptSpec& spec, const std::string& questi
                        question.substr(std::min(question.find_first_not_of(' '), question.size())));
 }
 
-Index room_of(const PromptSpec& spec, const PromptContent& content, const TokenCounter& counter) {
-  return spec.length - static_cast<Index>(spec.leading.size()) -
-         counter.of(head_text(spec, content.head)) -
-         (content.questions.empty()
-              ? 0
-              : counter.of(question_text(spec, content.questions.front().text)));
-}
-
 void add_items(std::vector<std::string> items, PromptContent& content) {
   for (std::string& item : items) content.facts.push_back({std::move(item), 1.0});
 }
 
-Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
-                       std::span<const TokenId> filler, const Tokenizer& tokenizer,
-                       PromptDraws& draws) {
+Prompt assemble_prompt(PromptDesk& desk, PromptContent content) {
+  const PromptSpec& spec = desk.spec;
+  const Tokenizer& tokenizer = desk.tokenizer;
   if (static_cast<Index>(content.questions.size()) < spec.n_turns) {
     throw ConfigError(
         "prompt: a {} prompt has {} question{}, found {} turns; multi_key, kv_pairs and "
@@ -180,7 +188,8 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
   }
   std::stable_sort(content.facts.begin(), content.facts.end(),
                    [](const PromptFact& a, const PromptFact& b) { return a.depth < b.depth; });
-  if (!content.own_filler.empty()) filler = content.own_filler;
+  const std::span<const TokenId> filler =
+      content.own_filler.empty() ? desk.filler : std::span<const TokenId>(content.own_filler);
   const std::vector<TokenId> head = tokenizer.encode(head_text(spec, content.head));
   const std::vector<TokenId> question =
       tokenizer.encode(question_text(spec, content.questions.front().text));
@@ -200,7 +209,7 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
     throw ConfigError("prompt: the text has {} tokens, a prompt of {} needs {} of them", n_filler,
                       spec.length, room);
   }
-  const Index start = draws.below(n_filler - room + 1);
+  const Index start = desk.draws.below(n_filler - room + 1);
   Prompt prompt;
   prompt.tokens = spec.leading;
   prompt.tokens.insert(prompt.tokens.end(), head.begin(), head.end());

@@ -65,26 +65,8 @@ std::string shown_text(std::string_view text);
 
 /// " The magic number of the apple is 12345."
 std::string magic_number(std::string_view thing, std::string_view number);
-
-/// Counts tokens of a text that follows other text.
-class TokenCounter {
- public:
-  explicit TokenCounter(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  Index of(std::string_view text) const;
-
- private:
-  const Tokenizer& tokenizer_;
-};
-
-/// Items one after the other as long as they fit into `room` tokens together: `make(i)` is the
-/// i-th. Every item is counted by itself, which is exact where items begin with a blank.
-std::vector<std::string> items_that_fit(Index room, const TokenCounter& counter,
-                                        const std::function<std::string(Index)>& make);
-
-/// Up to n different words of five letters and more that the prose has and prompt_things() has not,
-/// in a random order.
-std::vector<std::string> words_of_prose(std::span<const TokenId> filler, const Tokenizer& tokenizer,
-                                        PromptDraws& draws, std::size_t n);
+/// What the magic number is.
+PromptQuestion ask_number(std::string_view thing, std::string_view number);
 
 /// What stands in front of the facts: the head, behind the chat template's words if there are.
 std::string head_text(const PromptSpec& spec, const std::string& head);
@@ -94,23 +76,45 @@ std::string question_text(const PromptSpec& spec, const std::string& question);
 /// The same for a question behind an answer.
 std::string next_question_text(const PromptSpec& spec, const std::string& question);
 
-/// Tokens that facts may fill: the length without special tokens, head and first question.
-Index room_of(const PromptSpec& spec, const PromptContent& content, const TokenCounter& counter);
-
 /// Items that fill a prompt as facts right before the question, in their order.
 void add_items(std::vector<std::string> items, PromptContent& content);
 
-/// Facts in the prose at their depths, the first question at the end; special tokens of `spec` in
+/// One prompt while it is written: what it is to be, the prose, its draws.
+struct PromptDesk {
+  const PromptSpec& spec;
+  std::span<const TokenId> filler;
+  const Tokenizer& tokenizer;
+  PromptDraws draws{spec};
+
+  /// Tokens of a text that follows other text.
+  Index count(std::string_view text) const;
+  /// One of prompt_things().
+  std::string_view thing();
+  /// Tokens that facts may fill: the length without special tokens, head and first question.
+  Index room(const PromptContent& content) const;
+  /// Items one after the other as long as they fit into `room` tokens together: `make(i)` is the
+  /// i-th. Every item is counted by itself, which is exact where items begin with a blank.
+  std::vector<std::string> fit(Index room, const std::function<std::string(Index)>& make) const;
+  /// Up to n different words of five letters and more that the prose has and prompt_things() has
+  /// not, in a random order.
+  std::vector<std::string> words_of_prose(std::size_t n);
+};
+
+/// Facts in the prose at their depths, the first question at the end; special tokens of the spec in
 /// front. Throws ConfigError if the length leaves no room, the filler is too short or there are
 /// fewer questions than turns.
-Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
-                       std::span<const TokenId> filler, const Tokenizer& tokenizer,
-                       PromptDraws& draws);
+Prompt assemble_prompt(PromptDesk& desk, PromptContent content);
 
 /// RULER's and InfiniteBench's generated tasks that are more than magic numbers in prose.
-PromptContent ruler_content(const PromptSpec& spec, std::span<const TokenId> filler,
-                            const Tokenizer& tokenizer, PromptDraws& draws);
+PromptContent common_words_content(PromptDesk& desk);
+PromptContent frequent_words_content(PromptDesk& desk);
+PromptContent noise_key_content(PromptDesk& desk);
+PromptContent code_key_content(PromptDesk& desk);
+PromptContent only_numbers_content(PromptDesk& desk);
+PromptContent only_codes_content(PromptDesk& desk);
+PromptContent largest_number_content(PromptDesk& desk);
+PromptContent function_chain_content(PromptDesk& desk);
 /// The narrative tasks of sparse-frontier.
-PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer, PromptDraws& draws);
+PromptContent story_content(PromptDesk& desk);
 
 }  // namespace kvscope

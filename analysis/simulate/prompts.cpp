@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
@@ -18,53 +19,47 @@ constexpr std::string_view kHead =
     " There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. "
     "I will quiz you about the important information there.\n";
 
-PromptContent passkey(const PromptSpec& spec, PromptDraws& draws) {
-  const std::string key = draws.number();
+PromptContent passkey(PromptDesk& desk) {
+  const std::string key = desk.draws.number();
   return {std::string(kHead),
           {{fmt::format(" The pass key is {}. Remember it. {} is the pass key.", key, key),
-            spec.depth}},
+            desk.spec.depth}},
           {{" What is the pass key? The pass key is", {key}}}};
 }
 
-PromptContent number_string(const PromptSpec& spec, PromptDraws& draws) {
+PromptContent number_string(PromptDesk& desk) {
   std::string key;
   while (key.size() < 10) {  // every digit comes one to three times
-    const auto digit = static_cast<char>('1' + draws.below(9));
-    key.append(std::min<std::size_t>(10 - key.size(), 1 + static_cast<std::size_t>(draws.below(3))),
-               digit);
+    const auto digit = static_cast<char>('1' + desk.draws.below(9));
+    const auto times = static_cast<std::size_t>(1 + desk.draws.below(3));
+    key.append(std::min<std::size_t>(10 - key.size(), times), digit);
   }
   PromptContent content = {
       std::string(kHead),
       {{fmt::format(" The sequence of digits is {}. Remember it. {} is the sequence of digits.",
                     key, key),
-        spec.depth}},
+        desk.spec.depth}},
       {{" What is the sequence of digits? The sequence of digits is", {key}}}};
   content.n_answer_tokens = 16;
   return content;
 }
 
-PromptQuestion ask_number(std::string_view thing, std::string_view number) {
-  return {fmt::format(" What is the magic number of the {}? The magic number of the {} is", thing,
-                      thing),
-          {std::string(number)}};
-}
-
 /// n_facts magic numbers; the first stands at the depth and is asked for first.
-PromptContent multi_key(const PromptSpec& spec, PromptDraws& draws, Index n_facts) {
+PromptContent multi_key(PromptDesk& desk, Index n_facts) {
   PromptContent content;
   const auto names = prompt_things();
-  const auto things = draws.choose(names.size(), static_cast<std::size_t>(n_facts));
+  const auto things = desk.draws.choose(names.size(), static_cast<std::size_t>(n_facts));
   for (std::size_t i = 0; i < things.size(); ++i) {
-    const std::string number = draws.number();
+    const std::string number = desk.draws.number();
     content.facts.push_back(
-        {magic_number(names[things[i]], number), i == 0 ? spec.depth : draws.depth()});
+        {magic_number(names[things[i]], number), i == 0 ? desk.spec.depth : desk.draws.depth()});
     content.questions.push_back(ask_number(names[things[i]], number));
   }
   return content;
 }
 
-PromptContent multi_query(const PromptSpec& spec, PromptDraws& draws) {
-  PromptContent content = multi_key(spec, draws, 4);
+PromptContent multi_query(PromptDesk& desk) {
+  PromptContent content = multi_key(desk, 4);
   const std::vector<PromptQuestion> single = std::move(content.questions);
   std::vector<std::string> asked;
   std::vector<std::string> answers;
@@ -81,16 +76,15 @@ PromptContent multi_query(const PromptSpec& spec, PromptDraws& draws) {
   return content;
 }
 
-PromptContent multi_value(const PromptSpec& spec, PromptDraws& draws) {
+PromptContent multi_value(PromptDesk& desk) {
   constexpr Index kValues = 4;
   PromptContent content;
-  const auto names = prompt_things();
-  const std::string_view thing = names[draws.choose(names.size(), 1).front()];
+  const std::string_view thing = desk.thing();
   std::vector<std::string> answers;
   for (Index i = 0; i < kValues; ++i) {
-    answers.push_back(draws.number());
+    answers.push_back(desk.draws.number());
     content.facts.push_back(
-        {magic_number(thing, answers.back()), i == 0 ? spec.depth : draws.depth()});
+        {magic_number(thing, answers.back()), i == 0 ? desk.spec.depth : desk.draws.depth()});
   }
   content.questions = {
       {fmt::format(" What are all the magic numbers of the {}? The magic numbers of the {} are",
@@ -100,14 +94,14 @@ PromptContent multi_value(const PromptSpec& spec, PromptDraws& draws) {
   return content;
 }
 
-PromptContent variable_tracking(const PromptSpec& spec, PromptDraws& draws) {
+PromptContent variable_tracking(PromptDesk& desk) {
   constexpr Index kChain = 4;
   PromptContent content;
   const auto names = prompt_things();
-  const std::string value = draws.number();
-  const auto things = draws.choose(names.size(), kChain);
-  std::vector<double> depths = {spec.depth};
-  for (Index i = 1; i < kChain; ++i) depths.push_back(draws.depth());
+  const std::string value = desk.draws.number();
+  const auto things = desk.draws.choose(names.size(), kChain);
+  std::vector<double> depths = {desk.spec.depth};
+  for (Index i = 1; i < kChain; ++i) depths.push_back(desk.draws.depth());
   std::sort(depths.begin(), depths.end());  // a chain reads in order
   std::vector<std::string> answers;
   for (std::size_t i = 0; i < things.size(); ++i) {
@@ -127,35 +121,37 @@ PromptContent variable_tracking(const PromptSpec& spec, PromptDraws& draws) {
   return content;
 }
 
-PromptContent make_content(const PromptSpec& spec, std::span<const TokenId> filler,
-                           const Tokenizer& tokenizer, PromptDraws& draws) {
-  switch (spec.kind) {
-    case PromptKind::passkey:
-      return passkey(spec, draws);
-    case PromptKind::number_string:
-      return number_string(spec, draws);
-    case PromptKind::multi_key:
-      return multi_key(spec, draws, spec.n_facts);
-    case PromptKind::niah_single_2:
-      return multi_key(spec, draws, 1);
-    case PromptKind::niah_multikey_1:
-      return multi_key(spec, draws, 4);
-    case PromptKind::niah_multiquery:
-      return multi_query(spec, draws);
-    case PromptKind::multi_value:
-      return multi_value(spec, draws);
-    case PromptKind::variable_tracking:
-      return variable_tracking(spec, draws);
-    case PromptKind::story_retrieval:
-    case PromptKind::story_multihop:
-    case PromptKind::story_filtering:
-      return story_content(spec, tokenizer, draws);
-    case PromptKind::local:
-      throw ConfigError(
-          "prompt: examples of a file are not made: expected another kind than local");
-    default:
-      return ruler_content(spec, filler, tokenizer, draws);
-  }
+/// How a kind is written, and whether its answer is one number. Chains and the examples of a file
+/// are written otherwise.
+struct KindEntry {
+  PromptContent (*write)(PromptDesk& desk) = nullptr;
+  bool has_one_number = false;
+};
+
+const KindEntry& entry_of(PromptKind kind) {
+  static constexpr std::array<KindEntry, EnumNames<PromptKind>::value.size()> kEntries = {{
+      {passkey, true},
+      {[](PromptDesk& desk) { return multi_key(desk, desk.spec.n_facts); }, true},
+      {multi_value},
+      {variable_tracking},
+      {common_words_content},
+      {noise_key_content, true},
+      {[](PromptDesk& desk) { return multi_key(desk, 1); }, true},
+      {code_key_content},
+      {[](PromptDesk& desk) { return multi_key(desk, 4); }, true},
+      {only_numbers_content, true},
+      {only_codes_content},
+      {multi_query},
+      {frequent_words_content},
+      {number_string, true},
+      {only_codes_content},
+      {largest_number_content, true},
+      {function_chain_content, true},
+      {story_content},
+      {story_content},
+      {story_content},
+  }};
+  return kEntries[static_cast<std::size_t>(kind)];
 }
 
 void check_spec(const PromptSpec& spec) {
@@ -164,23 +160,6 @@ void check_spec(const PromptSpec& spec) {
   const auto most = static_cast<Index>(prompt_things().size());
   if (spec.n_facts < 1 || spec.n_facts > most)
     throw ConfigError("prompt: expected 1 to {} facts, found {}", most, spec.n_facts);
-}
-
-bool has_one_number(PromptKind kind) {
-  switch (kind) {
-    case PromptKind::passkey:
-    case PromptKind::multi_key:
-    case PromptKind::niah_single_1:
-    case PromptKind::niah_single_2:
-    case PromptKind::niah_multikey_1:
-    case PromptKind::niah_multikey_2:
-    case PromptKind::number_string:
-    case PromptKind::math_find:
-    case PromptKind::code_run:
-      return true;
-    default:
-      return false;
-  }
 }
 
 bool is_word_sign(char c) {
@@ -253,14 +232,15 @@ Prompt make_prompt(const PromptSpec& spec, std::span<const TokenId> filler,
                    const Tokenizer& tokenizer) {
   check_spec(spec);
   if (is_chain(spec.kind)) return make_chain(spec, filler, tokenizer);
-  PromptDraws draws(spec);
-  PromptContent content = make_content(spec, filler, tokenizer, draws);
-  return assemble_prompt(spec, std::move(content), filler, tokenizer, draws);
+  if (spec.kind == PromptKind::local)
+    throw ConfigError("prompt: examples of a file are not made: expected another kind than local");
+  PromptDesk desk{spec, filler, tokenizer};
+  return assemble_prompt(desk, entry_of(spec.kind).write(desk));
 }
 
 double score_answer(PromptKind kind, const std::vector<std::string>& answers,
                     std::string_view generated) {
-  if (has_one_number(kind)) {
+  if (entry_of(kind).has_one_number) {
     constexpr std::string_view kDigits = "0123456789";
     const std::size_t begin = generated.find_first_of(kDigits);
     if (begin == std::string_view::npos) return 0.0;

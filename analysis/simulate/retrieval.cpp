@@ -246,26 +246,11 @@ class Retrieval final : public SimulationTask {
 
   ColumnTable table(const SimulationUnits& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task",         "selector", "budget_kind",
-                        "kind",  "dense_solves", "protocol", "doubt"};
-    if (options_.chat) table.text_names.emplace_back("wording");
-    table.number_names = {"budget", "length"};
-    if (options_.by_depth) table.number_names.emplace_back("depth");
-    if (options_.turns > 1) table.number_names.emplace_back("turn");
-    if (has_chains()) {
-      for (const char* name : {"steps_right", "same_as_dense", "first_difference"})
-        table.number_names.emplace_back(name);
-    }
-    for (const char* name : {"texts", "prompts", "accuracy", "accuracy_low", "accuracy_high",
-                             "p_dense", "kv_reduction", "kv_union_reduction"}) {
-      table.number_names.emplace_back(name);
-    }
-    add_cost_columns(table, setup_);
     const std::vector<RetrievalCell> cells = cells_of(units);
     const auto judged = judged_cells(cells, setup_, options_, grid_.depths);
     const auto words = doubt_words(doubts_of(cells, judged), cells.size());
     for (std::size_t r = 0; r < cells.size(); ++r)
-      table.rows.push_back(make_row(units, cells, judged, r, words[r]));
+      add_row(table, units, cells, judged, r, words[r]);
     return table;
   }
 
@@ -289,9 +274,8 @@ class Retrieval final : public SimulationTask {
     if (output != nullptr) {
       write_axis(*output, "grid/pair", pair_axis, "1", "pair, in the order of the table");
       write_axis(*output, "grid/length", options_.lengths, "token", "prompt length");
-      output->declare(
-          {"grid/depth", ResultType::f64, {n_depths}, {"depth"}, "1", "depth of the fact"});
-      output->write<double>("grid/depth", 0, grid_.depths);
+      output->put<double>("grid/depth", {n_depths}, {"depth"}, "1", "depth of the fact",
+                          grid_.depths);
     }
     for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
       std::vector<double> grid;
@@ -316,13 +300,8 @@ class Retrieval final : public SimulationTask {
         continue;
       }
       const std::string array = fmt::format("grid/{}", name);
-      output->declare({array,
-                       ResultType::f64,
-                       {static_cast<Index>(pairs.size()), n_lengths, n_depths},
-                       {"pair", "length", "depth"},
-                       "1",
-                       "accuracy"});
-      output->write<double>(array, 0, grid);
+      output->put<double>(array, {std::ssize(pairs), n_lengths, n_depths},
+                          {"pair", "length", "depth"}, "1", "accuracy", grid);
       output->add_plot(
           {"accuracy_" + name, array, {"grid/pair", "grid/length", "grid/depth"}, name});
     }
@@ -501,9 +480,9 @@ class Retrieval final : public SimulationTask {
     return std::nullopt;
   }
 
-  ColumnTable::Row make_row(const SimulationUnits& units, const std::vector<RetrievalCell>& cells,
-                            const std::vector<JudgedRow>& judged, std::size_t r,
-                            const std::string& doubt) const {
+  void add_row(ColumnTable& table, const SimulationUnits& units,
+               const std::vector<RetrievalCell>& cells, const std::vector<JudgedRow>& judged,
+               std::size_t r, const std::string& doubt) const {
     const RetrievalCell& cell = cells[r];
     const auto all_dense = dense_cell(units, cell, std::nullopt);
     const double dense = all_dense ? all_dense->mean : kNan;
@@ -512,29 +491,31 @@ class Retrieval final : public SimulationTask {
       if (other != r && judged[other].cell == judged[r].cell && judged[other].selector == "full")
         p_dense = test_cells(cell, cells[other]).p;
     }
-    ColumnTable::Row row;
-    row.texts = pair_texts(setup_, name(), cell.pair);
-    row.texts.emplace_back(enum_name(options_.kinds[cell.place.kind]));
-    row.texts.emplace_back(dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no");
-    row.texts.push_back(options_.protocols[cell.place.protocol].name);
-    row.texts.push_back(doubt);
-    if (options_.chat) row.texts.emplace_back(wording_of(cell.place.kind));
-    row.numbers = {budget_value(setup_.pairs[cell.pair]),
-                   static_cast<double>(options_.lengths[cell.place.length])};
-    if (cell.depth) row.numbers.push_back(grid_.depths[*cell.depth]);
-    if (options_.turns > 1) row.numbers.push_back(static_cast<double>(cell.turn + 1));
+    NewRow row = begin_row(table, setup_, name(), cell.pair);
+    row.add("kind", std::string(enum_name(options_.kinds[cell.place.kind])));
+    row.add("dense_solves", dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no");
+    row.add("protocol", options_.protocols[cell.place.protocol].name);
+    row.add("doubt", doubt);
+    if (options_.chat) row.add("wording", wording_of(cell.place.kind));
+    row.add("length", static_cast<double>(options_.lengths[cell.place.length]));
+    if (cell.depth) row.add("depth", grid_.depths[*cell.depth]);
+    if (options_.turns > 1) row.add("turn", static_cast<double>(cell.turn + 1));
     if (has_chains()) {
       const auto own = chain_numbers(cell, dense_cell(units, cell, cell.depth), options_);
-      row.numbers.insert(row.numbers.end(), own.begin(), own.end());
+      row.add("steps_right", own[0]);
+      row.add("same_as_dense", own[1]);
+      row.add("first_difference", own[2]);
     }
     const Reductions kept = reductions_of(cell.units, cell.turn * kTurnValues + 1);
-    for (double x :
-         {static_cast<double>(grid_.n_texts), static_cast<double>(cell.scores.size()), cell.mean,
-          cell.interval.low, cell.interval.high, p_dense, kept.per_head, kept.per_union}) {
-      row.numbers.push_back(x);
-    }
+    row.add("texts", static_cast<double>(grid_.n_texts));
+    row.add("prompts", static_cast<double>(cell.scores.size()));
+    row.add("accuracy", cell.mean);
+    row.add("accuracy_low", cell.interval.low);
+    row.add("accuracy_high", cell.interval.high);
+    row.add("p_dense", p_dense);
+    row.add("kv_reduction", kept.per_head);
+    row.add("kv_union_reduction", kept.per_union);
     add_cost_cells(row, setup_, cell.pair, cell.units, cell.turn * kTurnValues + 1);
-    return row;
   }
 
   /// [{protocol, kind, length, depth, trial, scores: {pair: [by turn]}}].

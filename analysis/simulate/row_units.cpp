@@ -16,14 +16,8 @@ void write_row_units(ResultWriter& output, const std::vector<std::vector<double>
     all.insert(all.end(), row.begin(), row.end());
     all.resize(all.size() + most - row.size(), kNan);
   }
-  const std::string name(kRowUnits);
-  output.declare({name,
-                  ResultType::f64,
-                  {static_cast<Index>(values.size()), static_cast<Index>(most)},
-                  {"row", "unit"},
-                  "",
-                  std::string(meaning)});
-  output.write<double>(name, 0, all);
+  output.put<double>(std::string(kRowUnits), {std::ssize(values), static_cast<Index>(most)},
+                     {"row", "unit"}, "", meaning, all);
 }
 
 }  // namespace kvscope

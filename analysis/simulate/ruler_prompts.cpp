@@ -31,46 +31,79 @@ void require_items(const PromptSpec& spec, std::size_t n, std::size_t least) {
       spec.length, enum_name(spec.kind), n, least);
 }
 
-PromptContent common_words(const PromptSpec& spec, std::span<const TokenId> filler,
-                           const Tokenizer& tokenizer, PromptDraws& draws) {
+/// Nothing but facts about keys, of which `ask` asks for some: the first asked stands at the depth,
+/// the further ones (turns) anywhere.
+struct Pair {
+  std::string key;
+  std::string value;
+};
+PromptContent full_of_pairs(PromptDesk& desk, const std::function<Pair(Index)>& draw,
+                            const std::function<std::string(const Pair&)>& fact,
+                            const std::function<std::string(const Pair&)>& question) {
+  PromptContent content;
+  std::vector<Pair> pairs;
+  const Pair longest = draw(-1);  // questions differ by a token or two; none is longer than this
+  Index slack = 0;
+  for (int i = 0; i < 4; ++i) slack = std::max(slack, desk.count(question(draw(-1))));
+  content.questions = {{question(longest), {longest.value}}};
+  const Index room = desk.room(content) - std::max<Index>(8, slack / 4);
+  std::vector<std::string> items = desk.fit(room, [&](Index i) {
+    pairs.push_back(draw(i));
+    return pairs.back().key.empty() ? std::string() : fact(pairs.back());
+  });
+  require_items(desk.spec, items.size(),
+                static_cast<std::size_t>(std::max<Index>(2, desk.spec.n_turns)));
+  const auto n = static_cast<double>(items.size() - 1);
+  const auto first = static_cast<std::size_t>(std::llround(desk.spec.depth * n));
+  content.questions = {{question(pairs[first]), {pairs[first].value}}};
+  for (const std::size_t at : desk.draws.choose(items.size(), items.size())) {
+    if (at != first) content.questions.push_back({question(pairs[at]), {pairs[at].value}});
+    if (static_cast<Index>(content.questions.size()) >= desk.spec.n_turns) break;
+  }
+  content.n_answer_tokens = desk.count(" " + longest.value) + 6;
+  add_items(std::move(items), content);
+  return content;
+}
+
+}  // namespace
+
+PromptContent common_words_content(PromptDesk& desk) {
   constexpr std::size_t kCommon = 10;
-  const bool is_long = spec.length >= 4096;
+  const bool is_long = desk.spec.length >= 4096;
   const int n_common = is_long ? 30 : 6;
   const int n_other = is_long ? 3 : 1;
   PromptContent content;
   content.n_answer_tokens = 60;
   std::vector<std::string> answers;
   const auto things = prompt_things();
-  for (const std::size_t at : draws.choose(things.size(), kCommon))
+  for (const std::size_t at : desk.draws.choose(things.size(), kCommon))
     answers.emplace_back(things[at]);
   content.questions = {
       {" What are the 10 most common words above? The most common words are", answers}};
-  const TokenCounter counter(tokenizer);
-  Index room = room_of(spec, content, counter);
+  Index room = desk.room(content);
   std::vector<std::string> items;
   const auto add = [&](const std::string& word, int times) {
     const std::string item = fmt::format(" {}.", word);
-    const Index cost = counter.of(item) * times;
+    const Index cost = desk.count(item) * times;
     if (cost > room) return false;
     room -= cost;
     items.insert(items.end(), static_cast<std::size_t>(times), item);
     return true;
   };
   for (const std::string& word : answers) {
-    if (!add(word, n_common)) require_items(spec, items.size(), kCommon * 6);
+    if (!add(word, n_common)) require_items(desk.spec, items.size(), kCommon * 6);
   }
   const auto wanted = static_cast<std::size_t>(std::max<Index>(1, room / (2 * n_other)));
-  for (const std::string& word : words_of_prose(filler, tokenizer, draws, wanted)) {
+  for (const std::string& word : desk.words_of_prose(wanted)) {
     if (!add(word, n_other)) break;
   }
-  draws.shuffle(items);
+  desk.draws.shuffle(items);
   add_items(std::move(items), content);
   return content;
 }
 
 /// Coded words whose counts fall as 1 / rank^2.
-PromptContent frequent_words(const PromptSpec& spec, const Tokenizer& tokenizer,
-                             PromptDraws& draws) {
+PromptContent frequent_words_content(PromptDesk& desk) {
   constexpr std::size_t kAsked = 3;
   constexpr double kZeta2 = 1.6449340668482264;
   PromptContent content;
@@ -79,133 +112,88 @@ PromptContent frequent_words(const PromptSpec& spec, const Tokenizer& tokenizer,
   std::set<std::string> known;
   while (words.size() < 60) {
     std::string word;
-    for (int i = 0; i < 6; ++i) word += static_cast<char>('a' + draws.below(26));
+    for (int i = 0; i < 6; ++i) word += static_cast<char>('a' + desk.draws.below(26));
     if (known.insert(word).second) words.push_back(std::move(word));
   }
   content.questions = {
       {" What are the 3 most frequent coded words above? The most frequent coded words are",
        {words.begin(), words.begin() + kAsked}}};
-  const TokenCounter counter(tokenizer);
-  const Index room = room_of(spec, content, counter);
+  const Index room = desk.room(content);
   const auto count_of = [&](Index n_words, std::size_t rank) {
     const double share = 1.0 / (kZeta2 * static_cast<double>((rank + 1) * (rank + 1)));
     return static_cast<Index>(std::floor(share * static_cast<double>(n_words)));
   };
   std::vector<Index> costs;
-  for (const std::string& word : words) costs.push_back(counter.of(fmt::format(" {}.", word)));
+  for (const std::string& word : words) costs.push_back(desk.count(fmt::format(" {}.", word)));
   Index n_words = 0;
   for (Index step = Index{1} << 24; step > 0; step /= 2) {  // the most words that fit
     Index cost = 0;
     for (std::size_t r = 0; r < words.size(); ++r) cost += count_of(n_words + step, r) * costs[r];
     if (cost <= room) n_words += step;
   }
-  require_items(spec, static_cast<std::size_t>(n_words), 40);  // ranks 3 and 4 differ
+  require_items(desk.spec, static_cast<std::size_t>(n_words), 40);  // ranks 3 and 4 differ
   std::vector<std::string> items;
   for (std::size_t r = 0; r < words.size(); ++r) {
     items.insert(items.end(), static_cast<std::size_t>(count_of(n_words, r)),
                  fmt::format(" {}.", words[r]));
   }
-  draws.shuffle(items);
+  desk.draws.shuffle(items);
   add_items(std::move(items), content);
   return content;
 }
 
 /// One magic number in sentences that repeat.
-PromptContent noise_key(const PromptSpec& spec, const Tokenizer& tokenizer, PromptDraws& draws) {
+PromptContent noise_key_content(PromptDesk& desk) {
   PromptContent content;
-  const auto things = prompt_things();
-  const std::string_view thing = things[draws.choose(things.size(), 1).front()];
-  const std::string number = draws.number();
-  content.facts = {{magic_number(thing, number), spec.depth}};
-  content.questions = {
-      {fmt::format(" What is the magic number of the {}? The magic number of the {} is", thing,
-                   thing),
-       {number}}};
-  const auto sentence = tokenizer.encode(
+  const std::string_view thing = desk.thing();
+  const std::string number = desk.draws.number();
+  content.facts = {{magic_number(thing, number), desk.spec.depth}};
+  content.questions = {ask_number(thing, number)};
+  const auto sentence = desk.tokenizer.encode(
       " The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.");
-  while (static_cast<Index>(content.own_filler.size()) < spec.length)
+  while (static_cast<Index>(content.own_filler.size()) < desk.spec.length)
     content.own_filler.insert(content.own_filler.end(), sentence.begin(), sentence.end());
   return content;
 }
 
 /// One magic code in prose.
-PromptContent code_key(const PromptSpec& spec, const Tokenizer& tokenizer, PromptDraws& draws) {
+PromptContent code_key_content(PromptDesk& desk) {
   PromptContent content;
-  const auto things = prompt_things();
-  const std::string_view thing = things[draws.choose(things.size(), 1).front()];
-  const std::string code = draw_uuid(draws);
-  content.facts = {{fmt::format(" The magic code of the {} is {}.", thing, code), spec.depth}};
+  const std::string_view thing = desk.thing();
+  const std::string code = draw_uuid(desk.draws);
+  content.facts = {{fmt::format(" The magic code of the {} is {}.", thing, code), desk.spec.depth}};
   content.questions = {
       {fmt::format(" What is the magic code of the {}? The magic code of the {} is", thing, thing),
        {code}}};
-  content.n_answer_tokens = TokenCounter(tokenizer).of(" " + code) + 4;
+  content.n_answer_tokens = desk.count(" " + code) + 4;
   return content;
 }
 
-/// Nothing but facts about keys, of which `ask` asks for some: the first asked stands at the depth,
-/// the further ones (turns) anywhere.
-struct Pair {
-  std::string key;
-  std::string value;
-};
-PromptContent full_of_pairs(const PromptSpec& spec, const Tokenizer& tokenizer, PromptDraws& draws,
-                            const std::function<Pair(Index)>& draw,
-                            const std::function<std::string(const Pair&)>& fact,
-                            const std::function<std::string(const Pair&)>& question) {
-  const TokenCounter counter(tokenizer);
-  PromptContent content;
-  std::vector<Pair> pairs;
-  const Pair longest = draw(-1);  // questions differ by a token or two; none is longer than this
-  Index slack = 0;
-  for (int i = 0; i < 4; ++i) slack = std::max(slack, counter.of(question(draw(-1))));
-  content.questions = {{question(longest), {longest.value}}};
-  const Index room = room_of(spec, content, counter) - std::max<Index>(8, slack / 4);
-  std::vector<std::string> items = items_that_fit(room, counter, [&](Index i) {
-    pairs.push_back(draw(i));
-    return pairs.back().key.empty() ? std::string() : fact(pairs.back());
-  });
-  require_items(spec, items.size(), static_cast<std::size_t>(std::max<Index>(2, spec.n_turns)));
-  const auto n = static_cast<double>(items.size() - 1);
-  const auto first = static_cast<std::size_t>(std::llround(spec.depth * n));
-  content.questions = {{question(pairs[first]), {pairs[first].value}}};
-  for (const std::size_t at : draws.choose(items.size(), items.size())) {
-    if (at != first) content.questions.push_back({question(pairs[at]), {pairs[at].value}});
-    if (static_cast<Index>(content.questions.size()) >= spec.n_turns) break;
-  }
-  content.n_answer_tokens = counter.of(" " + longest.value) + 6;
-  add_items(std::move(items), content);
-  return content;
-}
-
-PromptContent only_numbers(const PromptSpec& spec, std::span<const TokenId> filler,
-                           const Tokenizer& tokenizer, PromptDraws& draws) {
-  const auto wanted = static_cast<std::size_t>(spec.length / 8);
-  const auto words = words_of_prose(filler, tokenizer, draws, wanted);
+PromptContent only_numbers_content(PromptDesk& desk) {
+  const auto words = desk.words_of_prose(static_cast<std::size_t>(desk.spec.length / 8));
   return full_of_pairs(
-      spec, tokenizer, draws,
+      desk,
       [&](Index i) -> Pair {  // -1: any
         const std::size_t at = i < 0 ? 0 : static_cast<std::size_t>(i);
-        return at < words.size() ? Pair{words[at], draws.number()} : Pair{};
+        return at < words.size() ? Pair{words[at], desk.draws.number()} : Pair{};
       },
       [](const Pair& pair) { return magic_number(pair.key, pair.value); },
-      [](const Pair& pair) {
-        return fmt::format(" What is the magic number of the {}? The magic number of the {} is",
-                           pair.key, pair.key);
-      });
+      [](const Pair& pair) { return ask_number(pair.key, pair.value).text; });
 }
 
-PromptContent only_codes(const PromptSpec& spec, const Tokenizer& tokenizer, PromptDraws& draws) {
-  const auto draw = [&](Index) -> Pair { return {draw_uuid(draws), draw_uuid(draws)}; };
-  if (spec.kind == PromptKind::kv_pairs) {
+/// niah_multikey_3, kv_pairs
+PromptContent only_codes_content(PromptDesk& desk) {
+  const auto draw = [&](Index) -> Pair { return {draw_uuid(desk.draws), draw_uuid(desk.draws)}; };
+  if (desk.spec.kind == PromptKind::kv_pairs) {
     return full_of_pairs(
-        spec, tokenizer, draws, draw,
+        desk, draw,
         [](const Pair& pair) { return fmt::format(" \"{}\": \"{}\",", pair.key, pair.value); },
         [](const Pair& pair) {
           return fmt::format(" What is the value of the key \"{}\"? The value is", pair.key);
         });
   }
   return full_of_pairs(
-      spec, tokenizer, draws, draw,
+      desk, draw,
       [](const Pair& pair) {
         return fmt::format(" The magic code of {} is {}.", pair.key, pair.value);
       },
@@ -215,40 +203,36 @@ PromptContent only_codes(const PromptSpec& spec, const Tokenizer& tokenizer, Pro
       });
 }
 
-PromptContent largest_number(const PromptSpec& spec, const Tokenizer& tokenizer,
-                             PromptDraws& draws) {
-  const TokenCounter counter(tokenizer);
+PromptContent largest_number_content(PromptDesk& desk) {
   // Another in every prompt, so that it cannot be guessed.
-  const Index top = 500 + draws.below(499);
+  const Index top = 500 + desk.draws.below(499);
   PromptContent content;
   content.questions = {
       {" What is the largest number in the list? The largest number in the list is",
        {fmt::format("{}", top)}}};
-  std::vector<std::string> items =
-      items_that_fit(room_of(spec, content, counter), counter,
-                     [&](Index) { return fmt::format(" {},", 100 + draws.below(top - 100)); });
-  require_items(spec, items.size(), 2);
-  const auto at =
-      static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(items.size() - 1)));
+  std::vector<std::string> items = desk.fit(desk.room(content), [&](Index) {
+    return fmt::format(" {},", 100 + desk.draws.below(top - 100));
+  });
+  require_items(desk.spec, items.size(), 2);
+  const auto at = static_cast<std::size_t>(
+      std::llround(desk.spec.depth * static_cast<double>(items.size() - 1)));
   std::string own = fmt::format(" {},", top);
-  while (counter.of(own) > counter.of(items[at]) && items.size() > at + 1) items.pop_back();
+  while (desk.count(own) > desk.count(items[at]) && items.size() > at + 1) items.pop_back();
   items[at] = std::move(own);
   add_items(std::move(items), content);
   return content;
 }
 
 /// func_12(x) returns func_7(x) + 5: a chain of three, the rest functions that nobody asks for.
-PromptContent function_chain(const PromptSpec& spec, const Tokenizer& tokenizer,
-                             PromptDraws& draws) {
+PromptContent function_chain_content(PromptDesk& desk) {
   constexpr std::size_t kChain = 3;
-  const TokenCounter counter(tokenizer);
-  const auto numbers = draws.choose(900, 900);
+  const auto numbers = desk.draws.choose(900, 900);
   const auto name = [&](std::size_t i) { return fmt::format("func_{}", 100 + numbers[i]); };
-  const Index argument = 1 + draws.below(20);
+  const Index argument = 1 + desk.draws.below(20);
   Index value = argument;
   std::vector<std::string> chain;
   for (std::size_t i = 0; i < kChain; ++i) {
-    const Index constant = 1 + draws.below(20);
+    const Index constant = 1 + desk.draws.below(20);
     value += constant;
     chain.push_back(i + 1 < kChain ? fmt::format(" def {}(x): return {}(x) + {}.", name(i),
                                                  name(i + 1), constant)
@@ -258,49 +242,26 @@ PromptContent function_chain(const PromptSpec& spec, const Tokenizer& tokenizer,
   content.questions = {
       {fmt::format(" What is {}({})? The value of {}({}) is", name(0), argument, name(0), argument),
        {fmt::format("{}", value)}}};
-  Index room = room_of(spec, content, counter);
-  for (const std::string& line : chain) room -= counter.of(line);
+  Index room = desk.room(content);
+  for (const std::string& line : chain) room -= desk.count(line);
   std::size_t next = kChain;
-  std::vector<std::string> items = items_that_fit(std::max<Index>(0, room), counter, [&](Index) {
+  std::vector<std::string> items = desk.fit(std::max<Index>(0, room), [&](Index) {
     if (next + 1 >= numbers.size()) return std::string();
     std::string line = fmt::format(" def {}(x): return {}(x) + {}.", name(next), name(next + 1),
-                                   1 + draws.below(20));
+                                   1 + desk.draws.below(20));
     ++next;
     return line;
   });
-  require_items(spec, room < 0 ? 0 : kChain, kChain);
+  require_items(desk.spec, room < 0 ? 0 : kChain, kChain);
   std::vector<std::size_t> places = {
-      static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(items.size())))};
+      static_cast<std::size_t>(std::llround(desk.spec.depth * static_cast<double>(items.size())))};
   for (std::size_t i = 1; i < kChain; ++i)
-    places.push_back(static_cast<std::size_t>(draws.below(static_cast<Index>(items.size()) + 1)));
+    places.push_back(
+        static_cast<std::size_t>(desk.draws.below(static_cast<Index>(items.size()) + 1)));
   for (std::size_t i = 0; i < kChain; ++i)
     items.insert(items.begin() + static_cast<Index>(std::min(places[i], items.size())), chain[i]);
   add_items(std::move(items), content);
   return content;
-}
-
-}  // namespace
-
-PromptContent ruler_content(const PromptSpec& spec, std::span<const TokenId> filler,
-                            const Tokenizer& tokenizer, PromptDraws& draws) {
-  switch (spec.kind) {
-    case PromptKind::common_words:
-      return common_words(spec, filler, tokenizer, draws);
-    case PromptKind::fwe:
-      return frequent_words(spec, tokenizer, draws);
-    case PromptKind::niah_single_1:
-      return noise_key(spec, tokenizer, draws);
-    case PromptKind::niah_single_3:
-      return code_key(spec, tokenizer, draws);
-    case PromptKind::niah_multikey_2:
-      return only_numbers(spec, filler, tokenizer, draws);
-    case PromptKind::math_find:
-      return largest_number(spec, tokenizer, draws);
-    case PromptKind::code_run:
-      return function_chain(spec, tokenizer, draws);
-    default:
-      return only_codes(spec, tokenizer, draws);  // niah_multikey_3, kv_pairs
-  }
 }
 
 }  // namespace kvscope

@@ -2,14 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/mapped.hpp"
+#include "analysis/base/mean_rows.hpp"
 #include "analysis/simulate/simulation.hpp"
+#include "core/attention/layer_divergence.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
-#include "core/sim/live_layer_map.hpp"
 #include "core/sim/memory_recording.hpp"
 
 namespace kvscope {
@@ -17,6 +18,7 @@ namespace kvscope {
 namespace {
 
 constexpr std::string_view kLayerMap = "layer-map";  // SpecAttn's option
+constexpr Index kFirstMapRow = 16;                   // shorter rows say little
 constexpr Index kMapStride = 7;  // sampled rows of the layer map; prime to page and chunk sizes
 
 std::span<const TokenId> calibration_text(const SimulationModels& models,
@@ -36,50 +38,9 @@ void check_options(const SimulationOptions& options) {
   if (options.dense_layers) at_least("dense layers", *options.dense_layers, 0);
 }
 
-/// The pairs of all methods that are defined for one of the phases, in the order of the selectors;
-/// what one phase alone leaves out is named as well.
-PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const Phase> phases) {
-  std::vector<MethodSpec> defined;
-  std::vector<std::string> skipped;
-  for (const MethodSpec& spec : options.selectors) {
-    const auto is_defined = [&](Phase phase) { return spec.caps().is_defined(phase); };
-    if (std::any_of(phases.begin(), phases.end(), is_defined)) defined.push_back(spec);
-    for (const Phase phase : phases) {
-      if (!is_defined(phase))
-        skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
-    }
-  }
-  if (defined.empty())  // says why
-    return plan_pairs(options.selectors, options.budgets, phases.front(), std::nullopt, "simulate");
-  PairPlan plan;
-  for (const Phase phase : phases) {
-    std::vector<MethodSpec> own;
-    for (const MethodSpec& spec : defined) {
-      const auto is_known = [&](const ReplayPair& pair) {
-        return pair.selector.text() == spec.text();
-      };
-      const bool is_new = std::none_of(plan.pairs.begin(), plan.pairs.end(), is_known);
-      if (is_new && spec.caps().is_defined(phase)) own.push_back(spec);
-    }
-    if (own.empty()) continue;
-    PairPlan of_phase = plan_pairs(own, options.budgets, phase, std::nullopt, "simulate");
-    plan.pairs.insert(plan.pairs.end(), of_phase.pairs.begin(), of_phase.pairs.end());
-    plan.skipped.insert(plan.skipped.end(), of_phase.skipped.begin(), of_phase.skipped.end());
-  }
-  const auto place = [&](const ReplayPair& pair) {
-    return std::find_if(
-        options.selectors.begin(), options.selectors.end(),
-        [&](const MethodSpec& spec) { return spec.text() == pair.selector.text(); });
-  };
-  std::stable_sort(plan.pairs.begin(), plan.pairs.end(),
-                   [&](const ReplayPair& a, const ReplayPair& b) { return place(a) < place(b); });
-  plan.skipped.insert(plan.skipped.begin(), skipped.begin(), skipped.end());
-  return plan;
-}
-
 /// Every method that is defined for one of the phases, with every target; one without a setting
 /// once, with the first.
-PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Phase> phases,
+PairPlan plan_matched_pairs(const SimulationOptions& options, const std::vector<Phase>& phases,
                             std::vector<std::optional<MatchTarget>>& targets) {
   PairPlan plan;
   for (const MatchTarget& target : options.match) {
@@ -109,7 +70,54 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
   throw ConfigError("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; "));
 }
 
+/// Head-mean rows of the positions in every layer, each [positions, text].
+std::vector<Tensor<double>> mean_rows_of(const Transformer& model, std::span<const TokenId> text,
+                                         std::span<const Index> positions, ThreadPool& pool) {
+  const MemoryTrace trace = record_in_memory(model, text, /*chunk=*/512, pool);
+  ScoreRowLoop loop(pool, {}, "layer map");
+  std::vector<Tensor<double>> rows;
+  for (const Index layer : trace.info().layers) {
+    rows.emplace_back(Shape{std::ssize(positions), std::ssize(text)});
+    head_mean_rows(trace, layer, positions, loop, rows.back().view());
+  }
+  return rows;
+}
+
+RowLogs logs_at(const std::vector<Tensor<double>>& layers, Index row, Index n_keys) {
+  std::vector<std::span<const double>> rows;
+  for (const Tensor<double>& layer : layers)
+    rows.push_back(layer.view().row(row).first(static_cast<std::size_t>(n_keys)));
+  return RowLogs(rows, Smoothing::when_zero, kSmoothingEps);
+}
+
 }  // namespace
+
+std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
+                                     std::span<const TokenId> text, Index stride,
+                                     ThreadPool& pool) {
+  const Index n = std::ssize(text);
+  if (n < 2 * kFirstMapRow || stride < 1) {
+    throw ConfigError(
+        "layer map: expected a calibration text of at least {} tokens and a stride of at least 1, "
+        "found {} and {}",
+        2 * kFirstMapRow, n, stride);
+  }
+  std::vector<Index> positions;
+  for (Index pos = kFirstMapRow; pos < n; pos += stride) positions.push_back(pos);
+  const std::vector<Tensor<double>> of_verifier = mean_rows_of(verifier, text, positions, pool);
+  const std::vector<Tensor<double>> of_draft = mean_rows_of(draft, text, positions, pool);
+  std::vector<Tensor<double>> of_row(positions.size());
+  pool.parallel_for(std::ssize(positions), [&](Index r, int) {
+    const auto at = static_cast<std::size_t>(r);
+    of_row[at] = Tensor<double>({std::ssize(of_draft), std::ssize(of_verifier)});
+    layer_divergences(logs_at(of_verifier, r, positions[at] + 1),
+                      logs_at(of_draft, r, positions[at] + 1), of_row[at].view());
+  });
+  const std::span<double> sum = of_row[0].flat();  // its map is that of the means
+  for (std::size_t r = 1; r < of_row.size(); ++r)
+    std::ranges::transform(of_row[r].flat(), sum, sum.begin(), std::plus<>());
+  return monotone_layer_map(of_row[0].view()).draft_of;
+}
 
 std::string LivePair::label() const {
   if (!match) return pair_label(asked);
@@ -134,7 +142,7 @@ std::vector<TokenId> text_window(const SimulationModels& models, std::span<const
 }
 
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  std::span<const Phase> phases, ThreadPool& pool) {
+                                  const std::vector<Phase>& phases, ThreadPool& pool) {
   check_options(options);
   SimulationSetup setup;
   setup.models = models;
@@ -151,7 +159,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     throw ConfigError(
         "simulate: expected budgets or costs to match, found both: a match finds the budgets");
   std::vector<std::optional<MatchTarget>> targets;
-  PairPlan plan = options.match.empty() ? plan_pairs_of_phases(options, phases)
+  PairPlan plan = options.match.empty() ? plan_pairs(options.selectors, options.budgets, phases,
+                                                     std::nullopt, "simulate")
                                         : plan_matched_pairs(options, phases, targets);
   targets.resize(plan.pairs.size());
   setup.skipped = std::move(plan.skipped);
@@ -180,21 +189,6 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
         record_in_memory(*models.verifier, calibration_text(models, options), options.chunk, pool));
   }
   return setup;
-}
-
-SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  Phase phase, ThreadPool& pool) {
-  return set_up_simulation(models, options, std::span(&phase, 1), pool);
-}
-
-std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
-                                    std::size_t pair) {
-  const ReplayPair& asked = setup.pairs[pair].asked;
-  return {setup.models.verifier_name, task, asked.selector.text(), kind_of(asked.budget)};
-}
-
-double budget_value(const LivePair& pair) {
-  return pair.asked.budget ? pair.asked.budget->value : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace kvscope

@@ -106,13 +106,18 @@ struct SimulationSetup {
   bool is_matched() const { return !options.match.empty(); }
 };
 
+/// SpecAttn's layer map: the non-decreasing one from verifier layers to draft layers of least total
+/// KL divergence (verifier || draft) between head-mean attention rows, over every `stride`-th
+/// position of the text from 16 on, as `analyze layer-map` has it of recordings. Throws ConfigError
+/// for texts of less than 32 tokens.
+std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
+                                     std::span<const TokenId> text, Index stride, ThreadPool& pool);
+
 /// Plans the pairs of methods that are defined for one of the phases at least, measures the layer
 /// map and reads the calibration text where a method needs them. Throws ConfigError for budgets
 /// that no method takes, a missing draft, a text shorter than the calibration needs.
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  std::span<const Phase> phases, ThreadPool& pool);
-SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  Phase phase, ThreadPool& pool);
+                                  const std::vector<Phase>& phases, ThreadPool& pool);
 
 /// `n` tokens of a text from `begin` on, in which the special tokens in front take the place of as
 /// many of its own.
@@ -210,10 +215,5 @@ nlohmann::ordered_json simulation_json(const SimulationTask& task, const Simulat
 /// rows/COLUMN and the task's own arrays.
 void write_simulation(const SimulationTask& task, const SimulationResult& result,
                       ResultWriter& output, const std::string& writer);
-
-/// Text columns model, task, selector, budget_kind and number column budget, as sweeps write them.
-std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
-                                    std::size_t pair);
-double budget_value(const LivePair& pair);
 
 }  // namespace kvscope

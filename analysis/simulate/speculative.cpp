@@ -122,36 +122,15 @@ class Speculative final : public SimulationTask {
 
   ColumnTable table(const Units& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task", "selector", "budget_kind", "draft"};
-    table.number_names = {"budget",
-                          "gamma",
-                          "texts",
-                          "prompts",
-                          "tokens",
-                          "acceptance_length",
-                          "acceptance_length_low",
-                          "acceptance_length_high",
-                          "acceptance_rate",
-                          "tokens_per_pass",
-                          "kv_reduction",
-                          "kv_union_reduction",
-                          "same_as_dense",
-                          "first_difference",
-                          "tokens_per_second",
-                          "draft_seconds",
-                          "selection_seconds",
-                          "attention_seconds",
-                          "rest_seconds"};
-    add_cost_columns(table, setup_);
-    add_greedy_row(units, table);
     for (std::size_t g = 0; g < gammas_.size(); ++g) {
       for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
         std::vector<const UnitResult*> mine;
         for (std::size_t i = 0; i < n_prompts(); ++i)
           mine.push_back(&units[g * n_prompts() + i][p]);
-        table.rows.push_back(make_row(mine, gammas_[g], p));
+        add_row(table, mine, gammas_[g], p);
       }
     }
+    add_greedy_row(units, table);
     return table;
   }
 
@@ -229,11 +208,11 @@ class Speculative final : public SimulationTask {
     set("tokens", tokens);
     set("tokens_per_pass", 1.0);
     set("tokens_per_second", tokens / seconds);
-    table.rows.push_back(std::move(row));
+    table.rows.insert(table.rows.begin(), std::move(row));
   }
 
-  ColumnTable::Row make_row(const std::vector<const UnitResult*>& units, Index gamma,
-                            std::size_t pair) const {
+  void add_row(ColumnTable& table, const std::vector<const UnitResult*>& units, Index gamma,
+               std::size_t pair) const {
     const double passes = sum(units, kPasses);
     const double accepted = sum(units, kAccepted) / passes;
     double n_same = 0.0;
@@ -252,30 +231,27 @@ class Speculative final : public SimulationTask {
     const double draft = sum(units, kDraftSeconds);
     const double selection = sum(units, kSelectionSeconds);
     const double attention = sum(units, kAttentionSeconds);
-    ColumnTable::Row row;
-    row.texts = pair_texts(setup_, name(), pair);
-    row.texts.push_back(setup_.models.draft_name);
-    row.numbers = {budget_value(setup_.pairs[pair]),
-                   static_cast<double>(gamma),
-                   static_cast<double>(texts_.size()),
-                   static_cast<double>(units.size()),
-                   sum(units, kTokens),
-                   accepted,
-                   interval.low,
-                   interval.high,
-                   accepted / static_cast<double>(gamma),
-                   accepted + 1.0,
-                   kept.per_head,
-                   kept.per_union,
-                   n_same / static_cast<double>(units.size()),
-                   std::isinf(first) ? kNan : first,
-                   sum(units, kTokens) / total,
-                   draft,
-                   selection,
-                   attention,
-                   total - draft - selection - attention};
+    NewRow row = begin_row(table, setup_, name(), pair);
+    row.add("draft", setup_.models.draft_name);
+    row.add("gamma", static_cast<double>(gamma));
+    row.add("texts", static_cast<double>(texts_.size()));
+    row.add("prompts", static_cast<double>(units.size()));
+    row.add("tokens", sum(units, kTokens));
+    row.add("acceptance_length", accepted);
+    row.add("acceptance_length_low", interval.low);
+    row.add("acceptance_length_high", interval.high);
+    row.add("acceptance_rate", accepted / static_cast<double>(gamma));
+    row.add("tokens_per_pass", accepted + 1.0);
+    row.add("kv_reduction", kept.per_head);
+    row.add("kv_union_reduction", kept.per_union);
+    row.add("same_as_dense", n_same / static_cast<double>(units.size()));
+    row.add("first_difference", std::isinf(first) ? kNan : first);
+    row.add("tokens_per_second", sum(units, kTokens) / total);
+    row.add("draft_seconds", draft);
+    row.add("selection_seconds", selection);
+    row.add("attention_seconds", attention);
+    row.add("rest_seconds", total - draft - selection - attention);
     add_cost_cells(row, setup_, pair, units, kKept);
-    return row;
   }
 
   const SimulationSetup& setup_;

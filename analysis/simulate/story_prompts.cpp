@@ -31,7 +31,7 @@ std::string chapter_text(const Chapter& chapter) {
 
 /// As many chapters as fit. In about one of eight nothing is bought; a thing is bought once in any
 /// ten chapters.
-std::vector<Chapter> write_chapters(Index room, const TokenCounter& counter, PromptDraws& draws) {
+std::vector<Chapter> write_chapters(PromptDesk& desk, Index room) {
   constexpr std::string_view kPlaceNames[kPlaces] = {"castle", "bridge", "forest", "island",
                                                      "market", "harbor", "meadow", "valley",
                                                      "garden", "river",  "orchard"};
@@ -42,16 +42,17 @@ std::vector<Chapter> write_chapters(Index room, const TokenCounter& counter, Pro
     if (std::find(std::begin(kPlaceNames), std::end(kPlaceNames), thing) == std::end(kPlaceNames))
       goods.push_back(thing);
   }
-  std::vector<std::size_t> order = draws.choose(goods.size(), goods.size());
+  std::vector<std::size_t> order = desk.draws.choose(goods.size(), goods.size());
   std::vector<Chapter> chapters;
-  items_that_fit(room, counter, [&](Index i) {
+  desk.fit(room, [&](Index i) {
     Chapter chapter;
     chapter.number = i + 1;
-    const auto who = draws.choose(kPeople, 2);
+    const auto who = desk.draws.choose(kPeople, 2);
     chapter.person = people[who[0]];
     chapter.other = people[who[1]];
-    chapter.place = kPlaceNames[static_cast<std::size_t>(draws.below(static_cast<Index>(kPlaces)))];
-    if (draws.below(8) != 0)
+    chapter.place =
+        kPlaceNames[static_cast<std::size_t>(desk.draws.below(static_cast<Index>(kPlaces)))];
+    if (desk.draws.below(8) != 0)
       chapter.item = goods[order[static_cast<std::size_t>(i) % order.size()]];
     chapters.push_back(chapter);
     return chapter_text(chapter);
@@ -94,12 +95,11 @@ void ask_before(const std::vector<Chapter>& chapters, std::size_t first, PromptC
 
 }  // namespace
 
-PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
-                            PromptDraws& draws) {
+PromptContent story_content(PromptDesk& desk) {
   constexpr Index kQuestion = 64;  // tokens, more than any question below
-  const TokenCounter counter(tokenizer);
+  const PromptSpec& spec = desk.spec;
   const Index room = spec.length - static_cast<Index>(spec.leading.size()) - kQuestion;
-  std::vector<Chapter> chapters = write_chapters(room, counter, draws);
+  std::vector<Chapter> chapters = write_chapters(desk, room);
   if (chapters.size() < static_cast<std::size_t>(std::max<Index>(4, spec.n_turns))) {
     throw ConfigError(
         "prompt: {} tokens are too few for a {} prompt: {} chapters fit, expected at least {}",
@@ -111,7 +111,7 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
   if (spec.kind == PromptKind::story_filtering) {
     // three chapters, fixed: the one at the depth and two others
     std::vector<std::size_t> empty = {first};
-    for (const std::size_t at : draws.choose(chapters.size(), chapters.size())) {
+    for (const std::size_t at : desk.draws.choose(chapters.size(), chapters.size())) {
       if (empty.size() < 3 && at != first) empty.push_back(at);
     }
     std::sort(empty.begin(), empty.end());
@@ -134,15 +134,15 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
     }
     ask_before(chapters, first, content);
   } else {
-    ask_places(chapters, first, draws, spec.n_turns, content);
+    ask_places(chapters, first, desk.draws, spec.n_turns, content);
   }
   Index used = 0;  // what was changed above may be longer than what was counted
   std::vector<std::string> items;
   for (const Chapter& chapter : chapters) {
     items.push_back(chapter_text(chapter));
-    used += counter.of(items.back());
+    used += desk.count(items.back());
   }
-  if (used > room + kQuestion - counter.of(content.questions.front().text)) {
+  if (used > room + kQuestion - desk.count(content.questions.front().text)) {
     throw ConfigError("prompt: {} tokens are too few for a {} prompt, expected some more",
                       spec.length, enum_name(spec.kind));
   }

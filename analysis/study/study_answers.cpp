@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "analysis/study/study_heads.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/study/study_state.hpp"
-#include "core/base/csv_text.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_members.hpp"
 #include "core/base/json_reader.hpp"
@@ -20,12 +19,6 @@ namespace {
 Json member_of(const std::string& line, std::string_view name, const StudyItem& item) {
   const std::string_view text = json_member(line, name, item.what);
   return text.empty() ? Json() : parse_ordered_json(text, item.what);
-}
-
-/// The same as a text, empty if there is none.
-std::string text_of(const std::string& line, std::string_view name, const StudyItem& item) {
-  const Json text = member_of(line, name, item);
-  return text.is_string() ? text.get<std::string>() : "";
 }
 
 }  // namespace
@@ -46,8 +39,8 @@ std::vector<const StudyItem*> StudyAnswers::items(const std::string& task) const
   return items;
 }
 
-StudyTable StudyAnswers::table(const std::string& task, StudyRows rows) const {
-  StudyTable table;
+Json StudyAnswers::table(const std::string& task, StudyRows how) const {
+  Json table = Json::array();
   for (const StudyItem* item : items(task)) {
     const std::string failure = failure_of(plan_, store_, *item);
     if (!failure.empty()) {
@@ -56,16 +49,17 @@ StudyTable StudyAnswers::table(const std::string& task, StudyRows rows) const {
     }
     const std::string line = line_of(*item);
     if (line.empty()) continue;
-    if (const std::string csv = text_of(line, "table", *item); !csv.empty())
-      add_item(table, *item, csv, rows);
+    const Json rows = member_of(line, "rows", *item);
+    const Json remark = member_of(line, "remark", *item);
+    if (rows.empty())
+      add_remark(table, *item, remark.is_string() ? remark.get<std::string>() : "");
     else
-      add_remark(table, *item, text_of(line, "remark", *item));
+      add_item(table, *item, rows, how);
   }
   return table;
 }
 
-StudyTable StudyAnswers::with_differences(const std::string& task,
-                                          const std::string& against) const {
+Json StudyAnswers::with_differences(const std::string& task, const std::string& against) const {
   const auto place_of = [](const StudyItem& item) {
     return std::tuple(item.task, item.model, item.text, item.protocol, item.budget);
   };
@@ -75,21 +69,21 @@ StudyTable StudyAnswers::with_differences(const std::string& task,
     if (const std::string line = line_of(*item); !line.empty())
       references[place_of(*item)] = member_of(line, "heads", *item);
   }
-  StudyTable table;
+  Json table = Json::array();
   for (const StudyItem* item : items(task)) {
     const std::string line = line_of(*item);
     if (line.empty()) continue;
-    const std::string csv = text_of(line, "table", *item);
-    if (csv.empty()) continue;
-    add_item(table, *item, csv, StudyRows::named_means);
+    const Json rows = member_of(line, "rows", *item);
+    if (rows.empty()) continue;
+    add_item(table, *item, rows, StudyRows::named_means);
     const auto reference = references.find(place_of(*item));
     if (reference == references.end()) continue;
     const Json heads = member_of(line, "heads", *item);
     for (const HeadDifference& one : head_differences(heads, reference->second)) {
       const std::string column(one.column);
-      put_cell(table, column, csv_number(one.mean));
-      put_cell(table, column + "_low", csv_number(one.low));
-      put_cell(table, column + "_high", csv_number(one.high));
+      table.back()[column] = one.mean;
+      table.back()[column + "_low"] = json_number(one.low);
+      table.back()[column + "_high"] = json_number(one.high);
     }
   }
   return table;

@@ -18,11 +18,11 @@ class StudyAnswers {
 
   /// Lines of the items of a task (empty: of every task); those that failed, or that the task left
   /// out, have a remark.
-  StudyTable table(const std::string& task, StudyRows rows) const;
+  Json table(const std::string& task, StudyRows how) const;
   /// The same as named means without remarks, and with columns NAME_difference,
   /// NAME_difference_low and NAME_difference_high to the method `against` at the same budget in the
   /// same model, text and protocol, where both have numbers of heads.
-  StudyTable with_differences(const std::string& task, const std::string& against) const;
+  Json with_differences(const std::string& task, const std::string& against) const;
   /// Items that nobody has computed yet, of a task or of every one.
   std::size_t n_unknown(const std::string& task) const;
 

@@ -210,7 +210,7 @@ class Planner {
     std::string why;
     for (const Phase phase : phases) {
       try {
-        PairPlan plan = plan_pairs({method.spec}, study_.budgets, phase, std::nullopt, task.name);
+        PairPlan plan = plan_pairs({method.spec}, study_.budgets, {phase}, std::nullopt, task.name);
         for (const std::string& sentence : plan.skipped)
           leave_out(fmt::format("{}: {}", task.name, sentence));
         return std::move(plan.pairs);

@@ -8,10 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "analysis/base/read_table.hpp"
-#include "core/base/csv_text.hpp"
+#include "analysis/base/json_rows.hpp"
+#include "analysis/base/paired_numbers.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/escape.hpp"
-#include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
@@ -21,57 +22,14 @@ namespace {
 constexpr std::array<std::string_view, 9> kOfItem = {"trace",       "model",       "task",
                                                      "selector",    "budget_kind", "budget",
                                                      "config_hash", "q_head",      "kv_head"};
-constexpr std::array<std::string_view, 7> kFirst = {"task",   "model",  "text",  "protocol",
-                                                    "method", "budget", "remark"};
 
-constexpr std::size_t kBudget = 5;
-
-std::string cell_of(const Json& value) {
-  if (value.is_string()) return csv_field(value.get<std::string>());
-  return value.is_null() ? "" : value.dump();
+Json row_of(const StudyItem& item, const std::string& remark = "") {
+  return {{"task", item.task},         {"model", item.model},   {"text", item.text},
+          {"protocol", item.protocol}, {"method", item.method}, {"budget", item.budget},
+          {"remark", remark}};
 }
 
-std::size_t column_of(StudyTable& table, const std::string& name) {
-  if (table.columns.empty()) table.columns.assign(kFirst.begin(), kFirst.end());
-  const auto found = std::ranges::find(table.columns, name);
-  const auto at = static_cast<std::size_t>(found - table.columns.begin());
-  if (found == table.columns.end()) table.columns.push_back(name);
-  return at;
-}
-
-void begin_row(StudyTable& table, const StudyItem& item) {
-  column_of(table, "task");
-  table.rows.push_back(
-      {item.task, item.model, item.text, item.protocol, item.method, item.budget, ""});
-}
-
-/// Of a column of numbers over layers.
-std::string mean_of(const TableColumn& column, const TableColumn* window) {
-  if (column.is_text || column.name == "layer" || column.name.ends_with("_low") ||
-      column.name.ends_with("_high"))
-    return "";
-  double sum = 0.0;
-  double least = INFINITY;
-  double n = 0.0;
-  for (std::size_t row = 0; row < column.numbers.size(); ++row) {
-    const double x = column.numbers[row];
-    const bool has_window = window != nullptr && !window->is_text && window->numbers[row] != 0.0;
-    if (std::isnan(x) || has_window) continue;
-    sum += x;
-    least = std::min(least, x);
-    n += 1.0;
-  }
-  if (n == 0.0) return "";
-  return csv_number(column.name == "mass_min" ? least : sum / n);
-}
-
-const std::string& cell_at(const std::vector<std::string>& row, std::size_t column) {
-  static const std::string empty;
-  return column < row.size() ? row[column] : empty;
-}
-
-}  // namespace
-
+/// True for the rows of the item's method and budget, those of single heads among them.
 bool is_answer(const Json& row, const StudyItem& item) {
   if (row.value("selector", std::string()) != item.method) return false;
   if (item.budget.empty()) return true;
@@ -81,108 +39,155 @@ bool is_answer(const Json& row, const StudyItem& item) {
              item.budget;
 }
 
-void put_cell(StudyTable& table, const std::string& column, std::string cell) {
-  if (cell.empty()) return;
-  const std::size_t at = column_of(table, column);
-  auto& row = table.rows.back();
-  if (row.size() <= at) row.resize(at + 1);
-  row[at] = std::move(cell);
+/// Rows of layers as one.
+Json means_of(const Json& rows) {
+  Json means = Json::object();
+  for (const std::string& name : row_columns(rows)) {
+    if (name == "layer" || name.ends_with("_low") || name.ends_with("_high")) continue;
+    Mean mean;
+    double least = INFINITY;
+    for (const Json& row : rows) {
+      const bool has_window = row.value("window", 0.0) != 0.0;
+      if (has_window || !row.contains(name) || !row.at(name).is_number()) continue;
+      mean.add(row.at(name).get<double>());
+      least = std::min(least, row.at(name).get<double>());
+    }
+    if (mean.n() > 0) means[name] = name == "mass_min" ? least : mean.value();
+  }
+  return means;
 }
 
-std::string rows_of_item(const Json& rows, const StudyItem& item) {
-  std::vector<const Json*> own;
+/// What of a head is kept, and what a difference of it is called.
+constexpr std::pair<const char*, std::string_view> kHeadColumns[] = {
+    {"mass_mean", "mass_difference"},
+    {"recall10", "recall10_difference"},
+    {"output_error_rel", "output_error_rel_difference"}};
+
+/// Five digits: a store holds many heads, and no difference that counts lies below them.
+Json short_number(const Json& number) {
+  if (!number.is_number()) return nullptr;
+  const auto rounded = number_from<double>(fmt::format("{:.5g}", number.get<double>()));
+  return or_null(rounded);
+}
+
+/// Differences where both have a number.
+std::vector<double> differences_by_head(const Json& a, const Json& b) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].is_number() && b[i].is_number())
+      differences.push_back(a[i].get<double>() - b[i].get<double>());
+  }
+  return differences;
+}
+
+}  // namespace
+
+Json rows_of_item(const Json& rows, const StudyItem& item) {
+  Json own = Json::array();
   for (const Json& row : rows) {
     const bool is_head = row.contains("q_head") && !row.at("q_head").is_null();
-    if (!is_head && is_answer(row, item)) own.push_back(&row);
-  }
-  std::vector<std::string> columns;  // that hold anything
-  for (const Json* row : own) {
-    for (const auto& [name, value] : row->items()) {
+    if (is_head || !is_answer(row, item)) continue;
+    Json kept = Json::object();
+    for (const auto& [name, value] : row.items()) {
       const bool is_empty =
           value.is_null() || value == "" || std::ranges::find(kOfItem, name) != kOfItem.end();
-      if (!is_empty && std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+      if (!is_empty) kept[name] = value;
     }
+    if (!kept.empty()) own.push_back(std::move(kept));
   }
-  if (columns.empty()) return "";
-  std::string csv = fmt::format("{}\n", fmt::join(columns, ","));
-  for (const Json* row : own) {
-    std::vector<std::string> cells;
-    for (const std::string& name : columns)
-      cells.push_back(row->contains(name) ? cell_of(row->at(name)) : "");
-    csv += fmt::format("{}\n", fmt::join(cells, ","));
-  }
-  return csv;
+  return own;
 }
 
-void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, StudyRows how) {
-  const Table rows = table_from_csv(csv, item.what);
-  const bool has_means = how != StudyRows::all && rows.find("layer") != nullptr;
-  for (std::size_t r = 0; r < (has_means ? 1 : rows.n_rows()); ++r) {
-    begin_row(table, item);
+Json heads_of_item(const Json& rows, const StudyItem& item) {
+  Json heads;
+  for (const Json& row : rows) {
+    if (!row.contains("q_head") || row.at("q_head").is_null() || !is_answer(row, item)) continue;
+    const auto window = row.find("window");
+    if (window != row.end() && window->is_number() && *window != 0) continue;
+    const auto dense = row.find("dense");
+    const bool is_dense = dense != row.end() && dense->is_number() && *dense != 0;
+    for (const auto& [column, difference] : kHeadColumns)
+      heads[column].push_back(row.contains(column) && !is_dense ? short_number(row.at(column))
+                                                                : Json(nullptr));
+  }
+  return heads;
+}
+
+std::vector<HeadDifference> head_differences(const Json& heads, const Json& against) {
+  std::vector<HeadDifference> list;
+  if (!heads.is_object() || !against.is_object()) return list;
+  for (const auto& [column, name] : kHeadColumns) {
+    if (!heads.contains(column) || !against.contains(column)) continue;
+    if (heads.at(column).size() != against.at(column).size()) continue;
+    const std::vector<double> differences =
+        differences_by_head(heads.at(column), against.at(column));
+    if (differences.empty()) continue;
+    const bool are_equal = std::ranges::all_of(differences, [](double d) { return d == 0.0; });
+    Interval interval{are_equal ? 0.0 : kNan, are_equal ? 0.0 : kNan};
+    if (differences.size() > 1 && !are_equal) interval = paired_interval(differences, 0.95);
+    list.push_back({name, mean(differences), interval.low, interval.high});
+  }
+  return list;
+}
+
+void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how) {
+  const bool has_means = how != StudyRows::all && std::ranges::any_of(rows, [](const Json& row) {
+                           return row.contains("layer");
+                         });
+  for (const Json& row : has_means ? Json::array({means_of(rows)}) : rows) {
+    Json line = row_of(item);
     if (how != StudyRows::means) {
       const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
-      put_cell(table, "selector", item.method);
-      put_cell(table, "budget_kind", item.budget.empty() ? "none" : item.budget.substr(0, equals));
-      table.rows.back()[kBudget] = item.budget.substr(std::min(equals + 1, item.budget.size()));
+      const std::string amount = item.budget.substr(std::min(equals + 1, item.budget.size()));
+      const auto number = number_from<double>(amount);
+      line["selector"] = item.method;
+      line["budget_kind"] = item.budget.empty() ? "none" : item.budget.substr(0, equals);
+      line["budget"] = number ? Json(*number) : Json(amount);
     }
-    for (const TableColumn& column : rows.columns())
-      put_cell(table, column.name,
-               has_means ? mean_of(column, rows.find("window")) : column.cell(r));
+    line.update(row);
+    table.push_back(std::move(line));
   }
 }
 
-StudyTable common_layers(StudyTable table) {
-  const auto at = [&](std::string_view name) {
-    return static_cast<std::size_t>(std::ranges::find(table.columns, name) - table.columns.begin());
-  };
-  const std::size_t layer = at("layer");
-  const std::size_t dense = at("dense");
-  const std::size_t window = at("window");
-  constexpr std::size_t kMethod = 4;
-  const auto place_of = [&](const std::vector<std::string>& row) {  // the method's aside
-    return fmt::format("{}\n{}\n{}\n{}", row[1], row[2], row[3], cell_at(row, layer));
+void add_remark(Json& table, const StudyItem& item, const std::string& remark) {
+  table.push_back(row_of(item, remark));
+}
+
+Json common_layers(const Json& table) {
+  const auto place_of = [](const Json& row) {  // the method's aside
+    return fmt::format("{}\n{}\n{}\n{}", row_cell(row, "model"), row_cell(row, "text"),
+                       row_cell(row, "protocol"), row_cell(row, "layer"));
   };
   std::set<std::pair<std::string, std::string>> made_sparse;
-  for (const auto& row : table.rows) {
-    if (cell_at(row, dense) != "1") made_sparse.emplace(place_of(row), row[kMethod]);
+  for (const Json& row : table) {
+    if (row_cell(row, "dense") != "1") made_sparse.emplace(place_of(row), row_cell(row, "method"));
   }
   std::set<std::string> left_dense;
-  for (const auto& row : table.rows) {
-    if (row[kMethod] != "full" && !made_sparse.contains({place_of(row), row[kMethod]}))
+  for (const Json& row : table) {
+    const std::string method = row_cell(row, "method");
+    if (method != "full" && !made_sparse.contains({place_of(row), method}))
       left_dense.insert(place_of(row));
   }
-  std::erase_if(table.rows, [&](const auto& row) {
-    const std::string& own = cell_at(row, window);
-    return (!own.empty() && own != "0") || left_dense.contains(place_of(row));
-  });
-  return table;
-}
-
-void add_remark(StudyTable& table, const StudyItem& item, const std::string& remark) {
-  begin_row(table, item);
-  put_cell(table, "remark", remark);
-}
-
-std::string study_csv(const StudyTable& table) {
-  std::string text = fmt::format("{}\n", fmt::join(table.columns, ","));
-  for (const auto& row : table.rows) {
-    for (std::size_t c = 0; c < table.columns.size(); ++c)
-      text += (c == 0 ? "" : ",") + csv_field(cell_at(row, c));
-    text += '\n';
+  Json common = Json::array();
+  for (const Json& row : table) {
+    const std::string window = row_cell(row, "window");
+    if ((window.empty() || window == "0") && !left_dense.contains(place_of(row)))
+      common.push_back(row);
   }
-  return text;
+  return common;
 }
 
-std::string study_markdown(const StudyTable& table) {
+std::string study_markdown(const Json& table) {
+  const std::vector<std::string> columns = row_columns(table);
   std::string text = "|";
-  for (const std::string& column : table.columns) text += " " + markdown_escape(column) + " |";
+  for (const std::string& column : columns) text += " " + markdown_escape(column) + " |";
   text += "\n|";
-  for (std::size_t c = 0; c < table.columns.size(); ++c) text += " --- |";
+  for (std::size_t c = 0; c < columns.size(); ++c) text += " --- |";
   text += '\n';
-  for (const auto& row : table.rows) {
+  for (const Json& row : table) {
     text += "|";
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::string& cell = cell_at(row, c);
+    for (const std::string& column : columns) {
+      const std::string cell = row_cell(row, column);
       const auto number = number_from<double>(cell);
       text += " " + (number ? number_text(*number) : markdown_escape(cell)) + " |";
     }
@@ -191,15 +196,13 @@ std::string study_markdown(const StudyTable& table) {
   return text;
 }
 
-Json study_json(const StudyTable& table) {
+Json study_json(const Json& table) {
+  const std::vector<std::string> columns = row_columns(table);
   Json rows = Json::array();
-  for (const auto& row : table.rows) {
+  for (const Json& row : table) {
     Json line = Json::object();
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::string& cell = cell_at(row, c);
-      const auto number = number_from<double>(cell);
-      line[table.columns[c]] = cell.empty() ? Json(nullptr) : number ? Json(*number) : Json(cell);
-    }
+    for (const std::string& column : columns)
+      line[column] = row_cell(row, column).empty() ? Json(nullptr) : row.at(column);
     rows.push_back(std::move(line));
   }
   return rows;

@@ -1,20 +1,35 @@
-// One table over all results of a study.
+// One table over all results of a study: rows as analysis/base/json_rows.hpp has them.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/study/study_items.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
-/// The rows of a command's result that answer an item, as CSV: those of its method and budget.
-/// Columns that the item says itself, and rows of single heads, are left out. Empty: there is none.
+/// The rows of a command's result that answer an item: those of its method and budget. Columns that
+/// the item says itself, empty cells and rows of single heads are left out.
 /// `rows`: "rows" of the command's JSON.
-std::string rows_of_item(const nlohmann::ordered_json& rows, const StudyItem& item);
-/// True for the rows of the item's method and budget, those of single heads among them.
-bool is_answer(const nlohmann::ordered_json& row, const StudyItem& item);
+Json rows_of_item(const Json& rows, const StudyItem& item);
+/// {"mass_mean": [...], "recall10": [...], "output_error_rel": [...]} of the item's rows of heads
+/// in layers without a window, in their order, to five digits (null in layers that the method
+/// leaves dense there: they are no comparison); null where a command has no such rows.
+Json heads_of_item(const Json& rows, const StudyItem& item);
+
+/// A metric's mean difference over heads with its 95 % interval, paired.
+struct HeadDifference {
+  std::string_view column;  // "mass_difference"
+  double mean = 0.0;
+  double low = 0.0;  // NaN of fewer than two heads
+  double high = 0.0;
+};
+
+/// `heads` less `against`, both as heads_of_item() wrote them. Empty where one of them is null, or
+/// they are not of as many heads.
+std::vector<HeadDifference> head_differences(const Json& heads, const Json& against);
 
 /// What becomes of an item's rows.
 enum class StudyRows {
@@ -25,23 +40,16 @@ enum class StudyRows {
   all,          // every row as it is, with these names
 };
 
-struct StudyTable {
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;  // [row][column]; "" is an empty cell
-};
-
 /// The item's rows below those of the table.
-void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, StudyRows rows);
-/// A cell of the table's last row; an empty one changes nothing.
-void put_cell(StudyTable& table, const std::string& column, std::string cell);
+void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how);
+/// A line that only says what became of the item.
+void add_remark(Json& table, const StudyItem& item, const std::string& remark);
 /// Without rows of layers with a window, and of layers that one method leaves dense at every budget
 /// in the same model, text and protocol: means over the others compare. `table`: StudyRows::all.
-StudyTable common_layers(StudyTable table);
-/// A line that only says what became of the item.
-void add_remark(StudyTable& table, const StudyItem& item, const std::string& remark);
+Json common_layers(const Json& table);
 
-std::string study_csv(const StudyTable& table);
-std::string study_markdown(const StudyTable& table);
-nlohmann::ordered_json study_json(const StudyTable& table);
+std::string study_markdown(const Json& table);
+/// Every row with every column; what is empty is null.
+Json study_json(const Json& table);
 
 }  // namespace kvscope

@@ -166,11 +166,10 @@ MatchTarget MatchTarget::parse(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) return fail();
   MatchTarget target;
-  const auto& names = EnumNames<MatchQuantity>::value;
-  const auto name = std::ranges::find(names, text.substr(0, equals));
+  const auto quantity = enum_from_name<MatchQuantity>(text.substr(0, equals));
   const auto value = number_from<double>(text.substr(equals + 1));
-  if (name == names.end() || !value || !std::isfinite(*value)) return fail();
-  target.quantity = static_cast<MatchQuantity>(name - names.begin());
+  if (!quantity || !value || !std::isfinite(*value)) return fail();
+  target.quantity = *quantity;
   target.value = *value;
   if (target.value <= 0.0 || (target.quantity == MatchQuantity::density && target.value > 1.0) ||
       (target.quantity == MatchQuantity::keys && target.value < 1.0)) {

@@ -21,7 +21,8 @@ void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
     for (std::size_t p = 0; p < result.pairs.size(); ++p) {
       for (std::size_t slot = 0; slot < result.traces[t].layers.size(); ++slot) {
         if (!blocks.contains({t, p, slot}))
-          blocks.emplace(std::tuple(t, p, slot), empty_sweep_block(result, {t, p, slot}));
+          blocks.emplace(std::tuple(t, p, slot),
+                         empty_sweep_block(result, {.trace = t, .pair = p, .layer_slot = slot}));
       }
     }
   }

@@ -83,7 +83,7 @@ void make_pairs(SweepPlan& plan) {
     return;
   }
   PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
-                              plan.options.replay.calls.phase, without_draft, "sweep");
+                              {plan.options.replay.calls.phase}, without_draft, "sweep");
   plan.pairs = std::move(pairs.pairs);
   plan.targets.resize(plan.pairs.size());
   plan.skipped.insert(plan.skipped.end(), pairs.skipped.begin(), pairs.skipped.end());

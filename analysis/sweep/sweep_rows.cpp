@@ -13,33 +13,6 @@ namespace kvscope {
 
 namespace {
 
-/// Which column of the table a metric's mean goes to, and whether a layer's row adds heads up.
-struct Column {
-  ReplayMetric metric;
-  SweepNumber number;
-  bool is_sum = false;
-};
-constexpr Column kColumns[] = {
-    {ReplayMetric::kept, SweepNumber::kept},
-    {ReplayMetric::union_keys, SweepNumber::union_keys},
-    {ReplayMetric::forced_share, SweepNumber::forced_share},
-    {ReplayMetric::mass, SweepNumber::mass_mean},
-    {ReplayMetric::best_mass, SweepNumber::best_mass},
-    {ReplayMetric::far_share, SweepNumber::far_share},
-    {ReplayMetric::recall10, SweepNumber::recall10},
-    {ReplayMetric::recallk, SweepNumber::recallk},
-    {ReplayMetric::output_error, SweepNumber::output_error},
-    {ReplayMetric::output_error_rel, SweepNumber::output_error_rel},
-    {ReplayMetric::output_error_raw, SweepNumber::output_error_raw},
-    {ReplayMetric::jaccard, SweepNumber::jaccard},
-    {ReplayMetric::churn, SweepNumber::churn},
-    {ReplayMetric::sink_share, SweepNumber::sink_share},
-    {ReplayMetric::score_flops, SweepNumber::score_flops, /*is_sum=*/true},
-    {ReplayMetric::attend_flops, SweepNumber::attend_flops, /*is_sum=*/true},
-    {ReplayMetric::bytes, SweepNumber::bytes, /*is_sum=*/true},
-    {ReplayMetric::metadata_bytes, SweepNumber::metadata_bytes, /*is_sum=*/true},
-};
-
 /// Metrics whose means have a bootstrap interval.
 struct Ends {
   ReplayMetric metric;
@@ -95,11 +68,16 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   if (labels.pair.budget) row.number(SweepNumber::budget) = labels.pair.budget->value;
   row.number(SweepNumber::dense) = pair.is_dense ? 1.0 : 0.0;
   row.number(SweepNumber::window) = replay.has_window ? 1.0 : 0.0;
-  for (const Column& column : kColumns) {
-    const std::span<const double> values(pair.of(column.metric).data() + first * n_calls,
+  for (std::size_t m = 0; m < kReplayMetrics; ++m) {  // to the column of its name
+    const auto metric = static_cast<ReplayMetric>(m);
+    const auto column = std::ranges::find(
+        kSweepNumbers, metric == ReplayMetric::mass ? "mass_mean" : kReplayMetricNames[m]);
+    if (column == kSweepNumbers.end()) continue;
+    const std::span<const double> values(pair.of(metric).data() + first * n_calls,
                                          (last - first) * n_calls);
-    row.number(column.number) =
-        mean(values) * (column.is_sum ? static_cast<double>(last - first) : 1.0);
+    const bool is_sum = metric >= ReplayMetric::score_flops;  // a layer's row adds heads up
+    row.numbers[static_cast<std::size_t>(column - kSweepNumbers.begin())] =
+        mean(values) * (is_sum ? static_cast<double>(last - first) : 1.0);
   }
   row.number(SweepNumber::density) =
       replay.has_window ? 1.0 : row.number(SweepNumber::kept) / mean_visible(replay);
@@ -185,10 +163,10 @@ void split_losses(std::vector<SweepBlock>& blocks) {
   }
 }
 
-SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place) {
-  const SweepTraceInfo& trace = result.traces[place.trace];
+SweepBlock empty_sweep_block(const SweepResult& result, SweepBlock block) {
+  const SweepTraceInfo& trace = result.traces[block.trace];
   // A pair's label is its method, and behind a blank its budget or what it is to meet.
-  const std::string& label = result.pairs[place.pair];
+  const std::string& label = result.pairs[block.pair];
   const std::size_t blank = label.rfind(' ');
   const std::string amount = blank == std::string::npos ? "" : label.substr(blank + 1);
   const bool is_matched = result.config.contains("match");
@@ -204,8 +182,7 @@ SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place)
   if (!is_matched && equals != std::string::npos)
     row.number(SweepNumber::budget) =
         number_from<double>(std::string_view(amount).substr(equals + 1)).value_or(kNan);
-  row.number(SweepNumber::layer) = static_cast<double>(trace.layers[place.layer_slot]);
-  SweepBlock block{.trace = place.trace, .pair = place.pair, .layer_slot = place.layer_slot};
+  row.number(SweepNumber::layer) = static_cast<double>(trace.layers[block.layer_slot]);
   block.rows.push_back(row);
   for (const Index q_head : trace.q_heads) {
     row.number(SweepNumber::q_head) = static_cast<double>(q_head);

@@ -54,16 +54,9 @@ struct RowLabels {
   double predicted_dense_us = kNan;
 };
 
-/// Which block of a sweep: places in its lists of traces and pairs, and among a trace's layers.
-struct BlockPlace {
-  std::size_t trace = 0;
-  std::size_t pair = 0;
-  std::size_t layer_slot = 0;
-};
-
-/// A block that could not be measured: its rows name trace, method, budget, layer and heads, every
-/// number else is NaN, no key has an age.
-SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place);
+/// A block (its place alone) that could not be measured: its rows name trace, method, budget, layer
+/// and heads, every number else is NaN, no key has an age.
+SweepBlock empty_sweep_block(const SweepResult& result, SweepBlock block);
 
 /// Fills lost_dividing of rows that met their cost, where method `ceiling` met it too; of one layer
 /// or head it may be below 0: the ceiling gives some more keys and others fewer.

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/column_table.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/sweep/sweep_result.hpp"
@@ -93,12 +92,8 @@ void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t)
   const auto n_heads = static_cast<Index>(trace.q_heads.size());
   const auto n_calls = static_cast<Index>(trace.calls.size());
   const std::string top = fmt::format("t{}", t);
-  std::vector<Index> begins;
-  std::vector<Index> ends;
-  for (const TokenRange& call : trace.calls) {
-    begins.push_back(call.begin);
-    ends.push_back(call.end);
-  }
+  const auto begins = mapped<Index>(trace.calls, &TokenRange::begin);
+  const auto ends = mapped<Index>(trace.calls, &TokenRange::end);
   write_axis(output, top + "/layer", trace.layers, "1", "layer");
   write_axis(output, top + "/q_head", trace.q_heads, "1", "query head");
   write_axis(output, top + "/call_begin", begins, "token", "first position of the call");
@@ -151,22 +146,13 @@ void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t)
 Table table_of(std::span<const SweepRow* const> rows, std::string name) {
   Table table(std::move(name));
   for (std::size_t c = 0; c < kSweepTexts.size(); ++c) {
-    TextColumn column;
-    std::map<std::string_view, std::int32_t> code_of;
-    column.codes.reserve(rows.size());
-    for (const SweepRow* row : rows) {
-      const auto [it, is_new] =
-          code_of.emplace(row->texts[c], static_cast<std::int32_t>(code_of.size()));
-      if (is_new) column.categories.push_back(row->texts[c]);
-      column.codes.push_back(it->second);
-    }
-    table.add_text(std::string(kSweepTexts[c]), std::move(column));
+    TextColumnBuilder words;
+    for (const SweepRow* row : rows) words.add(row->texts[c]);
+    table.add_text(std::string(kSweepTexts[c]), words.take());
   }
   for (std::size_t c = 0; c < kSweepNumbers.size(); ++c) {
-    std::vector<double> values;
-    values.reserve(rows.size());
-    for (const SweepRow* row : rows) values.push_back(row->numbers[c]);
-    table.add_numbers(std::string(kSweepNumbers[c]), std::move(values));
+    const auto number = [&](const SweepRow* row) { return row->numbers[c]; };
+    table.add_numbers(std::string(kSweepNumbers[c]), mapped<double>(rows, number));
   }
   return table;
 }

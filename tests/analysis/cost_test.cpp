@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/cost/cost_data.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -174,7 +173,7 @@ TEST_CASE("cost: break-even is where the method stops being slower") {
   HardwareProfile card = plain_card();
   LayerWork work{.shape = {1, 1, 8, 1, 64}, .attend = {16, 16, 1, 1}};
   work.score_flops = 1.0;  // a second launch
-  const auto even = break_even_context({work}, /*keeps_count=*/true, card, {});
+  const auto even = break_even_of({.keeps_count = true, .at_length = {{1.0, {work}}}}, card, {});
   REQUIRE(even);
   const auto gain = [&](double n) {
     CallShape shape = work.shape;
@@ -184,7 +183,8 @@ TEST_CASE("cost: break-even is where the method stops being slower") {
   };
   CHECK(gain(*even) >= 0.0);
   CHECK(gain(*even - 2.0) < 0.0);
-  CHECK_FALSE(break_even_context({dense_work(work.shape)}, true, card, {}));
+  CHECK_FALSE(break_even_of({.keeps_count = true, .at_length = {{1.0, {dense_work(work.shape)}}}},
+                            card, {}));
 }
 
 TEST_CASE("cost: every built-in profile has all fields with sources and sensible sizes") {

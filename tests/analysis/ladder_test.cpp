@@ -127,14 +127,19 @@ TEST_CASE("ladder: ties at the cut and the keys that their order decides are tho
   CHECK(level(summary, "scores in fp8 (e4m3)")["tie_share"].get<double>() > 0.1);
 }
 
-TEST_CASE("ladder: bytes follow the lists") {
-  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64});
+TEST_CASE("ladder: bytes follow the lists, and those of a chunk are divided among its queries") {
+  // every measured chunk lies far behind the sinks
+  const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 160});
   MemoryResult result;
-  LadderOptions options = options_for("streamingllm", "tokens=16");
-  const auto summary = run(trace, options, result);
-  // no scores; 16 kept keys of 2 KV heads, 8 channels, K and V in 2 bytes
-  const auto base = level(summary, "as the method is");
-  CHECK(base["bytes"].get<double>() == Approx(base["kept"].get<double>() * 2 * 8 * 2 * 2));
+  const auto summary = run(trace, options_for("streamingllm", "tokens=16"), result);
+  const auto bytes = [&](const char* name) { return level(summary, name)["bytes"].get<double>(); };
+  // No scores; K and V in two bytes. A query reads its own list; a chunk the union of its queries'
+  // lists: the window moves on by one key from query to query.
+  const auto key_bytes = static_cast<double>(2 * 2 * trace.info().n_kv * trace.info().d_head);
+  const double kept = level(summary, "as the method is")["kept"].get<double>();
+  CHECK(bytes("as the method is") == Approx(kept * key_bytes));
+  CHECK(bytes("a list per query") == Approx(16 * key_bytes));
+  CHECK(bytes("a list per chunk of 8") == Approx((16 + 8 - 1) * key_bytes / 8));
   CHECK_HAS(level(summary, "pages of 64")["refused"].get<std::string>(), "gives no score per key");
   CHECK(level(summary, "pages of 64")["mass"].is_null());
   CHECK(level(summary, "chosen at every 4th step")["refused"] == "");

@@ -6,14 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "analysis/runs/leases.hpp"
 #include "analysis/runs/work.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/whole_file.hpp"
@@ -21,8 +19,6 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::store_test {
-
-namespace fs = std::filesystem;
 
 std::vector<Json> line_of(const std::string& key, int x) {
   return answer_of(key, {{"x", x}});

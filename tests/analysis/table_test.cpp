@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/json_rows.hpp"
+#include "core/base/json.hpp"
 #include "core/base/progress.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -109,7 +111,7 @@ TEST_CASE("names and words from files become clean text; marked formulas read as
   CHECK(table.columns()[1].cell(0) == "=1+1");
 }
 
-TEST_CASE("JSON rows are found in lists, results and summaries") {
+TEST_CASE("JSON rows are found in lists, results and summaries, and are CSV with quotes") {
   for (const char* text :
        {R"([{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1, "mass": null, "more": [1]}])",
         R"({"kind": "sweep", "rows": [{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1}]})",
@@ -124,6 +126,8 @@ TEST_CASE("JSON rows are found in lists, results and summaries") {
   }
   CHECK_THROWS_AS(table_from_json(nlohmann::json::parse("{\"a\": 1}"), "x"), FormatError);
   CHECK_THROWS_AS(table_from_json(nlohmann::json::parse("[1]"), "x"), FormatError);
+  CHECK(rows_csv(Json::array({{{"name", "a,\"b\""}, {"list", {1, 2}}}})) ==
+        "name,list\n\"a,\"\"b\"\"\",\"[1,2]\"\n");
 }
 
 TEST_CASE("tables of different columns stand below each other") {

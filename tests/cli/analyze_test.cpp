@@ -55,17 +55,14 @@ TEST_CASE(
     "the serving ladder prints its levels, writes arrays and is drawn, whatever the threads") {
   const Pair pair;
   const auto ladder = [&](const std::string& out, const std::string& threads) {
-    return kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows",
-                        "3", "--chunk", "16", "--out", pair.dir.file(out), "--threads", threads,
-                        "--json"});
+    return ran({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows", "3",
+                "--chunk", "16", "--out", pair.dir.file(out), "--threads", threads, "--json"})
+        .json();
   };
-  const auto one = ladder("one.h5", "1");
-  INFO(one.err);
-  REQUIRE(one.code == 0);
-  auto report = one.json();
+  auto report = ladder("one.h5", "1");
   CHECK(report.at("rows").size() == 17);
   CHECK(report.at("rows")[4].at("refused") == "quest chooses in pages of 16");
-  auto many = ladder("many.h5", "3").json();
+  auto many = ladder("many.h5", "3");
   CHECK(report.at("rows") == many.at("rows"));
   CHECK(report.at("layers") == many.at("layers"));
   const auto table = kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32",
@@ -125,15 +122,6 @@ TEST_CASE("a budget that covers a recording measures nothing, and says so") {
   CHECK_HAS(covered.out, "nothing is left out, so nothing is measured", "smaller --budget");
   const auto cut = kvscope_run({"analyze", "quoka", trace, "--budget", "32", "--chunk", "32"});
   CHECK_HAS(cut.out, "kept keys hold");
-}
-
-TEST_CASE("a trace is never overwritten by its own analysis") {
-  const Pair pair;
-  const std::string before = read_file(pair.verifier);
-  const auto run = kvscope_run(pair.command("quest", {"--out", pair.verifier, "--overwrite"}));
-  CHECK(run.code == 3);
-  CHECK_HAS(run.err, "it is not replaced");
-  CHECK(read_file(pair.verifier) == before);
 }
 
 TEST_CASE("traces that an analysis cannot use are refused in one line") {

@@ -83,13 +83,9 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"latency", folder.times}};
   const auto out = folder.file("figures");
   for (const Words& figure : figures) {
-    const auto run = kvscope_run(with({"figure", "--out", out}, figure));
-    INFO(figure[0] << ": " << run.err);
-    REQUIRE(run.code == 0);
+    ran(with({"figure", "--out", out}, figure));
     check_drawn(out + "/" + figure[0]);
-    const auto again = kvscope_run({"reproduce", out + "/" + figure[0] + ".json"});
-    INFO(again.out);
-    CHECK(again.code == 0);
+    ran({"reproduce", out + "/" + figure[0] + ".json"});
   }
   const auto manifest = kvscope_run({"reproduce", out + "/budget.json", "--json"}).json();
   CHECK(manifest.at("same") == true);
@@ -103,10 +99,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
     if (fs::exists(file)) fs::copy_file(file, moved + "/budget." + ending);
   }
   refused({"reproduce", moved + "/budget.json"}, 3, {"--results DIR says where it lies now"});
-  const auto found =
-      kvscope_run({"reproduce", moved + "/budget.json", "--results", folder.file("")});
-  INFO(found.out << found.err);
-  CHECK(found.code == 0);
+  ran({"reproduce", moved + "/budget.json", "--results", folder.file("")});
   // a changed drawing and a changed result are seen
   std::ofstream(out + "/latency.svg", std::ios::app) << " ";
   CHECK(kvscope_run({"reproduce", out + "/latency.json"}).code == 5);
@@ -118,8 +111,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
 
 TEST_CASE("one file, chosen formats, widths") {
   const Folder folder;
-  REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", folder.file("x.pdf")}).code ==
-          0);
+  ran({"figure", "latency", folder.times, "--out", folder.file("x.pdf")});
   CHECK(fs::exists(folder.file("x.csv")));
   CHECK(fs::exists(folder.file("x.json")));
   CHECK(!fs::exists(folder.file("x.svg")));

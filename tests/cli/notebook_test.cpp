@@ -30,7 +30,7 @@ TEST_CASE("a notebook names its files relative to its folder, and what they were
   CHECK(ran({"notebook", "bounds", recorded.quest, "--out", out}).out.empty());
   const std::string parameters = parameters_of(out);
   CHECK_HAS(parameters, "RESULTS = [\"../quest.h5\"]", "TRACES = [\"../trace.h5\"]",
-            "\"content_hash\": \"xxh128:");
+            "\"content_hash\":\"xxh128:");
   CHECK_THAT(read_file(out), !has(recorded.dir.path().string()));
   const std::string before = read_file(out);
   CHECK(kvscope_run({"notebook", "bounds", recorded.quest, "--out", out}).code == 3);

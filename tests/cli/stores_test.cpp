@@ -281,16 +281,6 @@ TEST_CASE("work is continued with the weights that it was begun with, and no oth
   ran(command({"--out", out, "--resume"}));
 }
 
-/// One bit amid a layer's keys, values or queries; the same again mends it.
-void flip(const std::string& file) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  const auto at = static_cast<std::streamoff>(fs::file_size(file) * 6 / 10);
-  bytes.seekg(at);
-  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(at);
-  bytes.put(flipped);
-}
-
 TEST_CASE("one bad item stops no other, is tried again when asked, and can be left out") {
   const Bench bench;
   const std::string good = bench.file("good.h5");

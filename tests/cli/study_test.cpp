@@ -2,11 +2,9 @@
 // with their line.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "core/base/lists.hpp"
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace kvscope::test::study_test {
@@ -36,6 +34,7 @@ struct Bench {
   RunResult run(const Words& more = {}) const {
     return kvscope_run(with({"study", "run", study}, more));
   }
+  RunResult done(const Words& more = {}) const { return ran(with({"study", "run", study}, more)); }
   /// A number of the plan.
   int plan(const std::string& field) const {
     return kvscope_run({"study", "plan", study, "--json"}).json().at(field).get<int>();
@@ -52,16 +51,6 @@ struct Bench {
   }
 };
 
-/// One bit amid a recording's keys, values or queries; the same again mends it.
-void flip(const fs::path& file) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  const auto at = static_cast<std::streamoff>(fs::file_size(file) * 6 / 10);
-  bytes.seekg(at);
-  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(at);
-  bytes.put(flipped);
-}
-
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   text.replace(text.find(from), from.size(), to);
   return text;
@@ -71,9 +60,7 @@ TEST_CASE("a study computes each item once, whoever asks, and in any process") {
   const Bench bench;
   CHECK(bench.plan("items") == 2 + 2 * 12);
   CHECK(bench.plan("to_do") == 26);
-  const RunResult first = bench.run({"--engine", "local", "--workers", "2"});
-  INFO(first.err);
-  REQUIRE(first.code == 0);
+  const RunResult first = bench.done({"--engine", "local", "--workers", "2"});
   CHECK_HAS(first.out, "26 known (26 new in the store), 0 failed");
   CHECK(bench.n_lines() == 26);
   const std::string table = bench.table();
@@ -115,7 +102,7 @@ TEST_CASE("a study computes each item once, whoever asks, and in any process") {
 
 TEST_CASE("a study that is killed goes on where it was, and several runs share its store") {
   const Bench whole;
-  REQUIRE(whole.run().code == 0);
+  whole.done();
   const Bench bench;
   for (const int signal : {SIGKILL, SIGINT, SIGKILL}) {
     RunningProgram run({"study", "run", bench.study, "--engine", "local", "--workers", "2"});
@@ -125,9 +112,7 @@ TEST_CASE("a study that is killed goes on where it was, and several runs share i
   }
   RunningProgram worker({"study", "run", bench.study, "--worker"});
   RunningProgram other({"study", "run", bench.study});
-  const RunResult last = bench.run();
-  INFO(last.err);
-  REQUIRE(last.code == 0);
+  bench.done();
   CHECK(worker.wait().code == 0);
   CHECK(other.wait().code == 0);
   CHECK(bench.table() == whole.table());
@@ -162,9 +147,7 @@ chunk = 32
   CHECK(bench.run().code == 4);
   CHECK(bench.n_lines() == n_lines);  // not tried again by itself
   flip(bench.file("bad.h5"));
-  const RunResult retried = bench.run({"--retry-failed"});
-  INFO(retried.err);
-  CHECK(retried.code == 0);
+  const RunResult retried = bench.done({"--retry-failed"});
   CHECK_HAS(retried.out, "8 known (4 new in the store)");
 }
 
@@ -172,16 +155,14 @@ TEST_CASE("a damaged recording of the store is made again when its items are tri
   std::string text = replaced(kSmall, "[\"verifier\", \"draft\"]", "[\"draft\"]");
   text = text.substr(0, text.find("[tasks.perplexity]"));
   const Bench bench(text);
-  REQUIRE(bench.run().code == 0);
+  bench.done();
   const std::string table = bench.table();
   bench.write(replaced(text, "32]", "32, 48]"));
   for (const auto& entry : fs::directory_iterator(bench.store + "/recordings")) flip(entry.path());
   const RunResult run = bench.run();
   CHECK(run.code == 4);
   CHECK_HAS(run.err, "3 of 10 items failed");
-  const RunResult retried = bench.run({"--retry-failed"});
-  INFO(retried.err);
-  CHECK(retried.code == 0);
+  bench.done({"--retry-failed"});
   bench.write(text);
   CHECK(bench.table() == table);
 }
@@ -202,11 +183,9 @@ TEST_CASE("a plan tells time, memory and disk once two jobs of each kind were do
 
 TEST_CASE("a study's figures, tables and page come from its store, and say how they were made") {
   const Bench bench("question = \"Does <Quest> pay?\"\n" + std::string(kSmall));
-  REQUIRE(bench.run().code == 0);
+  bench.done();
   const std::string out = bench.file("report");
-  const RunResult run = kvscope_run({"study", "report", bench.study, "--out", out});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const RunResult run = ran({"study", "report", bench.study, "--out", out});
   const std::string html = read_file(out + "/report.html");
   for (const char* words :
        {"Does &lt;Quest&gt; pay?", "id=\"p0-", "<td>Quest</td>", "kvscope study run",
@@ -257,9 +236,7 @@ pick = ["totals.violations", "totals.gap_mean"]
 [tasks.geometry]
 command = "analyze geometry"
 )");
-  const RunResult run = bench.run({"--engine", "local", "--workers", "2"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const RunResult run = bench.done({"--engine", "local", "--workers", "2"});
   CHECK_HAS(run.out, "6 items, 6 known");
   const auto recording = fs::directory_iterator(bench.store + "/recordings")->path().string();
   const auto alone = ran({"analyze", "quest", recording, "--page-size", "8", "--json"}).json();

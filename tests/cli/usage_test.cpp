@@ -177,9 +177,7 @@ TEST_CASE("what is left out is guessed where there is one guess: a format, the u
 TEST_CASE("completions are valid scripts, which ask the program for what may stand next") {
   const TempDir dir;
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const auto run = kvscope_run({"completion", shell});
-    INFO(shell);
-    REQUIRE(run.code == 0);
+    const auto run = ran({"completion", shell});
     const auto script = dir.write(std::string("completion.") + shell, run.out);
     const std::string check = "command -v " + std::string(shell) + " >/dev/null || exit 0; " +
                               shell + " -n '" + script.string() + "'";

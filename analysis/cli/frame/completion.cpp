@@ -136,12 +136,9 @@ class CompletionCommand final : public Command {
   static Shell shell_of_user() {
     const char* const program = std::getenv("SHELL");
     const std::string name = program ? std::filesystem::path(program).filename().string() : "";
-    const auto& names = EnumNames<Shell>::value;
-    const auto found = std::ranges::find(names, name);
-    if (found == names.end())
-      throw UsageError("SHELL is missing: expected one of {}, and $SHELL says \"{}\"",
-                       fmt::join(names, ", "), name);
-    return static_cast<Shell>(found - names.begin());
+    if (const auto shell = enum_from_name<Shell>(name)) return *shell;
+    throw UsageError("SHELL is missing: expected one of {}, and $SHELL says \"{}\"",
+                     fmt::join(EnumNames<Shell>::value, ", "), name);
   }
 
   Shell shell_ = Shell::bash;

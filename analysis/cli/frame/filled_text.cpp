@@ -24,6 +24,9 @@ std::optional<std::string> value_text(const Json& value, std::string_view how) {
   if (how == "back") return number > 1.0005 ? "more than all" : percent_text(number);
   if (how == "s") return seconds_text(number);
   if (how == "ms") return number_text(1e3 * number, 3) + " ms";
+  if (how == "B") return bytes_text(number);
+  if (how == "M") return fmt::format("{:.0f}M", number / 1e6);
+  if (how == "+%") return fmt::format("{:+.2f} %", 100.0 * number);
   if (how == "KiB") return number_text(number / 1024.0);
   if (how.ends_with('f')) return fmt::format(fmt::runtime(fmt::format("{{:{}}}", how)), number);
   return number_text(number, how.empty() ? 4 : how.front() - '0');

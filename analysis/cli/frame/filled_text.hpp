@@ -10,9 +10,10 @@
 namespace kvscope::cli {
 
 /// `text` with values of an object in place of {key}: words as they are, numbers with four
-/// digits, {key:3} with three, {key:%} as percent, {key:back} the same of what comes back, {key:s}
-/// as a time, {key:ms} in milliseconds, {key:KiB} in these, {key:.2f} with two decimals, {key:q} a
-/// word in quotes; "-" for what is not there, as an empty word.
+/// digits, {key:3} with three, {key:%} as percent, {key:+%} as a change in percent, {key:back} the
+/// same of what comes back, {key:s} as a time, {key:ms} in milliseconds, {key:B} as a size,
+/// {key:KiB} in these, {key:M} in millions, {key:.2f} with two decimals, {key:q} a word in quotes;
+/// "-" for what is not there, as an empty word.
 std::string filled_in(std::string_view text, const nlohmann::ordered_json& values);
 
 /// A column of a table: its header, and the text of a cell.

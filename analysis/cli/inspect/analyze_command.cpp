@@ -2,40 +2,128 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
+#include <algorithm>
+#include <map>
 
-#include "analysis/base/null_result.hpp"
+#include "analysis/base/base64.hpp"
+#include "analysis/base/json_rows.hpp"
+#include "analysis/base/layer_store.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
-#include "analysis/runs/layer_items.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/result.hpp"
-#include "notebooks_export/result_csv.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// A result that nobody wants: for runs that give their summary only.
+class NullResult : public ResultWriter {
+ public:
+  void begin(const ResultInfo&) override {}
+  void declare(const ResultArray&) override {}
+  void add_plot(const ResultPlot&) override {}
+  void finish(const nlohmann::ordered_json&) override {}
+
+ protected:
+  void write_raw(std::string_view, ResultType, Index, const void*, Index) override {}
+};
+
+// Analyses in items: one layer each. An item keeps the arrays of its layer; at the end the analysis
+// runs over layers that are all known, which makes the same summary and the same file as a run that
+// computed them.
+
+/// The arrays of a layer by name, as text.
+using LayerTexts = std::map<std::string, std::string>;
+
+/// A writer that drops everything and keeps the arrays of one layer.
+class OneLayer final : public NullResult, public LayerStore {
+ public:
+  explicit OneLayer(Index slot) : slot_(slot) {}
+  bool knows(Index slot) const override { return slot != slot_; }
+  void restore(const std::string&, Index, std::span<std::byte>) const override {}
+  void keep(const std::string& name, Index slot, std::span<const std::byte> values) override {
+    if (slot == slot_) arrays_[name] = text_from_bytes(values);
+  }
+  const LayerTexts& arrays() const { return arrays_; }
+
+ private:
+  Index slot_;
+  LayerTexts arrays_;
+};
+
+/// Hands everything on to another writer, and knows the layers of a store.
+class KnownLayers final : public ResultWriter, public LayerStore {
+ public:
+  /// Throws FormatError if a layer is missing. `to` must outlive this object.
+  KnownLayers(ResultWriter& to, const Work& work, const Store& store)
+      : to_(to), where_(store.folder().string()) {
+    for (std::size_t i = 0; i < work.keys.size(); ++i)
+      answer_in(store, work.keys[i]).get_to(layers_[static_cast<Index>(i)]);
+  }
+  bool knows(Index slot) const override { return layers_.contains(slot); }
+  void restore(const std::string& name, Index slot, std::span<std::byte> values) const override {
+    const LayerTexts& arrays = layers_.at(slot);
+    const auto found = arrays.find(name);
+    const auto bytes =
+        found == arrays.end() ? std::nullopt : bytes_from_text(found->second, values.size());
+    if (!bytes) {
+      throw FormatError("{}: expected {} bytes of the array {} of layer {}, found {}", where_,
+                        values.size(), name, slot,
+                        found == arrays.end() ? "none" : "another number");
+    }
+    std::ranges::copy(*bytes, values.begin());
+  }
+  void keep(const std::string&, Index, std::span<const std::byte>) override {}
+
+  void begin(const ResultInfo& info) override { to_.begin(info); }
+  void declare(const ResultArray& array) override { to_.declare(array); }
+  void add_plot(const ResultPlot& plot) override { to_.add_plot(plot); }
+  void finish(const nlohmann::ordered_json& summary) override { to_.finish(summary); }
+
+ protected:
+  void write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                 Index n_elements) override {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      to_.write<T>(name, first,
+                   std::span(static_cast<const T*>(data), static_cast<std::size_t>(n_elements)));
+    });
+  }
+
+ private:
+  ResultWriter& to_;
+  std::string where_;
+  std::map<Index, LayerTexts> layers_;
+};
+
+}  // namespace
+
 CommandCard AnalyzeCommand::card() const {
   const std::string name = "analyze " + card_.kind;
   const std::string files = n_traces_ == 2 ? "verifier.h5 draft.h5" : "trace.h5";
   std::string about = card_.about.empty() ? "" : card_.about + "\n";
-  about +=
-      "Prints one line per layer; with --out also writes every array to an HDF5 file that h5web "
-      "and silx plot.";
+  const bool has_rows = card_.needs_out.empty();
+  if (has_rows)
+    about +=
+        "Prints one line per layer; with --out also writes every array to an HDF5 file that h5web "
+        "and silx plot.";
   if (!card_.must_be_zero.empty()) about += " Exit code 5 if a bound that must hold was violated.";
-  return {name,
-          card_.summary,
-          about,
-          {{fmt::format("kvscope {} {}", name, files), "the summary as a table"},
-           {fmt::format("kvscope {} {} --out result.h5 --json", name, files),
-            "all arrays to a file, the summary as JSON"}}};
+  const std::string line = fmt::format("kvscope {} {}", name, files);
+  std::vector<Example> examples;
+  if (has_rows) examples.push_back({line, "the summary as a table"});
+  examples.push_back(
+      {line + " --out result.h5 --json", "all arrays to a file, the summary as JSON"});
+  return {name, card_.summary, about, examples};
 }
 
 std::string AnalyzeCommand::headline(const Json& totals) const {
@@ -60,9 +148,13 @@ void AnalyzeCommand::declare(OptionSet& options) {
   } else {
     options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true);
   }
-  options.add("out", "FILE", "write the arrays to this HDF5 file", job_.out).short_name = 'o';
-  options.add("csv", "FILE",
-              "write the per-layer rows as CSV (- is standard output, instead of the table)", csv_);
+  options.add("out", "FILE", "write the arrays to this HDF5 file", job_.out)
+      .needed(card_.needs_out)
+      .short_name = 'o';
+  if (card_.needs_out.empty())
+    options.add("csv", "FILE",
+                "write the per-layer rows as CSV (- is standard output, instead of the table)",
+                csv_);
   options.flag("overwrite", "replace existing files", job_.overwrite);
   declare_kind(options);
   job_.declare_work(options);
@@ -115,15 +207,19 @@ Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
         name());
   }
   const TraceInfo& info = traces.front().info();
-  return layer_work(name(),
-                    {{"options", options_json()},
-                     {"layers", layers},
-                     {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}}},
-                    layers.size(),
-                    [this, &traces, &pool](ResultWriter& output, const ProgressFn& progress,
-                                           std::stop_token stop) {
-                      call(traces, {output, pool, progress, std::move(stop), {}});
-                    });
+  Work work;
+  work.command = name();
+  work.config = {{"options", options_json()},
+                 {"layers", layers},
+                 {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}}};
+  name_items(work, layers.size());
+  work.run = [this, &traces, &pool, keys = work.keys](
+                 std::size_t item, const Lease*, const ProgressFn& progress, std::stop_token stop) {
+    OneLayer layer(static_cast<Index>(item));
+    call(traces, {layer, pool, progress, std::move(stop), {}});
+    return answer_of(keys[item], layer.arrays());
+  };
+  return work;
 }
 
 void AnalyzeCommand::check_outputs() const {
@@ -172,12 +268,12 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& p
 
 void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Json& formats) const {
   if (csv_) {
-    std::ostringstream text;
-    write_layers_csv(summary, text);
+    const Json layers = summary.value("layers", Json::array());
+    if (layers.empty()) throw ConfigError("the summary holds no layers to write as CSV");
     if (*csv_ == "-") {
-      print_data(text.str());
+      print_data(rows_csv(layers));
     } else {
-      save_text(*csv_, text.str(), job_.overwrite);
+      save_text(*csv_, rows_csv(layers), job_.overwrite);
     }
   }
   if (job_.json) {
@@ -193,7 +289,7 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     if (summary.contains("layers") && !summary.contains("rows")) report["rows"] = summary["layers"];
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
-    const Json totals = summary.value("totals", Json::object());
+    const Json totals = summary.value("totals", summary);
     print("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
           NumberFormats::of(formats).line(), card_.kind, headline(totals));
   }

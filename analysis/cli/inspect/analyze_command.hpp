@@ -31,6 +31,7 @@ struct AnalysisCard {
   std::string more_of = "";   // a second table, of this list of the summary
   std::vector<FilledColumn> more = {};
   std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
+  std::string needs_out = "";     // why --out must be given
   bool one_shape = false;  // KV heads or channels are axes of its arrays: of layers of one shape
   bool has_items = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
 };
@@ -60,11 +61,11 @@ class AnalyzeCommand : public Command {
   virtual std::string headline(const Json& totals) const;
   /// The layers that are measured each by itself, which are this kind's items; empty: it has none.
   virtual std::vector<Index> item_layers(const Traces& traces) const;
-  /// Text between the table and the headline, with its line ends: the card's second table, and what
-  /// was left out.
-  virtual std::string more_text(const Json& summary) const;
 
  private:
+  /// Text between the table and the headline, with its line ends: the card's second table, and what
+  /// was left out.
+  std::string more_text(const Json& summary) const;
   void check_outputs() const;
   Traces open_traces() const;
   /// `known`: layers that are not computed again; null: none is.

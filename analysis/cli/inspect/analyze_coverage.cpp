@@ -2,12 +2,11 @@
 // would do.
 #include "core/base/fields_json.hpp"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/inspect/analyze_command.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
@@ -119,16 +118,18 @@ class AnalyzeCoverage final : public AnalyzeCommand {
   }
 
   std::string headline(const Json& totals) const override {
-    const std::string budget = fmt::format(
-        "an oracle needs {} keys per row for {} of {} ({} in the worst row); one budget "
-        "for all: {}",
-        number_cell(totals, "budget_mean"), percent_cell(totals, "target_mass"),
-        totals.value("has_sinks", false) ? "what keys get beside sink logits" : "the attention",
-        number_cell(totals, "budget_max"), number_cell(totals, "budget_shared"));
+    Json told = totals;
+    told["of"] =
+        totals.value("has_sinks", false) ? "what keys get beside sink logits" : "the attention";
+    const std::string budget = filled_in(
+        "an oracle needs {budget_mean} keys per row for {target_mass:%} of {of} ({budget_max} in "
+        "the worst row); one budget for all: {budget_shared}",
+        told);
     if (!totals.contains("specattn_mass")) return budget;
-    return fmt::format("{}; SpecAttn keeps {}, floor {}, violated {} times", budget,
-                       percent_cell(totals, "specattn_mass"), percent_cell(totals, "pinsker_floor"),
-                       number_cell(totals, "violations"));
+    return budget + filled_in(
+                        "; SpecAttn keeps {specattn_mass:%}, floor {pinsker_floor:%}, violated "
+                        "{violations} times",
+                        totals);
   }
 
   std::optional<fs::path> draft_;

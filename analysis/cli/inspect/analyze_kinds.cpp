@@ -1,6 +1,7 @@
 // The kinds of kvscope analyze that are one function of traces and one options struct: a card for
 // each.
 #include "analysis/cli/inspect/analyze_one.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "analysis/kinds/geometry.hpp"
 #include "analysis/kinds/heads.hpp"
 #include "analysis/kinds/layer_map.hpp"
@@ -137,6 +138,18 @@ KVSCOPE_COMMAND(
             "S_q and the log of the largest weight: Pearson {prompt_pearson_log:3}, Spearman "
             "{prompt_spearman:3}; given the position {prompt_partial_pearson:3} and "
             "{prompt_partial_spearman:3}; within a chunk {within_chunk:3}"})
+
+KVSCOPE_COMMAND(
+    208, AnalyzeWhole<AttentionMapOptions>, analyze_attention_map,
+    AnalysisCard{
+        .kind = "attention-map",
+        .summary = "the attention map of one head, pooled for a figure",
+        .about = "Recomputes the softmax rows of one query head from the recorded q and k, block "
+                 "by block, and keeps the largest (or mean) weight of each cell. kvscope figure "
+                 "attention-map draws it.",
+        .headline = "layer {layer}, query head {head}: {tokens} tokens in {cells} x {cells} cells "
+                    "of {block} x {block} weights ({pooling})",
+        .needs_out = "the map goes to a file"})
 
 KVSCOPE_COMMAND(
     209, AnalyzeOne<HeadsOptions>, analyze_heads,

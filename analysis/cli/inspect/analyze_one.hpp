@@ -7,8 +7,8 @@
 #include <concepts>
 #include <utility>
 
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/inspect/analyze_command.hpp"
-#include "analysis/cli/runs/selection_options.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/trace/part.hpp"
 
@@ -20,26 +20,28 @@ concept LooksAtAPart = requires(Options& options) {
   { options.selection } -> std::same_as<TraceSelection&>;
 };
 
-/// Of a verifier's trace and its draft's, whole ones.
-template <class Options>
-class AnalyzePair final : public AnalyzeCommand {
+/// Of whole traces: of one, or with one more Source of a verifier's and its draft's.
+template <class Options, class... Source>
+class AnalyzeWhole final : public AnalyzeCommand {
  public:
-  using Analysis = Json (*)(const TraceSource&, const TraceSource&, const Options&,
+  using Analysis = Json (*)(const TraceSource&, const Source&..., const Options&,
                             const AnalysisRun&);
 
-  AnalyzePair(Analysis analysis, AnalysisCard card)
-      : AnalyzeCommand(std::move(card), /*n_traces=*/2), analysis_(analysis) {}
+  AnalyzeWhole(Analysis analysis, AnalysisCard card)
+      : AnalyzeCommand(std::move(card), 1 + sizeof...(Source)), analysis_(analysis) {}
 
  private:
   void declare_kind(OptionSet& options) override { options.fields(options_); }
   Json options_json() const override { return fields_to_json(options_); }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analysis_(traces[0], traces[1], options_, run);
+    return analysis_(traces[0], static_cast<const Source&>(traces.back())..., options_, run);
   }
 
   Analysis analysis_;
   Options options_;
 };
+template <class Options>
+using AnalyzePair = AnalyzeWhole<Options, TraceSource>;
 
 template <class Options>
 class AnalyzeOne : public AnalyzeCommand {

@@ -1,7 +1,6 @@
 #include "analysis/cli/inspect/analyze_report.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "analysis/cli/frame/text_table.hpp"
@@ -41,6 +40,7 @@ std::vector<ReportColumn> columns_of(const Json& rows, const std::vector<ReportC
 
 std::string summary_table(const Json& summary, const std::vector<ReportColumn>& wanted) {
   const Json rows = summary.value("layers", Json::array());
+  if (rows.empty()) return "";
   const Json totals = summary.value("totals", Json::object());
   const auto columns = columns_of(rows, wanted);
   std::vector<std::string> header = {"layer"};
@@ -61,20 +61,6 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
       columns, [&](const ReportColumn& column) { return totals.contains(column.key); });
   if (has_totals) add("all", totals);
   return table.text();
-}
-
-std::string number_cell(const Json& row, std::string_view key, int digits) {
-  return number_text(total_of(row, key), digits);
-}
-
-std::string percent_cell(const Json& row, std::string_view key) {
-  return percent_text(total_of(row, key));
-}
-
-double total_of(const Json& totals, std::string_view key) {
-  const auto found = totals.find(std::string(key));
-  return found != totals.end() && found->is_number() ? found->get<double>()
-                                                     : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace kvscope::cli

@@ -6,10 +6,10 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/signals.hpp"
-#include "analysis/cli/runs/selection_options.hpp"
 #include "core/base/file_kind.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"

@@ -9,7 +9,7 @@
 #include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
-#include "notebooks_export/figure_job.hpp"
+#include "notebooks_export/figure_manifest.hpp"
 
 namespace kvscope::cli {
 
@@ -28,10 +28,9 @@ Target target_of(const std::optional<fs::path>& out, const std::string& figure) 
   if (!out) return {".", figure, std::nullopt};
   std::string ending = out->extension().string();
   if (!ending.empty()) ending.erase(0, 1);
-  for (std::size_t i = 0; i < EnumNames<FigureFormat>::value.size(); ++i) {
-    if (ending != EnumNames<FigureFormat>::value[i]) continue;
+  if (const auto format = enum_from_name<FigureFormat>(ending)) {
     const fs::path folder = out->has_parent_path() ? out->parent_path() : fs::path(".");
-    return {folder, out->stem().string(), static_cast<FigureFormat>(i)};
+    return {folder, out->stem().string(), format};
   }
   for (const char* other : {"jpg", "jpeg", "gif", "eps", "ps", "webp", "tiff", "html"}) {
     if (ending == other)
@@ -89,11 +88,16 @@ class FigureCommand final : public Command {
       throw UsageError(
           "--out names one file, so --format has nothing to say; leave one of them out");
     }
-    FigureJob job{figure_,    results_, figure_options_, render_, parse_formats(formats_),
-                  target.stem};
-    if (target.format) job.formats = {*target.format};
+    FigureManifest asked{.figure = figure_,
+                         .stem = target.stem,
+                         .options = figure_options_,
+                         .render = render_,
+                         .formats = parse_formats(formats_),
+                         .command = command_line};
+    if (target.format) asked.formats = {*target.format};
+    for (const fs::path& file : results_) asked.inputs.push_back({.file = file.string()});
     as_usage([&] { return find_figure_kind(figure_); });  // before results are read
-    FigureOutcome outcome = run_figure_job(job, command_line);
+    FigureOutcome outcome = draw_figure_of(std::move(asked));
     for (ManifestInput& input : outcome.manifest.inputs) {
       input.file = fs::path(fs::absolute(input.file).lexically_normal())
                        .lexically_proximate(fs::absolute(target.folder).lexically_normal())

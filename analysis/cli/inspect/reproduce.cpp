@@ -16,7 +16,7 @@
 #include "core/base/start_program.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
-#include "notebooks_export/figure_job.hpp"
+#include "notebooks_export/figure_manifest.hpp"
 
 namespace kvscope::cli {
 
@@ -55,8 +55,8 @@ class ReproduceCommand final : public Command {
     if (is_view(text)) return reproduce_view();
     const FigureManifest before = manifest_from_text(text, manifest_.string());
     const fs::path folder = folder_of_figure();
-    FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
-    for (const ManifestInput& input : before.inputs) {
+    FigureManifest asked = before;
+    for (ManifestInput& input : asked.inputs) {
       const fs::path file = place_of(input);
       std::error_code unknown;
       if (!results_ && !fs::exists(file, unknown) && !unknown)
@@ -64,9 +64,9 @@ class ReproduceCommand final : public Command {
             "{}: no such file, which {} was drawn from; --results DIR says where it lies now",
             file.string(), manifest_.string());
       check_regular_file(file);  // the manifest may have come from anywhere
-      job.results.push_back(file);
+      input.file = file.string();
     }
-    const FigureOutcome now = run_figure_job(job, before.command);
+    const FigureOutcome now = draw_figure_of(std::move(asked));
 
     bool all_same = true;
     Json rows = Json::array();

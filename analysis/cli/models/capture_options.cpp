@@ -94,7 +94,7 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
 RecordOptions CaptureOptions::record_options() const {
   RecordOptions options{.capture = parse_capture(capture, CaptureSet{})};
   options.capture.page_size = page_size;
-  const std::optional<DType> known = dtype_from_name(dtype);
+  const std::optional<DType> known = enum_from_name<DType>(dtype);
   if (!known && !is_auto())
     throw UsageError("--dtype: expected one of f32, f16, bf16, auto, found \"{}\"", dtype);
   options.dtype = known.value_or(DType::f32);

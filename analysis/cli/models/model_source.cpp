@@ -8,14 +8,19 @@
 #include <set>
 
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/models/device_option.hpp"
 #include "analysis/cli/models/model_advice.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/model_stores.hpp"
+
+#ifdef KVSCOPE_HAS_CUDA
+#include "core/cuda/backend.hpp"
+#include "core/cuda/device.hpp"
+#endif
 
 namespace kvscope::cli {
 
@@ -31,6 +36,47 @@ auto as_input(Load&& load) {
     throw FormatError(error.what());
   }
 }
+
+/// "cpu", "cuda" (its first GPU) or "cuda:N"; nothing is the CPU. Throws UsageError for another
+/// word.
+std::optional<int> gpu_of(const std::string& device) {
+  constexpr std::string_view kCuda = "cuda";
+  if (device == "cpu") return std::nullopt;
+  if (device == kCuda) return 0;
+  if (device.starts_with("cuda:")) {
+    const auto index = number_from<int>(std::string_view(device).substr(kCuda.size() + 1));
+    if (index && *index >= 0) return *index;
+  }
+  throw UsageError("--device: expected cpu, cuda or cuda:N with N from 0 on, found \"{}\"", device);
+}
+
+/// Throws IoError in one sentence where no model runs on that GPU: kvscope was built without CUDA,
+/// there is no driver or it is too old, no such device, another architecture. gpu_backend: models
+/// on that GPU.
+#ifdef KVSCOPE_HAS_CUDA
+void require_gpu(int gpu) {
+  const std::string why_not = gpu::why_no_device(gpu);
+  if (!why_not.empty())
+    throw IoError("--device cuda:{}: {}; --device cpu works everywhere", gpu, why_not);
+}
+
+BackendFactory gpu_backend(int gpu, bool has_bf16_products, DType kv_dtype) {
+  require_gpu(gpu);
+  return gpu::cuda_backend({gpu, has_bf16_products, kv_dtype});
+}
+#else
+void require_gpu(int gpu) {
+  throw IoError(
+      "--device cuda:{}: this kvscope was built without CUDA (CMake says why; "
+      "KVSCOPE_CUDA=ON with nvcc builds it); --device cpu works everywhere",
+      gpu);
+}
+
+BackendFactory gpu_backend(int gpu, bool, DType) {
+  require_gpu(gpu);
+  return {};
+}
+#endif
 
 }  // namespace
 
@@ -131,8 +177,8 @@ bool EngineOptions::has_bf16_products() const {
 }
 
 void EngineOptions::check() const {
-  const DeviceWord where = parse_device(device);
-  if (where.is_cpu()) {
+  const std::optional<int> gpu = gpu_of(device);
+  if (!gpu) {
     if (lane_options().kv_dtype != DType::f32 && is_for_recording_)
       throw UsageError(
           "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its "
@@ -145,25 +191,40 @@ void EngineOptions::check() const {
   } catch (const ConfigError& error) {
     throw UsageError(error.what());
   }
-  require_gpu(*where.gpu);
+  require_gpu(*gpu);
 }
 
 BackendFactory EngineOptions::backend() const {
   check();
-  const DeviceWord where = parse_device(device);
-  if (where.is_cpu()) return lane_backend(lane_options());
-  return gpu_backend(*where.gpu, has_bf16_products(), kv_dtype_from_name(kv_dtype));
+  const std::optional<int> gpu = gpu_of(device);
+  if (!gpu) return lane_backend(lane_options());
+  return gpu_backend(*gpu, has_bf16_products(), kv_dtype_from_name(kv_dtype));
 }
 
 std::string EngineOptions::matmul_name() const {
-  if (parse_device(device).is_cpu()) return std::string(name_of(lane_options().matmul));
+  if (!gpu_of(device)) return std::string(name_of(lane_options().matmul));
   return has_bf16_products() ? "cuda-bf16" : "cuda-f32";
 }
 
 Kept EngineOptions::copies() const {
   const bool has_halves =
-      parse_device(device).is_cpu() ? lane_options().matmul != Matmul::f32 : has_bf16_products();
+      gpu_of(device) ? has_bf16_products() : lane_options().matmul != Matmul::f32;
   return has_halves ? Kept::as_bf16 : Kept::as_f32;
+}
+
+void note_host_choice([[maybe_unused]] const MethodSpec& method,
+                      [[maybe_unused]] const std::optional<Budget>& budget) {
+#ifdef KVSCOPE_HAS_CUDA
+  const std::unique_ptr<Selector> selector = method.make();
+  if (method.caps().is_static) return;
+  // of steps or of chunks: a method has plans of both, or of none
+  const auto plan = selector->plan(budget.value_or(Budget{}), Phase::decode);
+  if (plan && gpu::takes_plan(*plan)) return;
+  note("kvscope: {} chooses its keys on the host{}: times here are not a GPU's", method.text(),
+       selector->host_rows() == HostRows::all
+           ? ", which gets copies of queries and keys in every call"
+           : ", which asks the device for scores");
+#endif
 }
 
 namespace {

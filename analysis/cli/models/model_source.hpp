@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "analysis/base/number_formats.hpp"
@@ -12,6 +13,7 @@
 #include "core/model/matrix.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope::cli {
 
@@ -47,6 +49,10 @@ struct EngineOptions {
   void declare_matmul(OptionSet& options);
   bool is_for_recording_ = false;
 };
+
+/// Says on standard error if the method chooses its keys on the host, which then gets copies of
+/// queries and keys in every call.
+void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget);
 
 /// What the option --model takes, for helps.
 inline constexpr const char* kModelHelp =

@@ -1,18 +1,15 @@
 // kvscope models: which models this machine has, and which of them run here.
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <system_error>
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/describe_model.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
-#include "core/base/number_text.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
@@ -67,7 +64,6 @@ class ModelsCommand final : public Command {
   int run(const OptionSet&, const std::string&) override {
     const std::vector<StoredModel> models = find();
     Json list = Json::array();
-    TextTable table({"model", "family", "weights", "parameters", "stored", "context", "runs here"});
     for (const StoredModel& model : models) {
       const ModelSummary summary = model.path.empty()
                                        ? ModelSummary{.why_not = "its manifest cannot be read"}
@@ -81,22 +77,11 @@ class ModelsCommand final : public Command {
                       {"max_positions", summary.max_positions},
                       {"runs_here", summary.why_not.empty()},
                       {"why_not", summary.why_not}});
-      const auto known = [](std::int64_t n, const std::string& text) {
-        return n > 0 ? text : std::string("-");
-      };
-      table.add_row(
-          {model.word, summary.family.empty() ? "-" : summary.family,
-           summary.weights.empty() ? "-" : summary.weights,
-           known(summary.n_parameters,
-                 fmt::format("{:.0f}M", static_cast<double>(summary.n_parameters) / 1e6)),
-           known(summary.stored_bytes, bytes_text(static_cast<double>(summary.stored_bytes))),
-           known(summary.max_positions, fmt::format("{}", summary.max_positions)),
-           summary.why_not.empty() ? "yes" : "no: " + summary.why_not});
     }
     if (json_) {
       print_json(list);
-    } else if (!table.empty()) {
-      print(table.text());
+    } else if (!list.empty()) {
+      print(text_of(list));
     }
     if (models.empty()) {
       note(
@@ -117,6 +102,22 @@ class ModelsCommand final : public Command {
       look_into(folder, kMostDepth, models);
     }
     return models;
+  }
+
+  static std::string text_of(Json list) {
+    for (Json& model : list) {
+      for (const char* number : {"n_parameters", "stored_bytes", "max_positions"})
+        if (model.at(number) == 0) model[number] = nullptr;  // unknown
+      const auto why_not = model.at("why_not").get<std::string>();
+      model["runs_here"] = why_not.empty() ? "yes" : "no: " + why_not;
+    }
+    return filled_table(list, {{"model", "{model}"},
+                               {"family", "{family}"},
+                               {"weights", "{weights}"},
+                               {"parameters", "{n_parameters:M}"},
+                               {"stored", "{stored_bytes:B}"},
+                               {"context", "{max_positions}"},
+                               {"runs here", "{runs_here}"}});
   }
 
   std::vector<fs::path> folders_;

@@ -46,6 +46,11 @@ struct PromptOptions {
   bool has_ids() const { return tokens.has_value(); }
 };
 
+/// Token ids as a JSON array, as an object with "ids", or as numbers separated by blanks, commas
+/// and line breaks. `where` names the source in messages. Throws FormatError at the first thing
+/// that is not an id.
+std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where);
+
 /// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its
 /// own.
 bool has_standard_input();

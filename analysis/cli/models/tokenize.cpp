@@ -10,7 +10,6 @@
 #include "analysis/cli/models/chat_prompt.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/models/prompt.hpp"
-#include "analysis/cli/models/token_ids.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/whole_file.hpp"

@@ -12,10 +12,8 @@
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/stopwatch.hpp"
-#include "analysis/cli/models/device_option.hpp"
 #include "analysis/cli/runs/bench_live_run.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
-#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/base/json.hpp"
 #include "core/selectors/spec_lists.hpp"
@@ -67,7 +65,7 @@ class BenchLive final : public BenchReportCommand {
       plan = plan_pairs(
           selectors_of(selectors_),
           split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
-          Phase::prefill, /*without_draft=*/std::nullopt, "bench live");
+          {Phase::prefill}, /*without_draft=*/std::nullopt, "bench live");
     for (const std::string& sentence : plan.skipped) note("kvscope: left out: {}", sentence);
     const fs::path dir = model_dir(model_);
     engine_.check();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -16,17 +17,18 @@
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/text_table.hpp"
-#include "analysis/cli/inspect/analyze_report.hpp"
-#include "analysis/cli/runs/all_methods.hpp"
-#include "analysis/cli/runs/cost_shape.hpp"
-#include "analysis/cli/runs/counts.hpp"
+#include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/cli/runs/run_job.hpp"
+#include "analysis/cost/any_shape.hpp"
 #include "analysis/cost/cost_work.hpp"
+#include "analysis/cost/shape_cost.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
 #include "core/sim/replay_run.hpp"
 #include "core/sim/rotations.hpp"
 #include "core/trace/info.hpp"
@@ -38,25 +40,247 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string describe_costs(const Json& report) {
-  TextTable table({"hardware", "selector", "budget", "batch", "context", "append", "score", "top-k",
-                   "attend", "estimate", "us", "dense us", "speedup", "pays from", "model"});
-  for (const Json& row : report.at("rows")) {
-    const std::string kind = row.at("budget_kind").get<std::string>();
-    table.add_row(
-        {row.at("hardware").get<std::string>(), row.at("selector").get<std::string>(),
-         kind == "none" ? "" : kind + "=" + number_cell(row, "budget"), number_cell(row, "batch"),
-         number_cell(row, "context", 8) + (row.at("extrapolated") == 1 ? "*" : ""),
-         number_cell(row, "append_us", 3), number_cell(row, "score_us", 3),
-         number_cell(row, "topk_us", 3), number_cell(row, "attend_us", 3),
-         number_cell(row, "estimate_us", 3), number_cell(row, "predicted_us", 3),
-         number_cell(row, "predicted_dense_us", 3), number_cell(row, "predicted_speedup", 3),
-         number_cell(row, "break_even", 7), number_cell(row, "call_speedup", 3)});
+constexpr std::size_t kMostShapeBytes = 16 << 20;
+constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostShapeCells = 10'000;
+
+AnyShape read_shape(const std::string& word, double weight_bits) {
+  std::string text;
+  std::string name;
+  const fs::path file(word);
+  std::string where = word;
+  if (file.extension() == ".json") {
+    text = read_whole_file(file, kMostShapeBytes);
+    const fs::path folder = fs::absolute(file).parent_path();
+    name = file.filename() == "config.json" ? model_name(folder) : file.stem().string();
+  } else {
+    const fs::path dir = model_dir(word);
+    text = config_json_of(dir);
+    name = model_name(dir);
+    where = dir.string();
   }
-  const bool has_scaled = std::any_of(report.at("rows").begin(), report.at("rows").end(),
-                                      [](const Json& row) { return row.at("extrapolated") == 1; });
+  try {
+    return any_shape(std::move(text), where, name, weight_bits);
+  } catch (const ConfigError& error) {
+    throw FormatError(error.what());
+  }
+}
+
+/// 4k, 8k, ... as far as the model goes, at most a million.
+std::vector<double> shape_contexts(const ModelConfig& config) {
+  const double limit =
+      config.max_positions > 0 ? static_cast<double>(config.max_positions) : 131072.0;
+  std::vector<double> contexts;
+  double n = 4096.0;
+  while (n > limit && n > 256.0) n /= 2.0;
+  for (; n <= std::min(limit, 1048576.0) || contexts.empty(); n *= 2.0) contexts.push_back(n);
+  return contexts;
+}
+
+std::string shape_cell(const Json& row) {
+  if (row.at("fits") == 0)
+    return fmt::format("no room ({:.0f} cards)", std::ceil(row.at("memory_share").get<double>()));
+  const char* const name = row.at("question") == "first-token"         ? "first_token_s"
+                           : row.at("question") == "tokens-per-second" ? "tokens_per_s"
+                                                                       : "predicted_speedup";
+  return filled_in(fmt::format("{{{0}:3}} ({{{0}_low:3}} to {{{0}_high:3}})", name), row);
+}
+
+std::string shape_unit(const std::string& question) {
+  if (question == "first-token") return "seconds to the first token";
+  return question == "tokens-per-second" ? "tokens a second" : "speedup of attention";
+}
+
+std::string shape_method(const Json& row) {
+  const bool has_budget = row.at("budget").is_number();
+  return filled_in(has_budget ? "{selector} {budget_kind}={budget}" : "{selector}", row);
+}
+
+/// The map of one method on one card; rows by batch, then context.
+std::string shape_map(const std::vector<Json>& rows) {
+  std::vector<std::string> header = {"context"};
+  std::vector<double> contexts;
+  for (const Json& row : rows) {
+    const std::string batch = filled_in("batch {batch}", row);
+    if (std::ranges::find(header, batch) == header.end()) header.push_back(batch);
+    if (header.size() == 2) contexts.push_back(row.at("context").get<double>());
+  }
+  TextTable table(header);
+  for (std::size_t c = 0; c < contexts.size(); ++c) {
+    std::vector<std::string> cells = {context_text(contexts[c]) +
+                                      (rows[c].at("beyond_limit") == 1 ? "+" : "")};
+    for (std::size_t b = 0; b + 1 < header.size(); ++b)
+      cells.push_back(shape_cell(rows[b * contexts.size() + c]));
+    table.add_row(std::move(cells));
+  }
+  return table.text();
+}
+
+/// The options that --shape has to itself.
+class CostShape {
+ public:
+  void declare(OptionSet& options);
+  bool is_used() const { return shape_.has_value(); }
+  /// given: cards, batches, contexts, formats. Writes what was left out to standard error. Throws
+  /// UsageError, and what reading a config.json and lists_of_shape throw.
+  Json report(const OptionSet& options, const ReplayArguments& replay, const CostOptions& given,
+              const WorkOptions& work) const;
+
+ private:
+  Phase phase_of(const OptionSet& options, const ReplayArguments& replay) const;
+  std::vector<Budget> budgets_of_run(const ReplayArguments& replay) const;
+
+  std::optional<std::string> shape_;
+  std::optional<CostQuestion> question_;
+  std::string keys_;
+  std::optional<fs::path> like_;
+};
+
+void CostShape::declare(OptionSet& options) {
+  options.add("shape", "MODEL",
+              "cost without a recording: a config.json, or a model as --model names it (folder, "
+              "ORG/NAME in the hub's cache, GGUF file), of which only config.json is read",
+              shape_);
+  options.add("question", "WORD",
+              "with --shape: what is asked [pays-off; first-token is of prefill, "
+              "tokens-per-second of decode]",
+              question_);
+  options.add("keys", "LIST", "with --shape: budgets in tokens, short for --budget [1024]", keys_);
+  options.add("like", "FILE",
+              "with --shape: sizes of lists from a report of kvscope cost TRACE --out, of another "
+              "model too [the method's own rule]",
+              like_);
+  options.need({"question", "keys", "like"}, {"shape"});
+  options.exclude_each({"shape"},
+                       {"draft", "calibration", "steps", "rows-per-chunk", "layers", "heads"});
+  options.exclude({"keys", "budget"});
+}
+
+Phase CostShape::phase_of(const OptionSet& options, const ReplayArguments& replay) const {
+  if (question_ == CostQuestion::tokens_per_second) {
+    if (options.given("phase") && replay.phase() != Phase::decode)
+      throw UsageError("--question tokens-per-second: expected --phase decode, or none");
+    return Phase::decode;
+  }
+  if (question_ == CostQuestion::first_token && replay.phase() != Phase::prefill)
+    throw UsageError("--question first-token: expected --phase prefill, or none");
+  return replay.phase();
+}
+
+std::vector<Budget> CostShape::budgets_of_run(const ReplayArguments& replay) const {
+  if (replay.has_budgets()) return replay.budgets();
+  std::vector<Budget> budgets;
+  for (const Index n : counts_of(keys_.empty() ? "1024" : keys_, "keys"))
+    budgets.push_back({Budget::Kind::tokens, static_cast<double>(n)});
+  return budgets;
+}
+
+Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
+                       const CostOptions& given, const WorkOptions& work) const {
+  const Phase phase = phase_of(options, replay);
+  std::vector<std::string> lists = replay.selector_lists();
+  if (lists.empty()) lists = {phase == Phase::prefill ? "quoka" : "quest"};
+  const std::vector<Budget> budgets = budgets_of_run(replay);
+  const AnyShape shape = read_shape(*shape_, given.weight_bits);
+  const ModelConfig& config = shape.config;
+  if (config.quantization.kind != QuantizationConfig::Kind::none && !options.given("weight-bits")) {
+    note(
+        "kvscope: config.json says that weights are stored by {}; computed with {} bits, "
+        "--weight-bits says otherwise",
+        config.quantization.method, given.weight_bits);
+  }
+
+  const MethodList methods = methods_of(lists, {phase, false, /*has_calibration=*/true});
+  const PairPlan plan = plan_pairs(methods.methods, budgets, {phase}, std::nullopt, "cost");
+  ListQuestion question{config, shape.text, plan.pairs, phase};
+  const ReplayOptions calls = replay.replay();
+  question.chunk = calls.calls.chunk;
+  question.drafts = calls.calls.drafts;
+  question.dense_layers = calls.dense_layers;
+  question.places = shape.model.places;
+  if (like_)
+    question.like = measured_lists(read_whole_file(*like_, kMostListBytes), like_->string());
+
+  ShapeOptions asked{given};
+  if (asked.contexts.empty()) asked.contexts = shape_contexts(config);
+  std::ranges::sort(asked.contexts);
+  asked.contexts.erase(std::unique(asked.contexts.begin(), asked.contexts.end()),
+                       asked.contexts.end());
+  asked.phase = phase;
+  asked.question = question_.value_or(CostQuestion::pays_off);
+  asked.max_context = static_cast<double>(config.max_positions);
+  const double n_tok = phase == Phase::prefill  ? static_cast<double>(question.chunk)
+                       : phase == Phase::decode ? 1.0
+                                                : static_cast<double>(question.drafts);
+  if (question.chunk < 1 || question.drafts < 1)
+    throw UsageError("--chunk and --drafts: expected at least 1");
+  if (asked.contexts.front() < n_tok) {
+    throw UsageError("--context: expected at least the {} queries of a call, found {}", n_tok,
+                     asked.contexts.front());
+  }
+  const std::size_t n_cells =
+      asked.contexts.size() * asked.batches.size() * asked.hardware.size() * plan.pairs.size();
+  if (n_cells > kMostShapeCells)
+    throw UsageError("--context and --batch: {} cells are asked for, expected at most {}", n_cells,
+                     kMostShapeCells);
+
+  Working run(work);
+  const ShapeListsOfAll of_all = lists_of_shape(question, run.pool, run.progress, run.stop);
+  for (const auto* sentences : {&methods.left_out, &plan.skipped, &of_all.left_out}) {
+    for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);
+  }
+  return shape_cost_report(shape.model, of_all.methods, asked);
+}
+
+/// The answers, the table over context and batch, and what it rests on.
+std::string describe_shape_costs(const Json& report) {
+  std::string text = report.at("layers").get<std::string>();
+  if (!text.empty()) text += "\n";
+  for (const Json& answer : report.at("answers")) text += answer.get<std::string>() + "\n";
+  const Json& rows = report.at("rows");
+  bool has_beyond = false;
+  bool has_no_room = false;
+  for (std::size_t begin = 0; begin < rows.size();) {
+    const auto is_same = [&](const Json& row) {
+      return row.at("hardware") == rows[begin].at("hardware") &&
+             shape_method(row) == shape_method(rows[begin]);
+    };
+    std::vector<Json> map;
+    std::size_t end = begin;
+    for (; end < rows.size() && is_same(rows[end]); ++end) {
+      map.push_back(rows[end]);
+      has_beyond = has_beyond || rows[end].at("beyond_limit") == 1;
+      has_no_room = has_no_room || rows[end].at("fits") == 0;
+    }
+    text += fmt::format("\n{}, {}, {}:\n{}", rows[begin].at("hardware").get<std::string>(),
+                        shape_method(rows[begin]),
+                        shape_unit(report.at("question").get<std::string>()), shape_map(map));
+    begin = end;
+  }
+  text += "\n";
+  if (has_no_room) text += "no room: for weights and cache on one card, but on so many\n";
+  if (has_beyond)
+    text += filled_in("+ beyond the {max_context} tokens that config.json allows\n", report);
+  for (const Json& method : report.at("methods")) text += filled_in("{method}: {lists}\n", method);
+  const auto words = [&](const char* what, const std::string& name) {
+    return name + filled_in(" {low:.2f} to {high:.2f} ({rows} rows)", report.at("errors").at(what));
+  };
+  text += fmt::format(
+      "Predicted, not measured. Ends: as the ledger has it, a measured figure lies in eight of ten "
+      "cases between so many times the predicted one: {}, {}, {}.\n",
+      words("attention_speedup", "speedups of attention"), words("model_speedup", "of a model"),
+      words("time", "seconds"));
+  return text;
+}
+
+std::string describe_costs(const Json& report) {
+  Json rows = report.at("rows");
   std::string notes;
-  for (const Json& row : report.at("rows")) {
+  bool has_scaled = false;
+  for (Json& row : rows) {
+    const bool is_scaled = row.at("extrapolated") == 1;
+    has_scaled = has_scaled || is_scaled;
+    row["context"] = filled_in("{context}", row) + (is_scaled ? "*" : "");
     const std::string line = row.at("note").get<std::string>() + "\n";
     if (line.size() > 1 && notes.find(line) == std::string::npos) notes += "left out: " + line;
   }
@@ -64,7 +288,21 @@ std::string describe_costs(const Json& report) {
       "predicted microseconds of a forward call in one layer, mean over layers without a window; "
       "pays from: context from which on the method is not slower than dense attention; model: "
       "speedup of the whole call\n{}{}{}",
-      table.text(),
+      filled_table(rows, {{"hardware", "{hardware}"},
+                          {"selector", "{selector}"},
+                          {"budget", "{budget_kind}={budget}?"},
+                          {"batch", "{batch}"},
+                          {"context", "{context}"},
+                          {"append", "{append_us:3}"},
+                          {"score", "{score_us:3}"},
+                          {"top-k", "{topk_us:3}"},
+                          {"attend", "{attend_us:3}"},
+                          {"estimate", "{estimate_us:3}"},
+                          {"us", "{predicted_us:3}"},
+                          {"dense us", "{predicted_dense_us:3}"},
+                          {"speedup", "{predicted_speedup:3}"},
+                          {"pays from", "{break_even:7}"},
+                          {"model", "{call_speedup:3}"}}),
       has_scaled
           ? "* scaled from the measured lists: a budget in tokens stays, everything else grows "
             "with the context\n"
@@ -211,7 +449,7 @@ class CostCommand final : public Command {
                     rotations_of(trace.info()) != nullptr,
                     /*has_projection=*/false, has_like_layers(trace.info(), replay_.layers())});
     const PairPlan plan = plan_pairs(
-        methods.methods, replay_.budgets(), replay_.phase(),
+        methods.methods, replay_.budgets(), {replay_.phase()},
         draft ? std::nullopt : std::optional<std::string>(trace_->filename().string()), "cost");
     for (const auto* sentences : {&methods.left_out, &plan.skipped}) {
       for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);

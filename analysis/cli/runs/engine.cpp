@@ -1,16 +1,292 @@
 #include "analysis/cli/runs/engine.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
-#include "analysis/cli/frame/child_process.hpp"
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "analysis/options/exit_code.hpp"
 #include "analysis/options/options.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/run_program.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/base/start_program.hpp"
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 
 namespace {
+
+struct LauncherEnd {
+  int ended = 0;  // as wait_for_program
+  std::string out;
+  std::string err;
+};
+
+/// A launcher to its end; a stop asks it to end its tasks.
+LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop) {
+  LauncherEnd end;
+  const ProgramEnd program = kvscope::run_program(
+      words, [&](const std::string& line) { end.err += line + "\n"; }, stop, SIGTERM);
+  end.ended = program.ended;
+  end.out = program.out;
+  return end;
+}
+
+/// The sentence of a kvscope among what was written to standard error, without "kvscope: "; else
+/// the last line.
+std::string sentence_of(const std::string& written) {
+  constexpr std::string_view kOurs = "kvscope: ";
+  std::string last;
+  for (std::size_t begin = 0; begin < written.size();) {
+    const std::size_t end = std::min(written.find('\n', begin), written.size());
+    const std::string line = written.substr(begin, end - begin);
+    if (line.starts_with(kOurs) && !line.starts_with("kvscope: left out") &&
+        !line.starts_with("kvscope: warning"))
+      return line.substr(kOurs.size());
+    if (line.find_first_not_of(" \t\r-") != std::string::npos) last = line;
+    begin = end + 1;
+  }
+  return last;
+}
+
+/// A sentence of a launcher that ended badly; empty if it did not.
+std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {
+  if (ended == 0) return "";
+  const std::string said = sentence_of(written);
+  return fmt::format("{} {}{}{}", launcher, end_text(ended), said.empty() ? "" : ": ", said);
+}
+
+/// A running program, to which nothing is said, and of which only what it writes to standard error
+/// is heard. The destructor kills it if it still runs.
+class ChildProcess {
+ public:
+  /// argv[0] is looked up in PATH. Throws IoError if it cannot be started.
+  explicit ChildProcess(const std::vector<std::string>& argv) {
+    const Descriptor nothing = Descriptor::open("/dev/null", O_RDWR);
+    Pipe err;
+    pid_ = start_program({argv, {}, nothing.get(), nothing.get(), err.writing.get()});
+    err_ = std::move(err.reading);
+  }
+  ~ChildProcess() {
+    if (pid_ <= 0) return;
+    send(SIGKILL);
+    wait();
+  }
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  int err() const { return err_.get(); }
+  void send(int signal) const {
+    if (pid_ > 0) ::kill(pid_, signal);
+  }
+  int wait() { return pid_ > 0 ? wait_for_program(std::exchange(pid_, -1)) : 0; }
+
+ private:
+  pid_t pid_ = -1;
+  Descriptor err_;
+};
+
+/// Appends what can be read now. False at the end of the stream.
+bool read_some(int fd, std::string& text) {
+  char buffer[4096];
+  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  if (n < 0) return errno == EINTR || errno == EAGAIN;
+  text.append(buffer, static_cast<std::size_t>(n));
+  return n > 0;
+}
+
+/// Workers in a row that a signal ended without one item more being done.
+constexpr int kMostDeaths = 20;
+/// What is kept of a worker's standard error.
+constexpr std::size_t kMostWords = 1 << 16;
+/// A worker that finds nothing left ends by itself, unless it hangs.
+constexpr double kPatience = 5.0;  // seconds
+
+struct Worker {
+  std::unique_ptr<ChildProcess> process;
+  std::string err;
+};
+
+/// Processes on this machine. One that a signal ended or asked to stop is replaced.
+class LocalRun {
+ public:
+  explicit LocalRun(const EngineJob& job) : job_(job), n_left_(job.n_left()) {
+    for (int w = 0; w < job.workers; ++w) start();
+  }
+
+  std::string run() {
+    bool is_told = false;
+    while (!workers_.empty()) {
+      wait_for_words();
+      n_left_ = job_.n_left();
+      if (is_stopping() && !is_told) {
+        for (Worker& worker : workers_) worker.process->send(SIGTERM);
+        is_told = true;
+      }
+      if (n_left_ == 0) end_who_hangs();
+    }
+    return failure_;
+  }
+
+ private:
+  bool is_stopping() const { return job_.stop.stop_requested() || !failure_.empty(); }
+
+  void start() { workers_.push_back({std::make_unique<ChildProcess>(job_.words), ""}); }
+
+  void wait_for_words() {
+    std::vector<pollfd> ends;
+    for (const Worker& worker : workers_) ends.push_back({worker.process->err(), POLLIN, 0});
+    ::poll(ends.data(), ends.size(), /*milliseconds=*/200);
+    for (std::size_t w = workers_.size(); w-- > 0;) {
+      if (ends[w].revents == 0) continue;
+      Worker& worker = workers_[w];
+      const bool goes_on = read_some(worker.process->err(), worker.err);
+      if (worker.err.size() > kMostWords) worker.err.erase(0, worker.err.size() - kMostWords);
+      if (goes_on) continue;
+      const Worker gone = std::move(worker);
+      workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
+      bury(gone);
+    }
+  }
+
+  /// After a worker's end: another one takes its place where a signal ended it.
+  void bury(const Worker& worker) {
+    const int ended = worker.process->wait();
+    // Code 4: some items failed, which the store says.
+    if (is_stopping() || ended == kOk || ended == kPartlyFailed) return;
+    const bool is_killed = ended >= 256;
+    const bool is_stopped = ended == 128 + SIGTERM || ended == 128 + SIGINT;
+    if (!is_killed && !is_stopped) {
+      failure_ = launcher_text("a worker", ended, worker.err);
+      return;
+    }
+    const std::size_t left = job_.n_left();
+    n_deaths_ = left < left_at_death_ ? 1 : n_deaths_ + 1;
+    left_at_death_ = left;
+    if (left == 0) return;
+    if (n_deaths_ < kMostDeaths) {
+      start();
+    } else {
+      failure_ = fmt::format("{} workers ended and nothing more was done, the last one {}",
+                             kMostDeaths, end_text(ended));
+    }
+  }
+
+  void end_who_hangs() {
+    if (!all_done_) all_done_.emplace();
+    if (all_done_->seconds() < kPatience) return;
+    for (Worker& worker : workers_) worker.process->send(SIGKILL);
+  }
+
+  const EngineJob& job_;
+  std::vector<Worker> workers_;
+  std::size_t n_left_;
+  std::size_t left_at_death_ = 0;
+  int n_deaths_ = 0;
+  std::optional<Stopwatch> all_done_;
+  std::string failure_;
+};
+
+std::string run_local(const EngineJob& job) {
+  return LocalRun(job).run();
+}
+
+/// mpirun of Open MPI, one rank per worker. Nothing is linked against MPI: the store is all that
+/// ranks share.
+std::string run_mpi(const EngineJob& job) {
+  // More ranks than cores are the user's choice; a rank has threads of its own and is not bound to
+  // a core.
+  std::vector<std::string> words = {"mpirun",          "-n",        std::to_string(job.workers),
+                                    "--oversubscribe", "--bind-to", "none"};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  words.insert(words.end(), job.words.begin(), job.words.end());
+  const LauncherEnd outcome = run_launcher(words, job.stop);
+  return launcher_text("mpirun", outcome.ended, outcome.err);
+}
+
+/// Of files that Slurm reads and writes.
+constexpr std::string_view kSlurmStem = "slurm";
+
+/// A path as an option of sbatch: % begins its own patterns.
+std::string output_of(const std::filesystem::path& folder) {
+  std::string text;
+  for (const char c : folder.string()) text += c == '%' ? "%%" : std::string(1, c);
+  return fmt::format("\"{}/{}-%a.out\"", text, kSlurmStem);
+}
+
+std::string script_of(const EngineJob& job) {
+  const std::string command = command_line_of(job.words, "");
+  // exec: the signal reaches the program. 30 seconds before a time limit, since a stop takes
+  // moments.
+  return fmt::format(
+      "#!/bin/sh\n"
+      "#SBATCH --job-name=kvscope\n"
+      "#SBATCH --array=0-{}\n"
+      "#SBATCH --cpus-per-task={}\n"
+      "#SBATCH --requeue\n"
+      "#SBATCH --open-mode=append\n"
+      "#SBATCH --signal=B:TERM@30\n"
+      "#SBATCH --output={}\n"
+      "exec{}\n",
+      job.workers - 1, job.threads, output_of(job.folder), command);
+}
+
+/// A batch script of an array job, one task per worker, and sbatch --wait until it has ended. A
+/// task that is preempted or ends at its time limit gets SIGTERM, stops between two looks at the
+/// stop token, and is queued again; what it had finished is in the store. Partition, account,
+/// memory and time come from sbatch's own environment (SBATCH_PARTITION, SBATCH_ACCOUNT,
+/// SBATCH_MEM_PER_NODE, SBATCH_TIMELIMIT, ...).
+std::string run_slurm(const EngineJob& job) {
+  const std::filesystem::path script = job.folder / fmt::format("{}.sh", kSlurmStem);
+  write_new_file(script, script_of(job), /*overwrite=*/true);
+  LauncherEnd outcome;
+  try {
+    outcome = run_launcher({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
+  } catch (...) {
+    remove_quietly(script);
+    throw;
+  }
+  remove_quietly(script);  // sbatch has read it
+  const std::string number = outcome.out.substr(0, outcome.out.find_first_of(";\n"));
+  // Its tasks stop cleanly.
+  if (job.stop.stop_requested() && !number.empty()) run_launcher({"scancel", number}, {});
+  if (outcome.ended == 0) {
+    for (int task = 0; task < job.workers; ++task)
+      remove_quietly(job.folder / fmt::format("{}-{}.out", kSlurmStem, task));
+    return "";
+  }
+  return fmt::format("{}{}", launcher_text("sbatch", outcome.ended, outcome.err),
+                     number.empty() ? ""
+                                    : fmt::format(" (job {}; its words are in {}/{}-*.out)", number,
+                                                  job.folder.string(), kSlurmStem));
+}
+
+/// Tasks of Ray, started by the Python package's module kvscope.ray_workers. The interpreter is
+/// KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it (RAY_ADDRESS).
+std::string run_ray(const EngineJob& job) {
+  const char* const named = std::getenv("KVSCOPE_PYTHON");
+  std::vector<std::string> words = {named != nullptr ? named : "python3", "-m",
+                                    "kvscope.ray_workers", std::to_string(job.workers), "--"};
+  words.insert(words.end(), job.words.begin(), job.words.end());
+  const LauncherEnd outcome = run_launcher(words, job.stop);
+  std::string text = launcher_text("ray", outcome.ended, outcome.err);
+  if (outcome.err.find("No module named 'kvscope") != std::string::npos)
+    text += fmt::format(
+        "; this engine needs the Python package (traces/python) and ray in that "
+        "interpreter ({}), or another one named by KVSCOPE_PYTHON",
+        words.front());
+  return text;
+}
 
 constexpr std::array<std::pair<std::string_view, Engine>, 4> kEngines = {
     {{"local", run_local}, {"mpi", run_mpi}, {"slurm", run_slurm}, {"ray", run_ray}}};
@@ -22,21 +298,6 @@ Engine find_engine(std::string_view name) {
     if (known == name) return engine;
   }
   throw UsageError("--engine: expected local, mpi, slurm or ray, found \"{}\"", name);
-}
-
-LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop) {
-  LauncherEnd end;
-  const ProgramEnd program = run_program(
-      words, [&](const std::string& line) { end.err += line + "\n"; }, stop, SIGTERM);
-  end.ended = program.ended;
-  end.out = program.out;
-  return end;
-}
-
-std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {
-  if (ended == 0) return "";
-  const std::string said = sentence_of(written);
-  return fmt::format("{} {}{}{}", launcher, end_text(ended), said.empty() ? "" : ": ", said);
 }
 
 }  // namespace kvscope::cli

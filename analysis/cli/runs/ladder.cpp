@@ -1,8 +1,6 @@
 // kvscope ladder: what each restriction of a serving engine costs a method.
 #include "analysis/kinds/ladder.hpp"
 
-#include <fmt/format.h>
-
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/list_options.hpp"
@@ -23,6 +21,19 @@ AnalysisCard ladder_card() {
                   {"together_mass", "all: mass"},
                   {"together_output_error", "output error"},
                   {"together_bytes", "bytes"}};
+  card.more_of = "rows";
+  card.more = {{"level", "{rung}"},
+               {"mass", "{mass}"},
+               {"output error", "{output_error}"},
+               {"keys", "{kept}"},
+               {"KiB", "{bytes:KiB}"},
+               {"together: mass", "{together_mass}"},
+               {"output error", "{together_output_error}"},
+               {"keys", "{together_kept}"},
+               {"KiB", "{together_bytes:KiB}"},
+               {"with a tie", "{tie_share:%}?"},
+               {"keys changed", "{tie_changed}?"},
+               {"", "not taken: {refused}?"}};
   return card;
 }
 
@@ -76,25 +87,11 @@ class LadderCommand final : public AnalyzeCommand {
   Json call(const Traces& traces, const AnalysisRun& run) const override {
     return analyze_ladder(traces[0], ladder_options(), run);
   }
-  std::string more_text(const Json& summary) const override {
-    return "\n" + filled_table(summary["rows"], {{"level", "{rung}"},
-                                                 {"mass", "{mass}"},
-                                                 {"output error", "{output_error}"},
-                                                 {"keys", "{kept}"},
-                                                 {"KiB", "{bytes:KiB}"},
-                                                 {"together: mass", "{together_mass}"},
-                                                 {"output error", "{together_output_error}"},
-                                                 {"keys", "{together_kept}"},
-                                                 {"KiB", "{together_bytes:KiB}"},
-                                                 {"with a tie", "{tie_share:%}?"},
-                                                 {"keys changed", "{tie_changed}?"},
-                                                 {"", "not taken: {refused}?"}});
-  }
   std::string headline(const Json& totals) const override {
-    return fmt::format(
-        "{} keeps {} of the attention as it is, {} with every restriction that it "
-        "can take but the chunk",
-        selector_, percent_cell(totals, "mass"), percent_cell(totals, "together_mass"));
+    return selector_ + filled_in(
+                           " keeps {mass:%} of the attention as it is, {together_mass:%} with "
+                           "every restriction that it can take but the chunk",
+                           totals);
   }
 
   std::string selector_;

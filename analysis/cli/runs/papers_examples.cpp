@@ -135,13 +135,10 @@ void write_calls(const Constructed& example, const std::string& name, TraceRecei
       const Tensor<float> k = call_rows(example.k, layer, range);
       const Tensor<float> v = call_rows(example.v, layer, range);
       const Tensor<float> lse = lse_of(example, layer, range);
-      LayerRows rows;
-      rows.layer = layer;
-      rows.q = q.view();
-      rows.k = k.view();
-      rows.v = v.view();
-      rows.lse = lse.view();
-      receiver.write_layer(rows);
+      receiver.write({.arrays = {{layer, "q", q.view()},
+                                 {layer, "k", k.view()},
+                                 {layer, "v", v.view()},
+                                 {layer, "lse", lse.view()}}});
     }
     const std::vector<TokenId> ids(static_cast<std::size_t>(range.size()), 0);
     receiver.write_tokens(ids, {});

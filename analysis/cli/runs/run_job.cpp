@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/same_weights.hpp"
-#include "analysis/cli/frame/child_process.hpp"
 #include "analysis/cli/frame/host.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
@@ -27,6 +27,17 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostWorkers = 100'000;
+
+/// The file of the program that runs here, or in Python of one that runs the same commands.
+std::string this_program() {
+  std::error_code error;
+  const fs::path file = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw IoError("cannot find this program's file: {}", error.message());
+  // Python, which has the commands as a module, names a program that runs them.
+  if (const char* named = std::getenv("KVSCOPE_COMMAND"); named && file.filename() != "kvscope")
+    return named;
+  return file.string();
+}
 
 /// Items that are not done.
 std::vector<std::size_t> items_left(const Work& work, const Store& store) {

@@ -12,7 +12,6 @@
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/text_table.hpp"
-#include "analysis/cli/models/device_option.hpp"
 #include "analysis/cli/models/model_advice.hpp"
 #include "analysis/cli/models/prompt.hpp"
 #include "analysis/simulate/match_live.hpp"
@@ -319,6 +318,13 @@ std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
   const double budget = cell_of(table, row, "budget");
   const std::string& kind = row.texts[3];
   return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);
+}
+
+Json rows_with_methods(const SimulationResult& result) {
+  Json rows = table_json(result.table, result.config_hash);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i]["method"] = method_of(result.table, result.table.rows[i]);
+  return rows;
 }
 
 }  // namespace kvscope::cli

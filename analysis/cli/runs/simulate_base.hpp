@@ -80,4 +80,7 @@ double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::strin
 /// "quest tokens=256": selector and budget of a row; of a match, "quest density=0.05 (tokens=205)".
 std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
 
+/// The rows of the table as JSON, each with its "method" as method_of says it.
+nlohmann::ordered_json rows_with_methods(const SimulationResult& result);
+
 }  // namespace kvscope::cli

@@ -1,14 +1,10 @@
 // kvscope simulate perplexity: the model's perplexity with a selector inside its attention.
 #include "analysis/simulate/perplexity.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
-
 #include "analysis/cli/frame/command.hpp"
-#include "analysis/cli/frame/text_table.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
-#include "core/base/number_text.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -52,26 +48,14 @@ class SimulatePerplexity final : public SimulateCommand {
     return make_perplexity_task(setup, task_);
   }
   std::string summary_table(const SimulationResult& result) const override {
-    TextTable table(
-        {"method", "perplexity", "95 %", "rel. increase", "95 %", "KV reduction", "of KV heads"});
-    for (const ColumnTable::Row& row : result.table.rows) {
-      const auto value = [&](std::string_view column) {
-        return cell_of(result.table, row, column);
-      };
-      const double increase = value("relative_increase");
-      table.add_row(
-          {method_of(result.table, row), fmt::format("{:.3f}", value("perplexity")),
-           std::isnan(value("perplexity_low"))
-               ? "-"
-               : fmt::format("[{:.2f}, {:.2f}]", value("perplexity_low"), value("perplexity_high")),
-           std::isnan(increase) ? "-" : fmt::format("{:+.2f} %", 100.0 * increase),
-           std::isnan(value("relative_increase_low"))
-               ? "-"
-               : fmt::format("[{:+.2f}, {:+.2f}]", 100.0 * value("relative_increase_low"),
-                             100.0 * value("relative_increase_high")),
-           percent_text(value("kv_reduction")), percent_text(value("kv_union_reduction"))});
-    }
-    return table.text();
+    return filled_table(rows_with_methods(result),
+                        {{"method", "{method}"},
+                         {"perplexity", "{perplexity:.3f}"},
+                         {"95 %", "[{perplexity_low:.2f}, {perplexity_high:.2f}]"},
+                         {"rel. increase", "{relative_increase:+%}"},
+                         {"95 %", "[{relative_increase_low:+%}, {relative_increase_high:+%}]"},
+                         {"KV reduction", "{kv_reduction:%}"},
+                         {"of KV heads", "{kv_union_reduction:%}"}});
   }
 
  private:

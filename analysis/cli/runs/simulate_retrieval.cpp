@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/signals.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/chat_prompt.hpp"
-#include "analysis/cli/runs/counts.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/intervals.hpp"

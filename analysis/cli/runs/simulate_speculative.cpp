@@ -3,7 +3,7 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
-#include "analysis/cli/runs/counts.hpp"
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/base/json.hpp"
 
@@ -38,10 +38,7 @@ class SimulateSpeculative final : public SimulateCommand {
     return make_speculative_task(setup, task_, counts_of(gammas_, "gamma"));
   }
   std::string summary_table(const SimulationResult& result) const override {
-    Json rows = table_json(result.table, result.config_hash);
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      rows[i]["method"] = method_of(result.table, result.table.rows[i]);
-    return filled_table(rows,
+    return filled_table(rows_with_methods(result),
                         {{"method", "{method}"},
                          {"gamma", "{gamma:3}"},
                          {"accepted", "{acceptance_length:3}"},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/base/json_rows.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/runs/papers_pictures.hpp"
@@ -41,8 +42,8 @@ constexpr Shown kOfRuns[] = {{"relative_increase", "relative_increase"},
 constexpr const char* kDifferences[] = {"mass_difference", "recall10_difference",
                                         "output_error_rel_difference"};
 
-bool has_column(const StudyTable& table, std::string_view name) {
-  return std::ranges::find(table.columns, name) != table.columns.end();
+bool has_column(const Json& table, const char* name) {
+  return std::ranges::any_of(table, [&](const Json& row) { return row.contains(name); });
 }
 
 /// A task's name as part of a file's.
@@ -62,9 +63,10 @@ class TaskDrawer {
       : study_(study), stem_(file_word(task)), drawing_(drawing), stop_(stop) {}
 
   std::vector<papers::DrawnPicture> draw(const StudyAnswers& answers, const std::string& task) {
-    StudyTable rows = answers.table(task, StudyRows::all);
-    std::erase_if(rows.rows, [](const auto& row) { return !row[kRemark].empty(); });
-    if (rows.rows.empty()) return {};
+    Json rows = answers.table(task, StudyRows::all);
+    std::erase_if(rows.get_ref<Json::array_t&>(),
+                  [](const Json& row) { return row.at("remark") != ""; });
+    if (rows.empty()) return {};
     set_panels(rows);
     save(stem_ + ".csv", rows);
     const StudyTask& own = *std::ranges::find(study_.file.tasks, task, &StudyTask::name);
@@ -75,7 +77,7 @@ class TaskDrawer {
     }
     const std::string& against =
         drawing_.against.empty() ? study_.file.methods[0].spec.text() : drawing_.against;
-    const StudyTable means = answers.with_differences(task, against);
+    const Json means = answers.with_differences(task, against);
     save(stem_ + "-means.csv", means);
     const bool is_sweep = has_column(rows, "mass_mean");
     save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows);
@@ -99,25 +101,21 @@ class TaskDrawer {
   }
 
  private:
-  static constexpr std::size_t kModel = 1, kText = 2, kRemark = 6;  // columns of every StudyTable
-
-  void set_panels(StudyTable& rows) {
-    std::set<std::pair<std::string, std::string>> places;
-    for (const auto& row : rows.rows) places.emplace(row[kModel], row[kText]);
+  void set_panels(Json& rows) {
+    std::set<std::string> places;
+    // Layers of different recordings are different layers.
+    for (Json& row : rows) {
+      row["trace"] = row_cell(row, "model") + " " + row_cell(row, "text");
+      places.insert(row["trace"].get<std::string>());
+    }
     is_by_text_ = places.size() <= kMostPanels;
     panels_ = study_.file.models.empty() ? "text" : is_by_text_ ? "model,text" : "model";
     if (study_.file.models.empty()) is_by_text_ = true;
     if (study_.file.protocols.size() > 1) panels_ += ",protocol";
-    // Layers of different recordings are different layers.
-    rows.columns.emplace_back("trace");
-    for (auto& row : rows.rows) {
-      row.resize(rows.columns.size());
-      row.back() = row[kModel] + " " + row[kText];
-    }
   }
 
-  void save(const std::string& name, const StudyTable& table) const {
-    save_text(drawing_.out / name, study_csv(table), drawing_.overwrite);
+  void save(const std::string& name, const Json& table) const {
+    save_text(drawing_.out / name, rows_csv(table), drawing_.overwrite);
   }
 
   /// Runs a command, given with paths as they are typed in the folder of the pictures.

@@ -9,13 +9,12 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/signals.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/cli/runs/study_runner.hpp"
 #include "analysis/options/exit_code.hpp"
-#include "analysis/study/study_check.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -27,8 +26,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const Json& number, std::string (*text)(double)) {
-  return number.is_null() ? "unknown" : text(number.get<double>());
+/// What two jobs of a kind say of the others, beside what those took.
+struct ForecastCheck {
+  std::string label;       // of the kind: "sweep, verifier, steps"
+  std::size_t probes = 0;  // jobs that were measured first
+  std::size_t jobs = 0;    // the others, which were predicted
+  double seconds_predicted = 0.0;
+  double seconds_measured = 0.0;  // of processor, of all others together
+  double memory_predicted = 0.0;
+  double memory_measured = 0.0;  // bytes of a worker, of the others at most
+};
+
+/// Jobs of one kind differ in method, budgets and text alone.
+std::string label_of(const StudyItem& item) {
+  std::string label = item.task;
+  if (!item.model.empty()) label += ", " + item.model;
+  if (!item.protocol.empty()) label += ", " + item.protocol;
+  return label;
+}
+
+/// Of each kind of job of which the store knows more than the two that --probe would have done
+/// first: those two are taken as all that is known of it.
+std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const Store& store) {
+  std::vector<bool> known(plan.items.size());
+  for (std::size_t i = 0; i < known.size(); ++i) known[i] = store.knows(plan.items[i].key);
+  const std::vector<bool> probes = probe_items(plan, StudyForecast(), known);
+  std::vector<const StoredAnswer*> measured;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (probes[i]) measured.push_back(store.find(plan.items[i].key));
+  }
+  const StudyForecast forecast(measured);
+  std::vector<ForecastCheck> checks;
+  std::map<std::string, std::size_t> places;  // by kind
+  for (const StudyJob& job : jobs_for(plan, known)) {
+    const auto [place, is_new] = places.emplace(job.kind, checks.size());
+    if (is_new) checks.push_back({label_of(plan.items[job.items[0]])});
+    ForecastCheck& check = checks[place->second];
+    if (probes[job.items[0]]) {
+      ++check.probes;
+      continue;
+    }
+    ++check.jobs;
+    check.seconds_predicted += forecast.seconds(job);
+    check.memory_predicted = std::max(check.memory_predicted, forecast.memory(job));
+    for (const std::size_t i : job.items) {
+      const StoredAnswer& item = *store.find(plan.items[i].key);
+      check.seconds_measured += item.seconds;
+      check.memory_measured = std::max(check.memory_measured, item.memory);
+    }
+  }
+  std::erase_if(checks, [](const ForecastCheck& check) { return check.jobs == 0; });
+  return checks;
 }
 
 class StudyPlanCommand final : public Command {
@@ -80,34 +128,30 @@ class StudyPlanCommand final : public Command {
 
  private:
   int tell_check(const LoadedStudy& study) const {
-    const std::vector<ForecastCheck> checks = check_forecast(study.plan, study.store);
-    if (json_) {
-      Json kinds = Json::array();
-      for (const ForecastCheck& check : checks)
-        kinds.push_back({{"label", check.label},
-                         {"probes", check.probes},
-                         {"jobs", check.jobs},
-                         {"seconds_predicted", check.seconds_predicted},
-                         {"seconds_measured", check.seconds_measured},
-                         {"memory_predicted", check.memory_predicted},
-                         {"memory_measured", check.memory_measured}});
+    Json kinds = Json::array();
+    for (const ForecastCheck& check : check_forecast(study.plan, study.store))
+      kinds.push_back({{"label", check.label},
+                       {"probes", check.probes},
+                       {"jobs", check.jobs},
+                       {"seconds_predicted", check.seconds_predicted},
+                       {"seconds_measured", check.seconds_measured},
+                       {"seconds_factor", check.seconds_predicted / check.seconds_measured},
+                       {"memory_predicted", check.memory_predicted},
+                       {"memory_measured", check.memory_measured},
+                       {"memory_factor", check.memory_predicted / check.memory_measured}});
+    if (json_)
       print_json({{"kind", "study-check"}, {"study", study.file.name}, {"kinds", kinds}});
-      return kOk;
-    }
-    TextTable table({"kind", "jobs", "predicted", "measured", "factor", "memory predicted",
-                     "measured", "factor"});
-    for (const ForecastCheck& check : checks)
-      table.add_row({check.label, std::to_string(check.jobs), seconds_text(check.seconds_predicted),
-                     seconds_text(check.seconds_measured),
-                     factor_text(check.seconds_predicted, check.seconds_measured),
-                     bytes_text(check.memory_predicted), bytes_text(check.memory_measured),
-                     factor_text(check.memory_predicted, check.memory_measured)});
-    print(checks.empty() ? "no kind of job has more than two that are known\n" : table.text());
+    else
+      print(kinds.empty() ? "no kind of job has more than two that are known\n"
+                          : filled_table(kinds, {{"kind", "{label}"},
+                                                 {"jobs", "{jobs}"},
+                                                 {"predicted", "{seconds_predicted:s}"},
+                                                 {"measured", "{seconds_measured:s}"},
+                                                 {"factor", "{seconds_factor:.2f}"},
+                                                 {"memory predicted", "{memory_predicted:B}"},
+                                                 {"measured", "{memory_measured:B}"},
+                                                 {"factor", "{memory_factor:.2f}"}}));
     return kOk;
-  }
-
-  static std::string factor_text(double predicted, double measured) {
-    return fmt::format("{:.2f}", predicted / measured);
   }
 
   void probe(LoadedStudy& study) const {
@@ -165,24 +209,25 @@ class StudyPlanCommand final : public Command {
   }
 
   static std::string plan_text(const Json& json) {
-    TextTable table(
-        {"task", "items", "known", "failed", "to do", "jobs", "processor", "memory", "disk"});
-    const auto add = [&](const std::string& name, const Json& row) {
-      const auto count = [&](const char* field) {
-        return std::to_string(row.at(field).get<std::size_t>());
-      };
-      table.add_row({name, count("items"), count("known"), count("failed"), count("to_do"),
-                     count("jobs"), text_of(row.at("seconds"), seconds_text),
-                     text_of(row.at("memory"), bytes_text), text_of(row.at("bytes"), bytes_text)});
-    };
-    for (const Json& task : json.at("tasks")) add(task.at("task"), task);
-    add("all", json);
-    std::string text = table.text();
+    Json rows = json.at("tasks");
+    rows.push_back(json);
+    rows.back()["task"] = "all";
+    std::string text = filled_table(rows, {{"task", "{task}"},
+                                           {"items", "{items}"},
+                                           {"known", "{known}"},
+                                           {"failed", "{failed}"},
+                                           {"to do", "{to_do}"},
+                                           {"jobs", "{jobs}"},
+                                           {"processor", "{seconds:s}"},
+                                           {"memory", "{memory:B}"},
+                                           {"disk", "{bytes:B}"}});
     const auto n_workers = json.at("workers").get<std::size_t>();
+    const Json& wall = json.at("wall_seconds");
     text += fmt::format("on {} worker{} of one core: {}; results in {}\n", n_workers,
-                        n_workers == 1 ? "" : "s", text_of(json.at("wall_seconds"), seconds_text),
+                        n_workers == 1 ? "" : "s",
+                        wall.is_null() ? "unknown" : seconds_text(wall.get<double>()),
                         json.at("store").get<std::string>());
-    if (json.at("wall_seconds").is_null())
+    if (wall.is_null())
       text += "unknown: nothing of the kind was measured yet; --probe does two jobs of each kind\n";
     if (json.at("known_of_other_code") != 0)
       text += fmt::format("{} of the items to do are known of other code, and are done again\n",

@@ -8,11 +8,11 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/runs/study_setup.hpp"
 #include "analysis/runs/leases.hpp"
 #include "core/base/json.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -92,23 +92,19 @@ class StudyStatusCommand final : public Command {
   }
 
   static std::string status_text(const Json& json) {
-    const auto count = [&](const char* name) { return json.at(name).get<std::size_t>(); };
-    std::string text = fmt::format("{}: {} items, {} known, {} failed, {} to do in {} jobs\n",
-                                   json.at("study").get<std::string>(), count("items"),
-                                   count("known"), count("failed"), count("to_do"), count("jobs"));
+    std::string text = filled_in(
+        "{study}: {items} items, {known} known, {failed} failed, {to_do} to do in {jobs} jobs\n",
+        json);
     for (const Json& label : json.at("running"))
       text += fmt::format("at work: {}\n", label.get<std::string>());
     if (!json.at("items_per_hour").is_null())
-      text += fmt::format("{} items an hour, about {} left\n",
-                          number_text(json.at("items_per_hour").get<double>(), 3),
-                          seconds_text(json.at("seconds_left").get<double>()));
+      text += filled_in("{items_per_hour:3} items an hour, about {seconds_left:s} left\n", json);
     const Json& failed = json.at("failed_items");
     for (const Json& item : failed)
-      text +=
-          fmt::format("failed: {} {}: {}\n", item.at("method").get<std::string>(),
-                      item.at("budget").get<std::string>(), item.at("failure").get<std::string>());
-    if (count("failed") > failed.size())
-      text += fmt::format("and {} more, which --json names\n", count("failed") - failed.size());
+      text += filled_in("failed: {method} {budget}: {failure}\n", item);
+    const auto n_failed = json.at("failed").get<std::size_t>();
+    if (n_failed > failed.size())
+      text += fmt::format("and {} more, which --json names\n", n_failed - failed.size());
     return text;
   }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/json_rows.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/output.hpp"
@@ -68,14 +69,16 @@ class StudyTableCommand final : public Command {
   }
 
  private:
-  std::string text_of(const StudyTable& table) const {
+  std::string text_of(const Json& table) const {
     if (format_ == StudyTableFormat::json) return study_json(table).dump(1) + "\n";
     if (format_ == StudyTableFormat::markdown) return study_markdown(table);
-    if (format_ || out_ || ::isatty(STDOUT_FILENO) == 0) return study_csv(table);
-    TextTable columns(table.columns);
-    for (const auto& row : table.rows) {
+    if (format_ || out_ || ::isatty(STDOUT_FILENO) == 0) return rows_csv(table);
+    const std::vector<std::string> names = row_columns(table);
+    TextTable columns(names);
+    for (const Json& row : table) {
       std::vector<std::string> cells;
-      for (const std::string& cell : row) {
+      for (const std::string& name : names) {
+        const std::string cell = row_cell(row, name);
         const auto number = number_from<double>(cell);
         cells.push_back(number ? number_text(*number, 4) : cell);
       }

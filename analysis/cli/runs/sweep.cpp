@@ -4,20 +4,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/runs/all_methods.hpp"
-#include "analysis/cli/runs/experiment_file.hpp"
+#include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/cli/runs/run_job.hpp"
-#include "analysis/cli/runs/sweep_output.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_work.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
 #include "core/sim/replay_run.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
@@ -27,6 +38,246 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::size_t kMaxBytes = 1 << 20;
+constexpr std::string_view kCommandLineOnly[] = {"help", "config", "resume", "overwrite"};
+
+/// The name under which a file may hold this positional argument: "TRACE" is "traces".
+std::string key_of_positional(const OptionSpec& spec) {
+  std::string key;
+  for (char c : spec.name) key += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return key + "s";
+}
+
+std::string text_of(const nlohmann::json& value, const std::string& where) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  throw UsageError("{}: expected text, a number or true, found {}", where,
+                   kvscope::describe(value));
+}
+
+std::vector<std::string> texts_of(const nlohmann::json& value, const std::string& where) {
+  if (!value.is_array()) return {text_of(value, where)};
+  return mapped<std::string>(value, [&](const auto& one) { return text_of(one, where); });
+}
+
+void apply(OptionSet& options, const OptionSpec& spec, const nlohmann::json& value,
+           const std::string& where) {
+  if (options.given(spec.name)) return;
+  if (spec.placeholder.empty()) {
+    if (!value.is_boolean())
+      throw UsageError("{}: expected true or false, found {}", where, kvscope::describe(value));
+    if (value.get<bool>()) options.give(spec, "");
+    return;
+  }
+  const std::vector<std::string> texts = texts_of(value, where);
+  if (spec.repeatable) {
+    for (const std::string& text : texts) options.give(spec, text);
+  } else {
+    options.give(spec, fmt::format("{}", fmt::join(texts, ",")));
+  }
+}
+
+/// Sets every option that an experiment file names and the command line did not give. Keys are
+/// option names with dashes or underscores (positional arguments: "traces"); lists set repeatable
+/// options one by one and are joined with commas for the others. Throws UsageError for an unknown
+/// key (naming the nearest) or a value of the wrong kind, IoError or FormatError for a file that
+/// cannot be read.
+void apply_experiment_file(const fs::path& file, OptionSet& options) {
+  const nlohmann::json json = parse_json(read_whole_file(file, kMaxBytes), file.string());
+  const JsonObject object(json, file.string());
+  std::vector<std::string> known;
+  for (const OptionSpec& spec : options.positionals()) known.push_back(key_of_positional(spec));
+  for (const OptionSpec& spec : options.options()) {
+    if (std::find(std::begin(kCommandLineOnly), std::end(kCommandLineOnly), spec.name) ==
+        std::end(kCommandLineOnly)) {
+      known.push_back(spec.name);
+    }
+  }
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = detail::dashed(key);
+    const std::string where = fmt::format("{}: {}", file.string(), key);
+    if (std::ranges::find(known, name) == known.end()) {
+      throw UsageError("{}: unknown key {}{}", file.string(), quote(key),
+                       did_you_mean(name, known));
+    }
+    if (value.is_null()) continue;
+    try {
+      for (const OptionSpec& spec : options.positionals()) {
+        if (key_of_positional(spec) == name) apply(options, spec, value, where);
+      }
+      for (const OptionSpec& spec : options.options()) {
+        if (spec.name == name) apply(options, spec, value, where);
+      }
+    } catch (const ConfigError& error) {
+      throw UsageError("{}: {}", file.string(), error.what());
+    }
+  }
+}
+
+/// Means over layers of a method and budget in one trace, for what is said of them.
+struct SummaryLine {
+  std::string trace, selector, budget;
+  double mass = 0.0;
+  bool has_windows_only = true;
+  bool keeps_all = false;  // a budget that changes nothing
+};
+
+std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
+  std::vector<std::string> remarks;
+  if (!lines.empty() &&
+      std::ranges::all_of(lines, [](const SummaryLine& line) { return line.has_windows_only; }))
+    remarks.emplace_back(
+        "no method chose anything: every layer that was asked for attends within a window of its "
+        "own (kvscope info shows them), so there is nothing to measure");
+  std::set<std::string> all;
+  for (const SummaryLine& line : lines) {
+    if (line.keeps_all) all.insert(line.selector + " " + line.budget);
+  }
+  if (!all.empty())
+    remarks.push_back(
+        fmt::format("{}: every key is kept, so that nothing was chosen", fmt::join(all, ", ")));
+  std::set<std::string> above;
+  for (const SummaryLine& oracle : lines) {
+    if (oracle.selector != "oracle-topk") continue;
+    for (const SummaryLine& line : lines) {
+      if (line.trace == oracle.trace && line.budget == oracle.budget && line.selector != "full" &&
+          line.mass > oracle.mass + 5e-4)
+        above.insert(line.selector);
+    }
+  }
+  if (!above.empty())
+    remarks.push_back(fmt::format(
+        "{} {} more of the attention than oracle-topk at the same {}. No "
+        "method chooses better than the oracle: {}{}",
+        fmt::join(above, ", "), above.size() == 1 ? "keeps" : "keep",
+        is_matched ? "cost" : "budget",
+        is_matched ? "they divide their keys unevenly among rows, and it does not"
+                   : "they keep more keys (column kept: a method's own chunk or window may come on "
+                     "top of the budget), or divide them unevenly among rows",
+        is_matched ? "" : "; --match keys=N compares at the same number of keys"));
+  return remarks;
+}
+
+/// The layers of one trace under one pair: means over those without a window.
+struct PairMeans {
+  const SweepRow& row;  // of the first layer
+  std::array<Mean, kSweepNumbers.size()> means;
+  Index n_layers = 0, n_dense = 0, n_windowed = 0;
+  double lowest = std::numeric_limits<double>::infinity();  // mass of a row
+  bool has_windows_only = true;
+
+  double mean(SweepNumber column) const { return means[static_cast<std::size_t>(column)].value(); }
+  std::string cell(SweepNumber column) const { return number_text(mean(column)); }
+};
+
+/// Of the blocks from `first` on; moves it behind them.
+PairMeans means_of_pair(const std::vector<SweepBlock>& blocks, std::size_t& first) {
+  const SweepBlock& head = blocks[first];
+  PairMeans pair{.row = head.rows.front()};
+  for (; first < blocks.size() && blocks[first].trace == head.trace &&
+         blocks[first].pair == head.pair;
+       ++first) {
+    const SweepRow& row = blocks[first].rows.front();
+    const double window = row.number(SweepNumber::window);
+    ++pair.n_layers;
+    pair.n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
+    pair.has_windows_only = pair.has_windows_only && window == 1.0;
+    pair.n_windowed += window != 0.0 ? 1 : 0;
+    if (window != 0.0) continue;
+    for (std::size_t c = 0; c < pair.means.size(); ++c) pair.means[c].add(row.numbers[c]);
+    pair.lowest = std::min(pair.lowest, row.number(SweepNumber::mass_min));
+  }
+  return pair;
+}
+
+/// The line of a pair in the table.
+std::vector<std::string> cells_of(const PairMeans& pair, bool is_matched, bool has_split) {
+  const SweepRow& row = pair.row;
+  const double budget = row.number(SweepNumber::budget);
+  const double bytes = pair.mean(SweepNumber::bytes);
+  std::vector<std::string> cells = {
+      row.text(SweepText::selector),
+      std::isnan(budget) ? "-" : fmt::format("{}={}", row.text(SweepText::budget_kind), budget),
+      pair.cell(SweepNumber::kept),
+      pair.cell(SweepNumber::union_keys),
+      pair.cell(SweepNumber::mass_mean),
+      pair.cell(SweepNumber::mass_p05),
+      number_text(std::isfinite(pair.lowest) ? pair.lowest : std::nan("")),
+      pair.cell(SweepNumber::recall10),
+      pair.cell(SweepNumber::output_error_rel),
+      pair.cell(SweepNumber::jaccard),
+      std::isnan(bytes) ? "-" : bytes_text(bytes),
+      fmt::format("{}/{}", pair.n_dense, pair.n_layers)};
+  if (has_split)
+    cells.insert(cells.begin() + 5,
+                 {pair.cell(SweepNumber::lost_choosing), pair.cell(SweepNumber::lost_dividing)});
+  if (!is_matched) return cells;
+  cells[1] = row.text(SweepText::setting).empty() ? "-" : row.text(SweepText::setting);
+  const char* const mark = row.text(SweepText::match_note).empty() ? "" : " *";
+  cells.insert(cells.begin() + 2, {row.text(SweepText::match),
+                                   number_text(row.number(SweepNumber::match_reached)) + mark});
+  return cells;
+}
+
+struct SweepSummary {
+  std::string text;
+  /// What a reader of the numbers may take for an error, or for more than it is.
+  std::vector<std::string> remarks;
+};
+
+/// One line per trace, selector and budget: means over the layers without a sliding window. Layers
+/// that a method leaves dense count with their mass of 1; the last column says how many those are.
+SweepSummary sweep_summary(const SweepResult& result) {
+  const bool many_traces = result.traces.size() > 1;
+  std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
+                                     "mass",       "p5",      "min",        "recall@10",
+                                     "rel. error", "Jaccard", "bytes/call", "dense layers"};
+  const bool is_matched = result.config.contains("match");
+  const bool has_split = std::ranges::any_of(result.blocks, [](const SweepBlock& block) {
+    return std::isfinite(block.rows.front().number(SweepNumber::lost_dividing));
+  });
+  if (is_matched) {
+    header[1] = "setting";
+    header.insert(header.begin() + 2, {"to meet", "reached"});
+  }
+  if (has_split) header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
+  if (many_traces) header.insert(header.begin(), "trace");
+  TextTable table(header);
+  std::string notes;
+  std::vector<SummaryLine> lines;
+  Index n_windowed = 0;  // layers of a trace
+  for (std::size_t next = 0; next < result.blocks.size();) {
+    const PairMeans pair = means_of_pair(result.blocks, next);
+    const SweepRow& row = pair.row;
+    n_windowed = std::max(n_windowed, pair.n_windowed);
+    std::vector<std::string> cells = cells_of(pair, is_matched, has_split);
+    const std::string& note = row.text(SweepText::match_note);
+    if (is_matched && !note.empty()) {
+      notes += fmt::format("* {}{}, {}: {}\n", many_traces ? row.text(SweepText::trace) + ", " : "",
+                           row.text(SweepText::selector), row.text(SweepText::match), note);
+    } else {
+      lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
+                       is_matched ? row.text(SweepText::match) : cells[1],
+                       pair.mean(SweepNumber::mass_mean), pair.has_windows_only,
+                       !std::isnan(row.number(SweepNumber::budget)) &&
+                           pair.n_dense < pair.n_layers && pair.mean(SweepNumber::density) >= 1.0});
+    }
+    if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
+    table.add_row(std::move(cells));
+  }
+  std::string text = table.text() + notes;
+  if (n_windowed > 0)
+    text +=
+        fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
+                    n_windowed, n_windowed == 1 ? "" : "s", n_windowed == 1 ? "is" : "are");
+  if (std::ranges::any_of(result.traces, &SweepTraceInfo::has_sinks))
+    text += "Shares of attention are of what keys get: sink logits take the rest.\n";
+  text += NumberFormats::of(result.config).line();
+  for (const std::string& sentence : calibration_warnings(result.config))
+    text += fmt::format("warning: {}\n", sentence);
+  return {text, remarks_on(lines, is_matched)};
+}
 
 class SweepCommand final : public Command {
  public:
@@ -120,7 +371,11 @@ class SweepCommand final : public Command {
     const Work work = sweep_work(plan, pool);
     if (const auto code = job_.finish(work, options, name())) return *code;
     const SweepResult result = sweep_result(plan, work, job_.store());
-    if (job_.out) write_sweep_output(result, *job_.out, job_.may_replace());
+    if (job_.out)
+      write_table_output(
+          {[&] { return sweep_csv(result); }, [&] { return sweep_json(result); },
+           [&](ResultWriter& output) { write_sweep(result, output, writer_name()); }},
+          *job_.out, job_.may_replace());
     const int code = job_.end();
     const SweepSummary summary = sweep_summary(result);
     job_.json ? print_json(sweep_json(result)) : print(summary.text);

@@ -9,7 +9,6 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/trace/result.hpp"
@@ -40,7 +39,7 @@ plot::Panel surprise_panel(const ResultView& result) {
     panel.marks.push_back(std::move(line));
   };
   add("steps/dense_surprise", "full attention", {plot::Role::reference, 0});
-  const std::string method = figures::text_at(result.info().config, "selector", "method");
+  const std::string method = text_at(result.info().config, "selector", "method");
   add("steps/sparse_surprise", figures::method_label(method).c_str(),
       {plot::Role::series, figures::method_slot(method).value_or(0)});
   return panel;
@@ -69,18 +68,18 @@ plot::Figure make_answer(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   plot::Figure figure = figures::side_by_side(surprise_panel(result), heads_panel(result));
   std::vector<std::string> said;
-  if (const Json* prompts = figures::list_at(result.summary(), "prompts")) {
+  if (const Json* prompts = list_at(result.summary(), "prompts")) {
     for (const Json& prompt : *prompts) {
-      const std::string sentence = figures::text_at(prompt, "sentence");
+      const std::string sentence = text_at(prompt, "sentence");
       if (!sentence.empty()) said.push_back(sentence);
     }
   }
   const Json& config = result.info().config;
-  const std::string budget = figures::text_at(config, "budget");
+  const std::string budget = text_at(config, "budget");
   figure.caption.push_back(fmt::format(
       "{}{} on {}; {}. Heads: one's dropped keys put back in the call of the explained token.",
-      figures::method_label(figures::text_at(config, "selector", "method")),
-      budget.empty() ? "" : " at " + budget, figures::text_at(config, "model", "a model"),
+      figures::method_label(text_at(config, "selector", "method")),
+      budget.empty() ? "" : " at " + budget, text_at(config, "model", "a model"),
       said.size() == 1 ? "one prompt" : fmt::format("means over {} prompts", said.size())));
   if (said.size() == 1) figure.caption.push_back(said.front());
   return figure;

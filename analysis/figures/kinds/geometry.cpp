@@ -9,7 +9,7 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/figures/summary_rows.hpp"
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -135,7 +135,7 @@ plot::Figure make_geometry(const FigureInput& input) {
       layer, head,
       kv_heads[std::min(kv_heads.size() - 1,
                         static_cast<std::size_t>(h / std::max<Index>(1, group)))],
-      n, n_keys, figures::text_at(result.info().config, "basis", "joint")));
+      n, n_keys, text_at(result.info().config, "basis", "joint")));
   if (wanted_layer < 0 && wanted_head < 0)
     figure.caption.emplace_back(
         "The head shown is the one whose mean query and mean key lie "

@@ -7,7 +7,6 @@
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "core/base/json.hpp"
 
 namespace kvscope {
@@ -28,7 +27,7 @@ plot::Figure make_head_budget(const FigureInput& input) {
   const auto p95 = result.read("budget_p95");
   const auto layers = result.axis("budget_mean", 0);
   const auto heads = result.axis("budget_mean", 1);
-  const Json totals = figures::totals_of(result.summary());
+  const Json totals = totals_of(result.summary());
   const double target = totals.value("target_mass", 0.99);
   const plot::Axis keys{
       .label = "Keys needed", .scale = plot::ScaleKind::log2, .format = plot::TickFormat::tokens};
@@ -47,7 +46,7 @@ plot::Figure make_head_budget(const FigureInput& input) {
   sorted.x.range = plot::Range{1.0, std::max(2.0, static_cast<double>(of_mean.x.size()))};
   sorted.marks.emplace_back(std::move(of_mean));
   sorted.marks.emplace_back(profile(p95, "95th percentile of rows", 1));
-  if (const double shared = figures::number_at(totals, "budget_shared"); std::isfinite(shared))
+  if (const double shared = number_at(totals, "budget_shared"); std::isfinite(shared))
     sorted.marks.emplace_back(
         plot::Rule{plot::Rule::Kind::horizontal, shared, "one budget for all"});
   plot::Figure figure = figures::side_by_side(std::move(map), std::move(sorted));

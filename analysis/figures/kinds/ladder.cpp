@@ -8,7 +8,6 @@
 #include "analysis/base/mapped.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/trace/result.hpp"
@@ -41,7 +40,7 @@ struct Points {
 Points points_of(const Json& rows, const std::string& name) {
   Points points;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double value = figures::number_at(rows[i], name);
+    const double value = number_at(rows[i], name);
     if (!std::isfinite(value)) continue;
     points.x.push_back(value);
     points.y.push_back(static_cast<double>(i));
@@ -54,7 +53,7 @@ plot::Panel panel_of(const Json& rows, const Quantity& shown, const ResultView& 
   panel.x.label = shown.label;
   panel.x.format = shown.format;
   panel.x.scale = shown.scale;
-  if (const double first = figures::number_at(rows[0], shown.name); std::isfinite(first))
+  if (const double first = number_at(rows[0], shown.name); std::isfinite(first))
     panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical, first, "as the method is"});
   Points together = points_of(rows, "together_" + shown.name);
   Points alone = points_of(rows, shown.name);
@@ -87,7 +86,7 @@ plot::Panel panel_of(const Json& rows, const Quantity& shown, const ResultView& 
 
 plot::Figure make_ladder(const FigureInput& input) {
   const ResultView& result = *input.results[0];
-  const Json* rows = figures::list_at(result.summary(), "rows");
+  const Json* rows = list_at(result.summary(), "rows");
   if (rows == nullptr || rows->empty())
     throw FormatError("{}: the summary has no rows", result.name());
   const auto metrics = mapped<std::string>(quantities(), &Quantity::name);
@@ -96,8 +95,8 @@ plot::Figure make_ladder(const FigureInput& input) {
   figures::LeftOut refused;
   std::vector<std::string> names;
   for (const Json& row : *rows) {
-    names.push_back(figures::text_at(row, "rung", "?"));
-    const std::string why = figures::text_at(row, "refused");
+    names.push_back(text_at(row, "rung", "?"));
+    const std::string why = text_at(row, "refused");
     if (why.empty()) continue;
     refused.add(names.back(), why);
     names.back() += " (not taken)";
@@ -111,13 +110,13 @@ plot::Figure make_ladder(const FigureInput& input) {
     figure.panels.back().aspect = wanted.size() == 1 ? 1.5 : 1.9;
   }
   const Json& config = result.info().config;
-  const std::string budget = figures::text_at(config, "budget");
+  const std::string budget = text_at(config, "budget");
   figure.caption.push_back(fmt::format(
       "{}{}: each restriction of an engine alone, and together with those above it (of each kind "
       "the last one); means over layers, query heads and the same queries. Bytes: scoring, and K "
       "and V of the kept keys, for all heads of a layer; a chunk's are divided among its queries, "
       "and its own keys are kept in addition to the budget.",
-      figures::text_at(config, "selector", "?"), budget.empty() ? "" : " " + budget));
+      text_at(config, "selector", "?"), budget.empty() ? "" : " " + budget));
   refused.say("Not taken", figure.caption);
   return figure;
 }

@@ -19,8 +19,8 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 
@@ -145,14 +145,14 @@ void add_recorded_ratio(plot::Figure& figure, const std::vector<Method>& methods
 std::string conditions_of(const ResultView& result, const Table& table) {
   const auto& config = result.info().config;
   std::vector<std::string> parts;
-  double turns = figures::number_at(config, "repeat");
+  double turns = number_at(config, "repeat");
   if (std::isnan(turns) && table.has("repeat")) turns = table.numbers("repeat")[0];
   if (!std::isnan(turns))
     parts.push_back(fmt::format("n = {:g} turn{}", turns, turns == 1.0 ? "" : "s"));
-  if (const double chunk = figures::number_at(config, "chunk"); !std::isnan(chunk))
+  if (const double chunk = number_at(config, "chunk"); !std::isnan(chunk))
     parts.push_back(fmt::format("chunks of {:g} tokens", chunk));
-  if (const double threads = figures::number_at(config, "threads"); !std::isnan(threads)) {
-    const std::string cpu = figures::text_at(config, "cpu");
+  if (const double threads = number_at(config, "threads"); !std::isnan(threads)) {
+    const std::string cpu = text_at(config, "cpu");
     parts.push_back(fmt::format("{:g} thread{}{}", threads, threads == 1.0 ? "" : "s",
                                 cpu.empty() ? "" : " on " + plot::verbatim(cpu)));
   }

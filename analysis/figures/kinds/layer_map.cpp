@@ -6,7 +6,6 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 
@@ -58,7 +57,7 @@ plot::Figure make_layer_map(const FigureInput& input) {
 
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
-  if (const Json totals = figures::totals_of(result.summary()); !totals.empty()) {
+  if (const Json totals = totals_of(result.summary()); !totals.empty()) {
     figure.caption.push_back(fmt::format(
         "{}, verifier to draft: means over n = {} query rows of attention averaged over "
         "heads. Boxed: the non-decreasing map "

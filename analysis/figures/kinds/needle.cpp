@@ -18,12 +18,12 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
@@ -116,9 +116,8 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
   const TextColumn& selectors = table.text("selector");
   Answers answers;
   choose_kind(table, asked, answers);
-  answers.protocol = table.has_text("protocol")
-                         ? table.text("protocol").at(0)
-                         : figures::text_at(result.info().config, "protocol");
+  answers.protocol = table.has_text("protocol") ? table.text("protocol").at(0)
+                                                : text_at(result.info().config, "protocol");
   const auto answer_of = [&](std::size_t r) {
     Answer answer{.selector = selectors.at(r)};
     if (table.has("kept")) answer.kept = table.numbers("kept")[r];

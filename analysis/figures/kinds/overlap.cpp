@@ -6,7 +6,6 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -16,13 +15,11 @@ namespace kvscope {
 
 namespace {
 
-using figures::text_at;
-
 constexpr const char* kOthers = "others";
 
 plot::Figure make_overlap(const FigureInput& input) {
   const ResultView& result = *input.results[0];
-  const Json* couples = figures::list_at(result.summary(), "couples");
+  const Json* couples = list_at(result.summary(), "couples");
   if (couples == nullptr) throw FormatError("{}: the summary has no couples", result.name());
   const std::string metric = input.options.metric.empty() ? "jaccard" : input.options.metric;
   const char* label =
@@ -65,7 +62,7 @@ plot::Figure make_overlap(const FigureInput& input) {
     const std::size_t a = slot(text_at(*one, "first"));
     const std::size_t b = slot(text_at(*one, "second"));
     const auto put = [&](std::size_t row, std::size_t column, const std::string& key) {
-      if (row < n) values[row * n_columns + column] = figures::number_at(*one, key);
+      if (row < n) values[row * n_columns + column] = number_at(*one, key);
     };
     put(a, b, metric);
     put(b, a, metric == "first_mass" ? "second_mass" : metric);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
@@ -30,6 +31,41 @@ Names names_in(const ResultView& result, QuerySpan span) {
   const bool has_it = result.find("correlation/prompt/pearson_log") != nullptr;
   return {mean + "/s_q",
           fmt::format("correlation/{}/{}", mean, has_it ? "pearson_log" : "pearson")};
+}
+
+/// Queries of one head, coloured by position; the numbers are Pearson's and Spearman's of S_q and
+/// the log of the weight.
+plot::Panel scores_panel(plot::Scatter points, const std::vector<double>& logs, QuerySpan span,
+                         Index layer, Index head) {
+  plot::Panel panel{
+      // spaces that do not break: a line ends before the numbers, not inside of one
+      .title = fmt::format(
+          "Layer {}, query head {}: $r$\u00A0=\u00A0{:.2f},\u00A0$ρ$\u00A0=\u00A0{:.2f}", layer,
+          head, pearson(points.x, logs), spearman(points.x, logs)),
+      .x = {.label = figures::s_q_label(span)},
+      .y = {.label = "Largest attention weight", .scale = plot::ScaleKind::log10},
+      .colour =
+          plot::ColourAxis{.axis = {.label = "Query position", .format = plot::TickFormat::tokens}},
+      .aspect = 0.8};
+  panel.marks.emplace_back(std::move(points));
+  return panel;
+}
+
+/// Layer x head, the one at (layer_slot, head_slot) boxed.
+plot::Panel correlation_panel(std::span<const double> layers, std::span<const double> heads,
+                              std::span<const double> values, Index layer_slot, Index head_slot) {
+  plot::Panel panel = figures::head_panel(
+      layers, heads, values,
+      {.axis = {.label = "Pearson $r$ of $S_q$ and log weight", .range = plot::Range{-1.0, 1.0}},
+       .map = plot::ColourMap::diverging,
+       .masked_label = "dense or undefined"});
+  panel.title = layers.size() == 1 ? "Heads of the layer" : "All heads";
+  panel.aspect = 0.8;
+  const auto cell = [](Index slot) {
+    return plot::Range{static_cast<double>(slot), static_cast<double>(slot) + 1.0};
+  };
+  panel.marks.emplace_back(plot::Boxes{.x = {cell(head_slot)}, .y = {cell(layer_slot)}});
+  return panel;
 }
 
 plot::Figure make_query_scores(const FigureInput& input) {
@@ -70,35 +106,31 @@ plot::Figure make_query_scores(const FigureInput& input) {
   const Index l = figures::slot_of(layers, layer, "layer", result.name());
   const Index h = figures::slot_of(heads, head, "query head", result.name());
 
-  figures::QueryPoints points;
+  plot::Scatter points{.size = 0.55, .opacity = 0.75};
   std::vector<double> logs;
   for (Index i = 0; i < s_q.spec.shape[2]; ++i) {
     const double pos = positions[static_cast<std::size_t>(i)];
     if (pos < 1.0 || !std::isfinite(log_weight(l, h, i))) continue;  // query 0 sees the sink alone
     if (!std::isfinite(s_q(l, h, i))) continue;                      // alone in its chunk
-    points.s_q.push_back(s_q(l, h, i));
-    points.weight.push_back(std::exp(log_weight(l, h, i)));
-    points.pos.push_back(pos);
-    points.row.push_back(
+    points.add(
+        s_q(l, h, i), std::exp(log_weight(l, h, i)),
         static_cast<std::size_t>((l * n_heads + h) * static_cast<Index>(positions.size()) + i));
+    points.value.push_back(pos);
     logs.push_back(log_weight(l, h, i));
   }
-  if (points.s_q.empty()) {
+  if (points.x.empty()) {
     throw ConfigError("{}: layer {}, query head {} has no finite weight", result.name(), layer,
                       head);
   }
-
-  plot::Figure figure = figures::side_by_side(
-      figures::query_score_panel(points, span, layer, head, pearson(points.s_q, logs),
-                                 spearman(points.s_q, logs)),
-      figures::correlation_panel(
-          layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
-          "Pearson $r$ of $S_q$ and log weight", "dense or undefined", l, h));
-  figure.caption.push_back(
-      "Queries: " +
-      figures::query_score_caption(points.s_q.size(),
-                                   "the sink (key 0) is left out of the largest weight, without "
-                                   "renormalisation, and query 0 out of the points"));
+  const std::size_t n = points.x.size();
+  plot::Figure figure =
+      figures::side_by_side(scores_panel(std::move(points), logs, span, layer, head),
+                            correlation_panel(layers, heads, correlation.values, l, h));
+  figure.caption.push_back(fmt::format(
+      "Queries: n = {} queries; the sink (key 0) is left out of the largest weight, without "
+      "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log "
+      "of the weight. With more visible keys the largest weight falls, so position confounds both.",
+      n));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
                                ? "The head shown is the one of largest correlation (boxed)."
                                : "The head shown is boxed in the map of heads.");

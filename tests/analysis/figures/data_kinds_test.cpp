@@ -63,9 +63,7 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
   table_to_result(rows, {.kind = "simulate-perplexity"}, loss);
   table_to_result(times, {.kind = "cost"}, cost);
   const auto pareto = [&](const FigureOptions& options) {
-    const MemoryResultView first(loss, "ppl.h5");
-    const MemoryResultView second(cost, "cost.h5");
-    return make_figure(find_figure_kind("pareto"), {{&first, &second}, options});
+    return make_figure(find_figure_kind("pareto"), {{&loss, &cost}, options});
   };
   const plot::Figure figure = pareto({});
   REQUIRE(figure.panels.size() == 2);

@@ -34,8 +34,7 @@ inline MemoryResult result_of(const std::string& csv, const std::string& kind = 
 /// A figure without faults (lint.hpp).
 inline plot::Figure drawn(const MemoryResult& result, const std::string& name,
                           const FigureOptions& options = {}) {
-  const MemoryResultView view(result, "r.h5");
-  plot::Figure figure = make_figure(find_figure_kind(name), {{&view}, options});
+  plot::Figure figure = make_figure(find_figure_kind(name), {{&result}, options});
   for (const std::string& fault : faults_of(figure)) FAIL_CHECK(name << ": " << fault);
   return figure;
 }

@@ -13,7 +13,8 @@ using testing::marks_of;
 
 struct Heads {
   /// Seed of the text, layers that are shown, methods.
-  Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector) {
+  Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector)
+      : result(fmt::format("{}.h5", seed)) {
     const MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_tokens = 64, .seed = seed});
     HeadsOptions options;
     options.selector = selector;
@@ -75,9 +76,8 @@ TEST_CASE("heads of two results: by place, or by the most similar map") {
   const Heads second(2, {}, "");
   const Heads upper(1, {1}, "");  // of the first, its upper layer alone
   const auto drawn = [&](const Heads& other, const std::string& match) {
-    const MemoryResultView a(first.result, "a.h5");
-    const MemoryResultView b(other.result, "b.h5");
-    FigureInput input{.results = {&a, &b}, .options = {.metric = "entropy", .match = match}};
+    FigureInput input{.results = {&first.result, &other.result},
+                      .options = {.metric = "entropy", .match = match}};
     return make_figure(find_figure_kind("heads"), input);
   };
   const auto at = [](const plot::Figure& figure, Index layer, Index head) {
@@ -88,7 +88,7 @@ TEST_CASE("heads of two results: by place, or by the most similar map") {
   const auto other = second.result.values<double>("entropy");
   const plot::Figure placed = drawn(second, "");
   CHECK(at(placed, 1, 2) == static_cast<float>(mine[6] - other[6]));
-  CHECK_HAS(placed.panels[0].colour->axis.label, "Entropy (nats): a.h5 − b.h5");
+  CHECK_HAS(placed.panels[0].colour->axis.label, "Entropy (nats): 1.h5 − 2.h5");
   // Heads of a layer find themselves where it is the only one; those of the other, something.
   const plot::Figure matched = drawn(upper, "");
   for (Index head = 0; head < 4; ++head) CHECK(at(matched, 1, head) == 0.0f);

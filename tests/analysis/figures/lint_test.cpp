@@ -30,10 +30,7 @@ TEST_CASE("no figure has a fault, in a column and across a page, on paper and on
     std::size_t n_drawn = 0;
     std::string refusals;
     for (const auto& input : inputs_of(kind, samples)) {
-      std::vector<MemoryResultView> views;
-      for (const MemoryResult* result : input) views.emplace_back(*result, "r.h5");
-      FigureInput given;
-      for (const MemoryResultView& view : views) given.results.push_back(&view);
+      const FigureInput given{.results = {input.begin(), input.end()}};
       plot::Figure figure;
       try {
         figure = make_figure(kind, given);

@@ -46,18 +46,15 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
       std::vector<std::int64_t>{3, -1});
   put(quoka, "selected_queries", {1, 2, 2, 2}, {"layer", "q_head", "chunk", "slot"},
       std::vector<std::int64_t>{0, 1, 4, 5, 2, -1, 6, 5});
-  const MemoryResultView weights_view(map, "m.h5");
-  const MemoryResultView quoka_view(quoka, "q.h5");
 
-  const plot::Figure alone = make_figure(find_figure_kind("attention-map"), {{&weights_view}, {}});
+  const plot::Figure alone = make_figure(find_figure_kind("attention-map"), {{&map}, {}});
   REQUIRE(alone.panels.size() == 1);
   CHECK(same(mark_of<plot::HeatMap>(alone.panels[0]).values, weights));
   CHECK(mark_of<plot::HeatMap>(alone.panels[0]).x.high == 8.0);
   CHECK_HAS(alone.caption.at(0), "Layer 2, query head 1, 7 tokens");
   CHECK_HAS(alone.caption.at(1), "largest of 2 x 2 weights");
 
-  const plot::Figure both =
-      make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
+  const plot::Figure both = make_figure(find_figure_kind("attention-map"), {{&map, &quoka}, {}});
   REQUIRE(both.panels.size() == 2);
   CHECK(same(mark_of<plot::HeatMap>(both.panels[0]).values, weights));
   // Head 1 chose query 2 in the first chunk (one slot is empty), 6 and 5 in the second.
@@ -90,10 +87,7 @@ TEST_CASE("attention-map: as much of the map is drawn as is kept") {
   put(quoka, "selected/positions", {1, 1, n}, {"layer", "kv_head", "entry"}, positions);
   put(quoka, "selected_queries", {1, 1, 1, 1}, {"layer", "q_head", "chunk", "slot"},
       std::vector<std::int64_t>{60});
-  const MemoryResultView weights_view(map, "m.h5");
-  const MemoryResultView quoka_view(quoka, "q.h5");
-  const plot::Figure figure =
-      make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
+  const plot::Figure figure = make_figure(find_figure_kind("attention-map"), {{&map, &quoka}, {}});
   const auto& values = mark_of<plot::HeatMap>(figure.panels.at(1)).values;
   // every cell of the last row has a kept key, a quarter of 7 is 2; and the chunk's own
   CHECK(std::count_if(values.begin() + 56, values.end(), [](float v) { return v == 0.5f; }) == 3);

@@ -9,16 +9,15 @@ namespace kvscope::papers::measure_test {
 
 /// A table in memory as the result of the run "run"; any other run is missing.
 struct Results {
-  explicit Results(const std::string& csv) : view(result, "run.csv") {
+  explicit Results(const std::string& csv) {
     table_to_result(table_from_csv(csv, "run.csv"), ResultInfo{.kind = "table"}, result);
   }
   FindRun find() {
     return [this](const std::string& run) {
-      return run == "run" ? RunResult{&view, ""} : RunResult{nullptr, run + " failed"};
+      return run == "run" ? RunResult{&result, ""} : RunResult{nullptr, run + " failed"};
     };
   }
-  MemoryResult result;
-  MemoryResultView view;
+  MemoryResult result{"run.csv"};
 };
 
 const char* const kTable =

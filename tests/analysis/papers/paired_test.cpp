@@ -17,17 +17,16 @@ using Rows = std::vector<std::vector<double>>;
 
 /// A table with the units of its rows, as the run "run".
 struct Simulated {
-  Simulated(const std::string& csv, const Rows& units) : view(result, "run.h5") {
+  Simulated(const std::string& csv, const Rows& units) {
     table_to_result(table_from_csv(csv, "run.csv"), ResultInfo{.kind = "simulate-ruler"}, result,
                     [&](ResultWriter& output) { write_row_units(output, units, "score"); });
   }
   FindRun find() {
     return [this](const std::string& run) {
-      return run == "run" ? RunResult{&view, ""} : RunResult{nullptr, run + " failed"};
+      return run == "run" ? RunResult{&result, ""} : RunResult{nullptr, run + " failed"};
     };
   }
-  MemoryResult result;
-  MemoryResultView view;
+  MemoryResult result{"run.h5"};
 };
 
 Value accuracy(std::string key, std::string where) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/simulate/perplexity.hpp"
+#include "tests/analysis/simulate/rows.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -35,7 +36,7 @@ struct Tiny {
         .verifier = &model, .verifier_name = "tiny", .text = text, .text_name = "numbers"};
     ThreadPool pool(threads);
     SimulationSetup setup = set_up_simulation(
-        models, options(std::move(selectors), match, dense_layers), Phase::decode, pool);
+        models, options(std::move(selectors), match, dense_layers), {Phase::decode}, pool);
     match_setup(
         setup, [](const SimulationSetup& alone) { return task(alone); }, pool);
     return setup;
@@ -51,19 +52,6 @@ struct Tiny {
     return run_simulation(*own, setup, store, pool);
   }
 };
-
-const ColumnTable::Row& row_of(const ColumnTable& table, const std::string& selector) {
-  for (const ColumnTable::Row& row : table.rows) {
-    if (row.texts[2].starts_with(selector)) return row;
-  }
-  throw std::runtime_error("no row of " + selector);
-}
-
-double number(const ColumnTable& table, const std::string& selector, std::string_view column) {
-  const auto at = std::ranges::find(table.number_names, column);
-  return row_of(table, selector)
-      .numbers.at(static_cast<std::size_t>(at - table.number_names.begin()));
-}
 
 std::string text(const ColumnTable& table, const std::string& selector, std::string_view column) {
   const auto at = std::ranges::find(table.text_names, column);

@@ -5,6 +5,7 @@
 #include "analysis/simulate/retrieval.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/progress.hpp"
+#include "tests/analysis/simulate/rows.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
@@ -33,17 +34,6 @@ struct World {
   }
 };
 
-double of(const SimulationResult& result, const std::string& selector, const std::string& protocol,
-          std::string_view column) {
-  const auto& names = result.table.number_names;
-  const auto at = std::ranges::find(names, column) - names.begin();
-  for (const ColumnTable::Row& row : result.table.rows) {
-    if (row.texts[2] == selector && row.texts[6] == protocol)
-      return row.numbers.at(static_cast<std::size_t>(at));
-  }
-  return std::nan("");
-}
-
 TEST_CASE("every protocol: full finds the key, a window that question and answer see does not") {
   World world;
   RetrievalOptions options{.protocols = parse_protocols("papers,dense/sparse/dense+unseen"),
@@ -56,13 +46,13 @@ TEST_CASE("every protocol: full finds the key, a window that question and answer
   const auto result = world.run(*task, setup);
   for (const Protocol& protocol : options.protocols) {
     INFO(protocol.name);
-    CHECK(of(result, "full", protocol.name, "accuracy") == 1.0);
-    CHECK(of(result, "full", protocol.name, "kv_reduction") == 0.0);
-    CHECK(of(result, "full", protocol.name, "prompts") == 1.0);
-    const double window = of(result, "streamingllm", protocol.name, "accuracy");
+    CHECK(number(result, "full", "accuracy", protocol.name) == 1.0);
+    CHECK(number(result, "full", "kv_reduction", protocol.name) == 0.0);
+    CHECK(number(result, "full", "prompts", protocol.name) == 1.0);
+    const double window = number(result, "streamingllm", "accuracy", protocol.name);
     // who asks and answers under a window of 48 keys has not seen the middle of 400 tokens
     if (protocol.sparse_question && protocol.sparse_answer) CHECK(window == 0.0);
-    CHECK(of(result, "streamingllm", protocol.name, "kv_reduction") > 0.3);
+    CHECK(number(result, "streamingllm", "kv_reduction", protocol.name) > 0.3);
   }
   CHECK(task->config().at("protocols").at("question") ==
         "context dense, question sparse (not seen while the context goes in), answer sparse");
@@ -121,7 +111,7 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
     const auto& names = result.table.number_names;
     CHECK(std::ranges::find(names, "turn") != names.end());
     CHECK(simulation_json(*task, result).at("outcomes").at(0).at("scores").at("full").size() == 3);
-    if (shared) CHECK(of(result, "full", "all", "accuracy") == 1.0);
+    if (shared) CHECK(number(result, "full", "accuracy", "all") == 1.0);
     // a budget of everything is the dense model, turn by turn
     for (std::size_t c = 0; c < result.units.size(); ++c) {
       for (std::size_t t = 0; t < 3; ++t)
@@ -147,14 +137,14 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
       world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
   const auto task = make_retrieval_task(setup, options);
   const auto result = world.run(*task, setup);
-  const double n = of(result, "full", "decode", "prompts");
+  const double n = number(result, "full", "prompts", "decode");
   CHECK(n > 2.0);
   CHECK(n <= 20.0);
-  CHECK(of(result, "streamingllm", "decode", "prompts") == n);
+  CHECK(number(result, "streamingllm", "prompts", "decode") == n);
   for (const std::string selector : {"full", "streamingllm"}) {
-    const double mean = of(result, selector, "decode", "accuracy");
-    const double reach = std::max(mean - of(result, selector, "decode", "accuracy_low"),
-                                  of(result, selector, "decode", "accuracy_high") - mean);
+    const double mean = number(result, selector, "accuracy", "decode");
+    const double reach = std::max(mean - number(result, selector, "accuracy_low", "decode"),
+                                  number(result, selector, "accuracy_high", "decode") - mean);
     CHECK((reach <= 0.25 || n == 20.0));
   }
   std::stop_source source;

@@ -70,7 +70,7 @@ std::vector<ColumnTable::Row> perplexity_rows(const BackendFactory& backend) {
   SimulationOptions options{.selectors = {"full", "streamingllm", "oracle-topk", "quest", "snapkv"},
                             .budgets = {Budget::parse("tokens=32")}};
   SimulationModels models{&verifier, nullptr, &tokenizer, "verifier", "", text, "book", {}};
-  const SimulationSetup setup = set_up_simulation(models, options, Phase::decode, pool);
+  const SimulationSetup setup = set_up_simulation(models, options, {Phase::decode}, pool);
   PerplexityOptions of_task{.n_tokens = 48, .offset = 0, .windows = 3};
   const auto task = make_perplexity_task(setup, of_task);
   Store store;

@@ -1,17 +1,17 @@
-// Simulations on the embedded pair: dense results are the plain model's, results do not depend on
-// threads or interruptions, the oracle is ahead of other methods.
+// Simulations on the embedded pair: dense results are the plain model's, the oracle is ahead of
+// other methods. Threads and interruptions: tests/cli/simulate_test.cpp.
 #include "analysis/simulate/simulation.hpp"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "analysis/simulate/speculative.hpp"
+#include "core/attention/monotone_map.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/progress.hpp"
 #include "core/trace/result.hpp"
+#include "tests/analysis/simulate/rows.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
@@ -33,22 +33,9 @@ struct World {
     SimulationOptions options{.selectors = std::move(selectors)};
     for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
     options.n_calibration = 100;
-    return set_up_simulation(models(), options, phase, pool);
+    return set_up_simulation(models(), options, {phase}, pool);
   }
 };
-
-const ColumnTable::Row& row_of(const SimulationResult& result, const std::string& selector) {
-  for (const ColumnTable::Row& row : result.table.rows) {
-    if (row.texts[2].starts_with(selector)) return row;
-  }
-  throw std::runtime_error("no row of " + selector);
-}
-
-double number(const SimulationResult& result, const std::string& selector, std::string_view name) {
-  const auto& names = result.table.number_names;
-  const auto at = std::ranges::find(names, name) - names.begin();
-  return row_of(result, selector).numbers.at(static_cast<std::size_t>(at));
-}
 
 TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals") {
   World world;
@@ -80,32 +67,20 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   CHECK(std::isnan(number(result, "full", "budget")));
 }
 
-TEST_CASE("results are the same for any threads and any interruption") {
+TEST_CASE("the measured layer map is the monotone map of the sampled divergences") {
   World world;
-  const TempDir dir;
-  const SimulationSetup setup =
-      world.setup({"full", "quest", "tova"}, {"tokens=32", "tokens=64"}, Phase::decode);
-  PerplexityOptions options{.n_tokens = 60, .offset = 0, .windows = 2};
-  const auto task = make_perplexity_task(setup, options);
-  const auto run = [&](const std::string& folder, int threads, const std::stop_token& stop = {},
-                       const ProgressFn& progress = {}) {
-    ThreadPool pool(threads);
-    Store store(dir.path() / folder);
-    return simulation_json(*task, run_simulation(*task, setup, store, pool, progress, stop)).dump();
+  const auto text = std::span(world.text).first(200);
+  const auto map_of = [&](const Transformer& draft, std::size_t n) {
+    return measure_layer_map(world.verifier, draft, text.first(n), 9, world.pool);
   };
-  const std::string one = run("one", 1);
-  CHECK(run("three", 3) == one);
-
-  std::stop_source source;
-  CHECK_THROWS_AS(run("cut", 2, source.get_token(),
-                      [&](const Progress& p) {
-                        if (p.done == 3) source.request_stop();
-                      }),
-                  Interrupted);
-  for (const auto& segment : fs::directory_iterator(dir.path() / "cut" / "answers"))
-    std::ofstream(segment.path(), std::ios::app) << "{\"sum\":\"half a li";  // as after a kill
-  CHECK(run("cut", 2) == one);
-  CHECK(run("cut", 2) == one);  // nothing left to do
+  const auto own = map_of(world.verifier, 200);
+  for (std::size_t j = 0; j < own.size(); ++j) CHECK(own[j] == static_cast<Index>(j));  // KL = 0
+  const auto map = map_of(world.draft, 200);
+  REQUIRE(map.size() == 8);
+  CHECK(std::ranges::is_sorted(map));
+  CHECK(map.back() < 4);
+  CHECK(layer_map_text(std::vector<Index>{0, 0, 2}) == "0/0/2");
+  CHECK_THROWS_AS(map_of(world.draft, 10), ConfigError);
 }
 
 TEST_CASE("answers of another size are refused, whatever their checksums") {
@@ -167,8 +142,8 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   CHECK(number(result, "quest", "accuracy") == 1.0);
   CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
   CHECK(number(result, "streamingllm", "kv_reduction") > 0.7);
-  CHECK(row_of(result, "quest").texts[5] == "yes");
-  CHECK(row_of(result, "quest").texts[6] == "decode");
+  CHECK(row_of(result.table, "quest").texts[5] == "yes");
+  CHECK(row_of(result.table, "quest").texts[6] == "decode");
   const auto json = simulation_json(*task, result);
   CHECK(json.at("grids").size() == 4);
   CHECK(json.at("grids")[0].at("accuracy").size() == 2);

@@ -1,6 +1,7 @@
 // Perplexity over several texts, on a tiny golden model: one mean over all, intervals that
 // draw texts first.
 #include "analysis/simulate/perplexity.hpp"
+#include "tests/analysis/simulate/rows.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
@@ -28,27 +29,22 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
                             .text_name = "one",
                             .more_texts = std::move(more)};
     SimulationOptions selection{.selectors = {"full"}, .n_calibration = 64};
-    const SimulationSetup setup = set_up_simulation(models, selection, Phase::decode, pool);
+    const SimulationSetup setup = set_up_simulation(models, selection, {Phase::decode}, pool);
     const auto task = make_perplexity_task(setup, options);
     Store store;
     return run_simulation(*task, setup, store, pool);
   };
-  const auto number = [](const SimulationResult& result, std::string_view column) {
-    const auto& names = result.table.number_names;
-    const auto at = std::ranges::find(names, column) - names.begin();
-    return result.table.rows.at(0).numbers.at(static_cast<std::size_t>(at));
-  };
   const SimulationResult both = run(first, {{second, "another"}});
-  CHECK(number(both, "texts") == 2.0);
-  CHECK(number(both, "scored_tokens") == 2.0 * 4.0 * 62.0);
+  CHECK(number(both, "full", "texts") == 2.0);
+  CHECK(number(both, "full", "scored_tokens") == 2.0 * 4.0 * 62.0);
   CHECK(both.config.at("more_texts").at(0).at("text") == "another");
-  const double a = number(run(first, {}), "log_perplexity");
-  const double b = number(run(second, {}), "log_perplexity");
-  CHECK_THAT(number(both, "log_perplexity"), WithinRel((a + b) / 2.0, 1e-12));
+  const double a = number(run(first, {}), "full", "log_perplexity");
+  const double b = number(run(second, {}), "full", "log_perplexity");
+  CHECK_THAT(number(both, "full", "log_perplexity"), WithinRel((a + b) / 2.0, 1e-12));
   // two texts: an interval that reaches at least from one to the other
   REQUIRE(std::abs(a - b) > 0.01);
-  CHECK(number(both, "perplexity_low") <= 1.02 * std::exp(std::min(a, b)));
-  CHECK(number(both, "perplexity_high") >= 0.98 * std::exp(std::max(a, b)));
+  CHECK(number(both, "full", "perplexity_low") <= 1.02 * std::exp(std::min(a, b)));
+  CHECK(number(both, "full", "perplexity_high") >= 0.98 * std::exp(std::max(a, b)));
   CHECK_SAYS(run(first, {{std::span(second).first(200), "another"}}),
              "another has 200 tokens, expected at least 290");
 }

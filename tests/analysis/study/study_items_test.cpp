@@ -2,8 +2,8 @@
 #include <fstream>
 #include <set>
 
-#include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
+#include "analysis/study/study_table.hpp"
 #include "core/base/json.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
