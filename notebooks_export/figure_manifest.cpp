@@ -1,10 +1,18 @@
 #include "notebooks_export/figure_manifest.hpp"
 
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
+#include "notebooks_export/open_result.hpp"
+#include "traces/hash.hpp"
 
 namespace kvscope {
 
@@ -37,12 +45,6 @@ std::vector<std::string> strings_of(const JsonObject& json, const std::string& f
 }
 
 }  // namespace
-
-ManifestInput describe_input(const ResultView& result, std::string file, std::string hash) {
-  const ResultInfo& info = result.info();
-  return {std::move(file),   std::move(hash),  info.kind,        info.config_hash,
-          info.command_line, info.trace_uuids, info.trace_hashes};
-}
 
 Json manifest_to_json(const FigureManifest& manifest) {
   Json json = {{"format", kFormat},
@@ -112,6 +114,32 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
   manifest.command = top.string("command");
   manifest.writer = top.string("writer");
   return manifest;
+}
+
+FigureOutcome draw_figure_of(FigureManifest asked) {
+  const FigureKind kind = find_figure_kind(asked.figure);
+  std::vector<std::unique_ptr<ResultView>> results;
+  FigureInput input{{}, asked.options};
+  for (ManifestInput& one : asked.inputs) {
+    results.push_back(open_result(one.file));
+    input.results.push_back(results.back().get());
+    const ResultInfo& info = results.back()->info();
+    one = {one.file,          hash_file(one.file), info.kind,        info.config_hash,
+           info.command_line, info.trace_uuids,    info.trace_hashes};
+  }
+  const plot::Figure figure = make_figure(kind, input);
+  FigureOutcome outcome;
+  outcome.files = render_figure(figure, asked.render, asked.formats, asked.stem);
+  outcome.notes = render_notes(figure, asked.render);
+  asked.caption = figure.caption;
+  asked.files.clear();
+  for (const OutputFile& file : outcome.files) {
+    asked.files.push_back(
+        {file.name, file.bytes.size(), fmt::format("xxh128:{}", hash_text(file.bytes))});
+  }
+  asked.writer = writer_name();
+  outcome.manifest = std::move(asked);
+  return outcome;
 }
 
 }  // namespace kvscope

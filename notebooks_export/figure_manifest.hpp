@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
@@ -41,12 +42,21 @@ struct FigureManifest {
   std::string writer;
 };
 
-/// Describes a result for a manifest; `file` and `hash` are the caller's.
-ManifestInput describe_input(const ResultView& result, std::string file, std::string hash);
-
 nlohmann::ordered_json manifest_to_json(const FigureManifest& manifest);
 
 /// Throws FormatError for text that is no manifest, or one of a newer version.
 FigureManifest manifest_from_text(std::string_view text, const std::string& where);
+
+/// The drawn files, in memory; the manifest is not among them.
+struct FigureOutcome {
+  std::vector<OutputFile> files;
+  FigureManifest manifest;         // inputs named as given
+  std::vector<std::string> notes;  // of render_notes
+};
+
+/// Reads the results that `asked` names, makes its figure, lays it out and draws it; what comes of
+/// it stands in the outcome's manifest. Throws ConfigError for an unknown kind, and what the steps
+/// throw.
+FigureOutcome draw_figure_of(FigureManifest asked);
 
 }  // namespace kvscope

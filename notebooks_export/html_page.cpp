@@ -4,19 +4,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <span>
 
 #include "analysis/base/analysis.hpp"
+#include "analysis/base/base64.hpp"
+#include "analysis/figures/possible_figures.hpp"
 #include "analysis/kinds/heads.hpp"
 #include "analysis/plot/colour.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/embedded_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/result.hpp"
-#include "notebooks_export/page_figure.hpp"
-#include "notebooks_export/page_sources.hpp"
+#include "notebooks_export/figure_export.hpp"
+#include "notebooks_export/open_result.hpp"
 
 namespace kvscope {
+
+std::span<const EmbeddedFile> page_sources();  // scripts and styles in page (CMakeLists.txt)
 
 namespace {
 
@@ -113,6 +121,72 @@ void add_measures(const PageContent& content, const HtmlPageOptions& options, Th
   json["columns"] = std::ranges::count(content.heads, content.heads[0].layer, &PageHead::layer);
 }
 
+struct PageFigure {
+  std::string title;  // the result's file, without folders
+  std::string html;   // two <img>, of which the page shows the one of its ground, and the caption
+  std::string note;   // why there is no figure; then html is empty
+};
+
+constexpr double kWidth = 4.6;  // inches: its letters can be read at 400 pixels and from far away
+
+/// The drawing on a ground as base64.
+std::string drawing(const plot::Figure& figure, plot::Ground ground) {
+  RenderOptions options;
+  options.width = kWidth;
+  options.theme = ground;
+  const std::string svg =
+      render_figure(figure, options, {FigureFormat::svg}, "figure").front().bytes;
+  return text_from_bytes(std::as_bytes(std::span(svg)), LastGroup::padded);
+}
+
+/// A page says nothing of whose machine made it.
+std::string without_folder(std::string text, const std::filesystem::path& file) {
+  const std::string folder = file.parent_path().string() + "/";
+  for (std::size_t at; (at = text.find(folder)) != std::string::npos;)
+    text.erase(at, folder.size());
+  return text;
+}
+
+std::string figure_html(const plot::Figure& figure) {
+  std::string caption;
+  for (const std::string& sentence : figure.caption) caption += plot::plain_text(sentence) + " ";
+  return fmt::format(
+      "<figure><img class=\"on-light\" alt=\"\" src=\"data:image/svg+xml;base64,{}\">"
+      "<img class=\"on-dark\" alt=\"\" src=\"data:image/svg+xml;base64,{}\">"
+      "<figcaption>{}</figcaption></figure>\n",
+      drawing(figure, plot::Ground::light), drawing(figure, plot::Ground::dark),
+      xml_escape(caption));
+}
+
+/// Of each result the first figure that fits it, as the window's results panel chooses. Throws
+/// IoError or FormatError for what is no result.
+std::vector<PageFigure> page_figures(std::span<const std::filesystem::path> results) {
+  std::vector<ResultPtr> open;
+  for (const auto& file : results) open.push_back(open_result(file));
+  std::vector<PageFigure> figures;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    PageFigure page{results[i].filename().string(), "", ""};
+    const std::vector<PossibleFigure> possible = possible_figures(open, open[i]);
+    if (const PossibleFigure* chosen = first_drawable(possible)) {
+      FigureInput input;
+      for (const ResultPtr& result : chosen->chosen) input.results.push_back(result.get());
+      try {
+        page.html = figure_html(make_figure(chosen->kind, input));
+      } catch (const ConfigError& e) {  // the page's other parts stand
+        page.note = without_folder(
+            fmt::format("{}: no figure {}: {}", page.title, chosen->kind.name, e.what()),
+            results[i]);
+      }
+    } else {
+      page.note = possible.empty() ? fmt::format("{}: no figure is about a result of kind {}",
+                                                 page.title, open[i]->info().kind)
+                                   : fmt::format("{}: {}", page.title, possible.front().missing);
+    }
+    figures.push_back(std::move(page));
+  }
+  return figures;
+}
+
 std::string step_html(const PageStep& step, std::size_t i) {
   return fmt::format(
       "<details class=\"step\" data-step=\"{}\"{}><summary><h2>{}</h2></summary>\n"
@@ -127,7 +201,7 @@ std::string page_html(const PageContent& content, const Json& json, const std::s
   for (const PageTrace& trace : content.traces) about += about_trace(trace);
   std::string script;
   for (const char* file : {"page_data.js", "page_map.js", "page_text.js", "page.js"})
-    script += page_source(file);
+    script += built_in_text(page_sources(), file);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
@@ -140,8 +214,8 @@ std::string page_html(const PageContent& content, const Json& json, const std::s
       "</noscript>\n{2}</main>\n<footer class=\"soft small\">{3}Written by {4}.</footer>\n"
       "<pre id=\"page-data\" hidden>{5}</pre>\n{6}<script>(() => {{\n'use strict';\n{7}}})();"
       "</script>\n</body></html>\n",
-      xml_escape(content.title), page_source("page.css"), body, about, xml_escape(writer_name()),
-      dumped(json), scripts, script);
+      xml_escape(content.title), built_in_text(page_sources(), "page.css"), body, about,
+      xml_escape(writer_name()), dumped(json), scripts, script);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 using Texts = std::vector<std::string>;
 
 /// Negative numbers, dashes and signs as mathematics sets them.
-std::string number_text(const std::string& text) {
+std::string tex_number(const std::string& text) {
   if (text == "-") return "--";
   if (text == "inf") return "$\\infty$";
   if (text == "-inf") return "$-\\infty$";
@@ -36,7 +36,7 @@ std::string spread_text(const std::string& spread) {
 }
 
 std::string cell_text(const PaperCell& cell) {
-  std::string number = number_text(cell.text);
+  std::string number = tex_number(cell.text);
   if (cell.missed_cost) number += "$^\\dagger$";
   const std::string spread = spread_text(cell.spread);
   switch (cell.mark) {

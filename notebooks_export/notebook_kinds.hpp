@@ -18,9 +18,6 @@ struct NotebookKind {
 /// geometry, recall, coverage, bounds, layer-map, simulation.
 const std::vector<NotebookKind>& notebook_kinds();
 
-/// Throws ConfigError that lists the kinds.
-const NotebookKind& find_notebook_kind(std::string_view name);
-
 /// A file that a notebook opens, and what it was when the notebook was written.
 struct NotebookFile {
   std::string path;  // relative to the notebook's folder
@@ -39,8 +36,5 @@ struct NotebookInputs {
 /// (versions, identity of the files, reading tensors), then the kind's own. Throws ConfigError for
 /// a result of a kind that this notebook does not show, or none.
 std::string make_notebook(const NotebookKind& kind, const NotebookInputs& inputs);
-
-/// Python files as built in, by name ("common", "recall"); see notebooks/*.py.
-std::string_view notebook_source(std::string_view name);
 
 }  // namespace kvscope

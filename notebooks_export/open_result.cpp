@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <map>
+#include <numeric>
 
 #include "analysis/base/read_table.hpp"
+#include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/trace/result.hpp"
-#include "notebooks_export/simulation_json.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope {
@@ -21,41 +25,160 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t kMaxTextBytes = std::size_t{4} << 30;
 
-class FileView final : public ResultView {
- public:
-  FileView(ResultFile file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
-  std::string name() const override { return name_; }
-  const ResultInfo& info() const override { return file_.info(); }
-  const Json& summary() const override { return file_.summary(); }
-  const std::vector<ResultArray>& arrays() const override { return file_.arrays(); }
+using PlainJson = nlohmann::json;
 
-  std::vector<double> read(std::string_view array) const override {
-    return with_type(require(array).type, [&]<class T>(T) {
-      const std::vector<T> values = file_.read<T>(array);
-      return std::vector<double>(values.begin(), values.end());
-    });
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw FormatError("{}: {}", where, what);
+}
+
+/// A list of numbers, null for NaN.
+std::vector<double> numbers_of(const PlainJson& parent, const char* key, const std::string& where) {
+  if (!parent.is_object() || !parent.contains(key) || !parent[key].is_array())
+    refuse(where, fmt::format("expected a list of numbers \"{}\"", key));
+  std::vector<double> numbers;
+  for (const PlainJson& item : parent[key]) {
+    if (!item.is_number() && !item.is_null())
+      refuse(where, fmt::format("{}: expected numbers, found {}", key, describe(item)));
+    numbers.push_back(item.is_null() ? kNan : item.get<double>());
   }
+  return numbers;
+}
 
- private:
-  ResultFile file_;
-  std::string name_;
-};
+void write_list(ResultWriter& output, const std::string& name, const std::vector<double>& values,
+                const char* axis, const char* units) {
+  output.put<double>(name, {std::ssize(values)}, {axis}, units, axis, values);
+}
 
-/// A result that owns what it shows.
-class OwnedView final : public ResultView {
- public:
-  OwnedView(std::unique_ptr<MemoryResult> result, std::string name)
-      : result_(std::move(result)), view_(*result_, std::move(name)) {}
-  std::string name() const override { return view_.name(); }
-  const ResultInfo& info() const override { return view_.info(); }
-  const Json& summary() const override { return view_.summary(); }
-  const std::vector<ResultArray>& arrays() const override { return view_.arrays(); }
-  std::vector<double> read(std::string_view array) const override { return view_.read(array); }
+void write_grids(const PlainJson& grids, const std::string& where, ResultWriter& output) {
+  std::vector<double> lengths;
+  std::vector<double> depths;
+  std::map<std::string, std::vector<double>> by_kind;
+  for (const PlainJson& grid : grids) {
+    const auto own_lengths = numbers_of(grid, "lengths", where);
+    const auto own_depths = numbers_of(grid, "depths", where);
+    const auto accuracy = numbers_of(grid, "accuracy", where);
+    if (by_kind.empty()) {
+      lengths = own_lengths;
+      depths = own_depths;
+    }
+    if (own_lengths != lengths || own_depths != depths || lengths.empty() || depths.empty() ||
+        accuracy.size() != lengths.size() * depths.size() || !grid.contains("kind") ||
+        !grid["kind"].is_string()) {
+      refuse(where, "a grid does not fit its lengths, its depths or the other grids");
+    }
+    auto& all = by_kind[grid["kind"].get<std::string>()];
+    all.insert(all.end(), accuracy.begin(), accuracy.end());
+  }
+  if (by_kind.empty()) return;
+  write_list(output, "grid/length", lengths, "length", "token");
+  write_list(output, "grid/depth", depths, "depth", "1");
+  const std::size_t n_cells = lengths.size() * depths.size();
+  for (const auto& [kind, accuracy] : by_kind) {
+    if (kind == "length" || kind == "depth" || kind == "pair")
+      refuse(where, fmt::format("a grid is called {}, as an axis is", kind));
+    output.put<double>(
+        "grid/" + kind,
+        {static_cast<Index>(accuracy.size() / n_cells), std::ssize(lengths), std::ssize(depths)},
+        {"pair", "length", "depth"}, "1", "accuracy", accuracy);
+  }
+}
 
- private:
-  std::unique_ptr<MemoryResult> result_;
-  MemoryResultView view_;
-};
+void write_curves(const PlainJson& curves, const std::string& where, ResultWriter& output) {
+  if (!curves.is_object() || !curves.contains("log_perplexity") ||
+      !curves["log_perplexity"].is_array() || !curves.contains("step_begin") ||
+      !curves["step_begin"].is_number_integer()) {
+    refuse(where, "expected curves with step_begin and log_perplexity");
+  }
+  std::vector<double> all;
+  std::size_t n_steps = 0;
+  const PlainJson& lists = curves["log_perplexity"];
+  for (const PlainJson& list : lists) {
+    const auto values = numbers_of(PlainJson{{"log_perplexity", list}}, "log_perplexity", where);
+    if (!all.empty() && values.size() != n_steps) refuse(where, "curves of different lengths");
+    n_steps = values.size();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  if (all.empty()) return;
+  std::vector<double> positions(n_steps);
+  std::iota(positions.begin(), positions.end(), curves["step_begin"].get<double>());
+  write_list(output, "curve/position", positions, "position", "token");
+  output.put<double>("curve/log_perplexity", {std::ssize(lists), static_cast<Index>(n_steps)},
+                     {"pair", "position"}, "nat", "mean loss up to this position", all);
+}
+
+/// "quest tokens=256": how a row's method and budget are called in outcomes.
+std::string label_of(const PlainJson& row) {
+  std::string label = row.value("selector", "");
+  const auto budget = row.find("budget");
+  if (budget != row.end() && budget->is_number())
+    label += fmt::format(" {}={}", row.value("budget_kind", ""), budget->get<double>());
+  return label;
+}
+
+/// Scores of the prompts of every row; none where they are not there.
+std::vector<std::vector<double>> prompt_scores(const PlainJson& report) {
+  std::vector<std::vector<double>> units;
+  for (const PlainJson& row : report["rows"]) {
+    auto& scores = units.emplace_back();
+    for (const PlainJson& outcome : report["outcomes"]) {
+      const auto agrees = [&](const char* key) {
+        return !row.contains(key) || !outcome.contains(key) || row[key] == outcome[key];
+      };
+      if (!agrees("protocol") || !agrees("kind") || !agrees("length")) continue;
+      const PlainJson of_pair =
+          outcome.value("scores", PlainJson::object()).value(label_of(row), PlainJson::array());
+      for (const PlainJson& score : of_pair)
+        scores.push_back(score.is_number() ? score.get<double>() : kNan);
+    }
+  }
+  return units;
+}
+
+/// Mean loss of each block of 64 positions, from the mean up to each position.
+std::vector<std::vector<double>> block_losses(const PlainJson& curves, const std::string& where) {
+  constexpr std::size_t kBlock = 64;
+  std::vector<std::vector<double>> units;
+  for (const PlainJson& list : curves["log_perplexity"]) {
+    const auto means = numbers_of(PlainJson{{"log_perplexity", list}}, "log_perplexity", where);
+    auto& losses = units.emplace_back();
+    for (std::size_t end = kBlock; end <= means.size(); end += kBlock) {
+      const std::size_t begin = end - kBlock;
+      const double before = begin == 0 ? 0.0 : static_cast<double>(begin) * means[begin - 1];
+      losses.push_back((static_cast<double>(end) * means[end - 1] - before) /
+                       static_cast<double>(kBlock));
+    }
+  }
+  return units;
+}
+
+/// What the rows are means of, for readers that compare them.
+void write_units(const PlainJson& report, const std::string& where, ResultWriter& output) {
+  if (!report.contains("rows") || !report["rows"].is_array()) return;
+  std::vector<std::vector<double>> units;
+  if (report.contains("outcomes") && report["outcomes"].is_array()) {
+    try {
+      units = prompt_scores(report);
+    } catch (const PlainJson::exception& error) {
+      refuse(where, fmt::format("outcomes that do not fit the rows: {}", error.what()));
+    }
+  } else if (report.contains("curves")) {
+    units = block_losses(report["curves"], where);
+  }
+  if (units.size() == report["rows"].size()) write_row_units(output, units, "of each row's mean");
+}
+
+/// Declares and writes grid/KIND [pair, length, depth] with its axes from "grids", and
+/// curve/log_perplexity [pair, position] from "curves"; nothing where the report has neither. What
+/// the rows are means of (units/value) from "outcomes", else from the curves, in blocks of 64.
+/// Throws FormatError, naming `where`, for lists that do not fit together.
+void write_simulation_arrays(const PlainJson& report, const std::string& where,
+                             ResultWriter& output) {
+  if (!report.is_object()) return;
+  if (report.contains("grids") && report["grids"].is_array())
+    write_grids(report["grids"], where, output);
+  if (report.contains("curves")) write_curves(report["curves"], where, output);
+  write_units(report, where, output);
+}
 
 std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
                                     const std::function<void(ResultWriter&)>& more = {}) {
@@ -68,9 +191,9 @@ std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
   }
   if (info.config_hash.empty() && table.has_text("config_hash"))
     info.config_hash = table.text("config_hash").at(0);
-  auto result = std::make_unique<MemoryResult>();
+  auto result = std::make_unique<MemoryResult>(table.name());
   table_to_result(table, info, *result, more);
-  return std::make_unique<OwnedView>(std::move(result), table.name());
+  return result;
 }
 
 /// What a report says about the whole run: its "config", or the numbers and words beside the rows.
@@ -120,7 +243,7 @@ std::unique_ptr<ResultView> open_result(const fs::path& file) {
   std::error_code error;
   if (fs::is_directory(file, error)) throw IoError("{} is a folder, expected a file", name);
   if (file != "-" && !fs::exists(file, error)) throw IoError("cannot read {}: no such file", name);
-  if (is_hdf5(file)) return std::make_unique<FileView>(ResultFile::open(file), name);
+  if (is_hdf5(file)) return std::make_unique<ResultFile>(ResultFile::open(file));
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (text.find('\0') != std::string::npos)
     throw FormatError("{}: expected a result in HDF5, CSV or JSON", name);

@@ -9,12 +9,30 @@
 #include <vector>
 
 #include "analysis/base/pooled_rows.hpp"
+#include "core/base/index.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/trace/source.hpp"
-#include "notebooks_export/page_cells.hpp"
 
 namespace kvscope {
+
+/// Cells of `block` x `block` pairs of a query and a key; the last ones may hold fewer.
+struct CellGrid {
+  Index n_tokens = 0;
+  Index block = 1;
+  std::optional<Index> window;  // the layer's: a query sees the last keys only
+
+  /// Rows, and columns.
+  Index side() const { return (n_tokens + block - 1) / block; }
+  /// Positions of a row's queries, or of a column's keys.
+  TokenRange tokens(Index cell) const;
+  /// Columns that some query of the row sees.
+  TokenRange seen_cols(Index row) const;
+  std::size_t n_seen() const;
+};
+
+/// Smaller weights are told apart from none, not from each other.
+inline constexpr double kPageFloor = 1e-9;
 
 /// A method under a budget.
 struct PageMethod {

@@ -3,18 +3,42 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
 #include "gui/model/runs/command_form.hpp"
-#include "gui/model/session/session_file.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kLargestSession = std::size_t{16} << 20;
+
+/// A saved session, or the manifest of a view, which holds one; results may be JSON too. False for
+/// what cannot be read.
+bool is_session_file(const fs::path& file) {
+  std::error_code error;
+  if (file.extension() != ".json" || !fs::is_regular_file(file, error) ||
+      fs::file_size(file, error) > kLargestSession || error) {
+    return false;
+  }
+  try {
+    const auto json = parse_ordered_json(read_regular_file(file, kLargestSession), file.string());
+    return kvscope::text_at(json, "kind") == "kvscope-session" ||
+           kvscope::text_at(json, "format") == "kvscope-view";
+  } catch (const Error&) {
+    return false;  // what is wrong with it, the reader of results says
+  }
+}
+
+}  // namespace
 
 void App::ask_open() {
   file_dialog_.ask(FileDialog::Purpose::open, "Open traces, results, a session or a study",

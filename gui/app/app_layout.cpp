@@ -132,17 +132,15 @@ void App::apply_session(const Json& json, const fs::path& base) {
       if (json["panels"].contains(name)) panel->set_options(json["panels"][name]);
     }
   }
-  if (json.contains("theme") && json["theme"].is_string()) {
-    parse_field(Field{"theme", ""}, json["theme"].get<std::string>(), settings_.theme);
-  }
+  using kvscope::text_at;
+  if (const std::string theme = text_at(json, "theme"); !theme.empty())
+    parse_field(Field{"theme", ""}, theme, settings_.theme);
   if (json.contains("layout") && json["layout"].is_object()) {
     const Json& layout = json["layout"];
-    const bool named = layout.contains("name") && layout["name"].is_string();
-    if (named) show_layout(layout["name"].get<std::string>());
+    if (const std::string name = text_at(layout, "name"); !name.empty()) show_layout(name);
     if (layout.contains("arrangement")) arrangement_ = place_from_json(layout["arrangement"]);
-    const bool alone = layout.contains("maximised") && layout["maximised"].is_string() &&
-                       !layout["maximised"].get<std::string>().empty();
-    if (alone) show_panel_alone(layout["maximised"].get<std::string>());
+    const std::string alone = text_at(layout, "maximised");
+    if (!alone.empty()) show_panel_alone(alone);
   }
 }
 

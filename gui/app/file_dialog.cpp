@@ -32,8 +32,44 @@ void FileDialog::ask(Purpose purpose, std::string title, std::vector<std::string
                                     : listing_.folder);
 }
 
+FileDialog::Listing FileDialog::list(const fs::path& folder) const {
+  Listing listing;
+  std::error_code error;
+  listing.folder = fs::weakly_canonical(fs::absolute(folder, error), error);
+  if (error) listing.folder = folder;
+  fs::directory_iterator entries(listing.folder, fs::directory_options::skip_permission_denied,
+                                 error);
+  if (error) {
+    listing.error = fmt::format("cannot list {}: {}", listing.folder.string(), error.message());
+    return listing;
+  }
+  for (const auto end = fs::directory_iterator(); entries != end; entries.increment(error)) {
+    if (error) break;
+    Entry entry{.name = entries->path().filename().string()};
+    if (entry.name.starts_with(".")) continue;
+    std::error_code ignored;
+    entry.is_folder = entries->is_directory(ignored);
+    const auto extension = entries->path().extension().string();
+    if (!entry.is_folder && std::ranges::find(extensions_, extension) == extensions_.end())
+      continue;
+    if (!entry.is_folder) {
+      const auto size = entries->file_size(ignored);
+      entry.bytes = ignored ? 0 : size;
+    }
+    const auto written = entries->last_write_time(ignored);
+    if (!ignored) entry.written = written;
+    listing.entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(listing.entries, [&](const Entry& a, const Entry& b) {
+    if (a.is_folder != b.is_folder) return a.is_folder;
+    if (newest_first_ && a.written != b.written) return a.written > b.written;
+    return a.name < b.name;
+  });
+  return listing;
+}
+
 void FileDialog::go_to(const fs::path& folder) {
-  FolderListing next = list_folder(folder, extensions_, order_);
+  Listing next = list(folder);
   if (next.error.empty() || listing_.folder.empty()) {
     listing_ = std::move(next);
     marked_.clear();
@@ -97,7 +133,7 @@ fs::path FileDialog::draw_entries() {
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const FolderEntry& entry = listing_.entries[at];
+      const Entry& entry = listing_.entries[at];
       const std::string words = entry.name + (entry.is_folder ? "/" : "");
       if (ImGui::Selectable(
               words.c_str(), typed_ == entry.name || marked_.count(entry.name) > 0,
@@ -125,9 +161,8 @@ void FileDialog::draw(const PanelContext& context) {
   if (!begin_dialog(look, id.c_str(), should_open_, {640, 480})) return;
   if (ImGui::Button("Up")) go_to(listing_.folder.parent_path());
   ImGui::SameLine();
-  const bool by_name = order_ == FolderOrder::by_name;
-  if (ImGui::Button(by_name ? "By name###order" : "Newest first###order")) {
-    order_ = by_name ? FolderOrder::newest_first : FolderOrder::by_name;
+  if (ImGui::Button(newest_first_ ? "Newest first###order" : "By name###order")) {
+    newest_first_ = !newest_first_;
     go_to(listing_.folder);
   }
   landmark("file dialog order");

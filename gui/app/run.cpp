@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <thread>
@@ -145,10 +146,9 @@ int reproduce_view(const CommandLine& line) {
   };
   if (word("format") != "kvscope-view")
     throw FormatError("{}: this is no manifest of a view", manifest.string());
-  const auto side = [&](const char* key, double otherwise) {
-    const bool known = before.contains("window") && before["window"].is_object() &&
-                       before["window"].contains(key) && before["window"][key].is_number();
-    return known ? std::clamp(before["window"][key].get<double>(), 0.5, 8192.0) : otherwise;
+  const auto side = [window = before.value("window", Json())](const char* key, double otherwise) {
+    const double known = kvscope::number_at(window, key);
+    return std::isnan(known) ? otherwise : std::clamp(known, 0.5, 8192.0);
   };
   Offscreen backend({static_cast<float>(side("width", line.width)),
                      static_cast<float>(side("height", line.height))});

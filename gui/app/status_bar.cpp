@@ -26,14 +26,9 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   // What was just done is said at once, though a program may run for hours.
   if (n_own > 0 || (flash.empty() && !jobs.empty())) {
     const JobStatus status = jobs.front().status();
-    const Progress& p = status.progress;
-    const float share =
-        p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
-    ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f),
-                       {context.look.px(110), ImGui::GetTextLineHeight() * 0.5f}, "");
+    progress_bar(status, context.look.px(110));
     ImGui::SameLine();
-    std::string words = status.title;
-    if (p.total > 0) words += fmt::format("  {} {}/{}", p.stage, p.done, p.total);
+    std::string words = fmt::format("{}  {}", status.title, progress_words(status));
     if (jobs.size() > 1) words += fmt::format("  and {} more", jobs.size() - 1);
     ImGui::TextUnformatted(words.c_str());
     if (n_own > 0) {

@@ -102,6 +102,9 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       now.erase(before);
     }
     Base::set_options(now);
+    const auto& metrics = card_.metrics;  // a session of before may have others
+    if (std::ranges::find(metrics, this->switches_.metric) == metrics.end())
+      this->switches_.metric.clear();
   }
   std::vector<PanelChoice> choices() const override {
     std::vector<PanelChoice> all = Base::choices();
@@ -155,7 +158,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     } else if (card.scope == AnalysisScope::layer) {
       part = {selection.layer, std::nullopt};
       what += fmt::format(", layer {}", selection.layer);
-    } else {
+    } else if (card.scope != AnalysisScope::trace) {
       part = {selection.layer, selection.q_head};
       what += fmt::format(", layer {}, query head {}", selection.layer, selection.q_head);
     }

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/answer_view.hpp"
@@ -88,11 +88,7 @@ class AnswerPanel final : public AskingPanel {
     slot_.clear();
     if (!result_) return;
     const auto& config = result_->info().config;
-    const auto word = [&](const char* key) {
-      const auto value = config.find(key);
-      return value != config.end() && value->is_string() ? value->get<std::string>() : "";
-    };
-    method_ = word("selector") + " " + word("budget");
+    method_ = kvscope::text_at(config, "selector") + " " + kvscope::text_at(config, "budget");
     try {
       prompts_ = explained_prompts(*result_);
     } catch (const Error& error) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/fields_json.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
@@ -16,11 +17,6 @@
 namespace kvscope::gui {
 
 namespace {
-
-std::string number_words(double weight) {
-  if (weight == 0.0) return "0";
-  return weight >= 1e-3 ? fmt::format("{:.5f}", weight) : fmt::format("{:.3e}", weight);
-}
 
 std::string range_words(TokenRange range) {
   return range.size() == 1 ? fmt::format("{}", range.begin)
@@ -131,6 +127,7 @@ void AttentionMapPanel::forget_picture() {
   picture_ = {};
   subject_.clear();
   textures_.clear();
+  overlay_.hide();
 }
 
 JobStatus AttentionMapPanel::status_of(const Selection& selection) const {
@@ -245,7 +242,7 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
   const MapGrid& grid = head->grid();
   std::vector<std::pair<std::string, std::string>> lines;
   if (const auto weight = head->weight(pair.query, pair.key)) {
-    lines.emplace_back("weight", number_words(*weight));
+    lines.emplace_back("weight", number_text(*weight));
   } else if (pair.query < grid.rows.begin || pair.query >= grid.rows.end) {
     lines.emplace_back("weight", "this query was not recorded");
   } else if (pair.key > pair.query) {
@@ -262,8 +259,8 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
                                              range_words(cell->keys)));
       lines.emplace_back(
           "its weights",
-          fmt::format("max {}, mean {}{}", number_words(static_cast<double>(cell->max)),
-                      number_words(static_cast<double>(cell->mean)),
+          fmt::format("max {}, mean {}{}", number_text(static_cast<double>(cell->max)),
+                      number_text(static_cast<double>(cell->mean)),
                       cell->state == RowState::sampled ? " (sampled)" : ""));
     }
   }

@@ -7,6 +7,7 @@
 
 #include "analysis/plot/scale.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -40,20 +41,12 @@ std::vector<plot::Tick> position_ticks(double from, double to, double pixels, do
   return plot::choose_ticks(axis, {from, to}, std::max(2, static_cast<int>(pixels / spacing)));
 }
 
-/// "0.025", "3.2e-5".
-std::string weight_words(double weight) {
-  if (std::abs(weight) < 1e-30) return "0";
-  if (weight >= 1e-3) return fmt::format("{:.3g}", weight);
-  const int exponent = static_cast<int>(std::floor(std::log10(weight) + 1e-9));
-  return fmt::format("{:.2g}e{}", weight / std::pow(10.0, exponent), exponent);
-}
-
 /// What stands beside the colour bar: places in [0, 1] and words.
 std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
   std::vector<plot::Tick> ticks;
   if (colours.kind() == MapScaleKind::percentile) {
     for (double u : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      ticks.push_back({u, weight_words(colours.weight_at(u))});
+      ticks.push_back({u, number_text(colours.weight_at(u), 3)});
     }
     return ticks;
   }
@@ -64,7 +57,7 @@ std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
         tick.at > colours.range().high * (1.0 + 1e-9)) {
       continue;
     }
-    ticks.push_back({colours.unit(tick.at), weight_words(tick.at)});
+    ticks.push_back({colours.unit(tick.at), number_text(tick.at, 3)});
   }
   return ticks;
 }
@@ -411,6 +404,49 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
                          {std::max(1.0f, area_high_.x - left), std::max(1.0f, high_.y - low_.y)});
   if (ImGui::IsItemHovered()) ImGui::SetMouseCursor(ImGuiMouseCursor_Hand);
   return ImGui::IsItemClicked();
+}
+
+/// Token texts on the axes of a map that is zoomed far in.
+void AttentionMapView::draw_token_texts(const PanelContext& context, const MapView& view) const {
+  const auto document = context.session.document();
+  if (!document) return;
+  const Look& look = context.look;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  ImGui::PushFont(context.fonts.small());
+  const float letters = ImGui::GetFontSize();
+  const Selection& selection = context.session.selection();
+  const float gap = look.px(5);
+  const float room = text_room_ - gap;
+  const auto ink_of = [&](bool is_selected) {
+    return packed(is_selected ? look.accent : look.ink);
+  };
+  const TokenRange queries = view.queries();
+  for (Index query = queries.begin; query < queries.end; ++query) {
+    const float y = low_.y + static_cast<float>(view.y_of(static_cast<double>(query) + 0.5));
+    if (y < low_.y || y > high_.y) continue;
+    const std::string text = fitting(document->token_text(query), room);
+    list.AddText({std::round(low_.x - gap - text_size(ImGui::GetFont(), text).x),
+                  std::round(y - letters / 2)},
+                 ink_of(query == selection.query), text.c_str());
+  }
+  const TokenRange keys = view.keys();
+  list.PushClipRectFullScreen();  // letters are turned by turning their corners
+  for (Index key = keys.begin; key < keys.end; ++key) {
+    const float x = low_.x + static_cast<float>(view.x_of(static_cast<double>(key) + 0.5));
+    if (x < low_.x || x > high_.x) continue;
+    const std::string text = fitting(document->token_text(key), room);
+    // Upwards, ending at the axis.
+    const ImVec2 at{std::round(x - letters / 2),
+                    std::round(high_.y + gap + text_size(ImGui::GetFont(), text).x)};
+    const int first = list.VtxBuffer.Size;
+    list.AddText(at, ink_of(selection.key == key), text.c_str());
+    for (int i = first; i < list.VtxBuffer.Size; ++i) {
+      ImVec2& corner = list.VtxBuffer[i].pos;
+      corner = {at.x + (corner.y - at.y), at.y - (corner.x - at.x)};
+    }
+  }
+  list.PopClipRect();
+  ImGui::PopFont();
 }
 
 }  // namespace kvscope::gui

@@ -8,9 +8,10 @@
 
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
-#include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"
+#include "gui/panels/method_feed.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
@@ -133,6 +134,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   void forget() override {
     geometry_.clear();
     weights_.clear();
+    lists_.forget();
     kept_.clear();
     value_.reset();
     head_ = {};  // views into it
@@ -174,20 +176,25 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     return view.fresh ? view.value : nullptr;
   }
 
-  /// What the session's method keeps; null while it is not wanted or not there.
-  std::shared_ptr<const KeptRows> ask_kept(PanelContext& context) {
+  /// What the session's method keeps for the query; null while it is not wanted or not there.
+  std::shared_ptr<const Reading> ask_kept(PanelContext& context) {
     if (switches_.colour != GeometryColour::kept) return nullptr;
-    const Selection& selected = context.session.selection();
-    const KeptQuestion question = kept_question(context.session, selected.selector);
-    if (!question.obstacle.empty()) {
-      coloured_words(context.look.warning, question.obstacle);
-      return nullptr;
-    }
+    const Session& session = context.session;
+    const Selection& selected = session.selection();
+    lists_.ask(session, selected.selector, {.phase = session.phase()}, has_changed(session));
+    if (!lists_.problem().empty()) coloured_words(context.look.warning, lists_.problem());
+    busy_ = busy_ || lists_.is_busy();
+    if (lists_.is_busy() && has_points_)
+      report_job(context, lists_, lists_.status(), /*has_value=*/true, /*fresh=*/false);
+    const auto lists = lists_.fresh();
+    if (!lists) return nullptr;
+    const ReadingRequest request{selected.layer, selected.q_head, selected.query, LossHeads::head};
     const auto view =
-        ask(context, kept_, question.key,
-            {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
-            on_traces(question.trace, question.draft, question.request, kept_rows));
-    report_overlay(context, kept_, view);
+        ask(context, kept_, fmt::format("{}{}|{}|", sources_, request.key(), lists_.key()),
+            {fmt::format("What {} keeps for it", selected.selector), Lane::quick, /*urgent=*/true},
+            [document = document_, request, lists](JobContext& job) {
+              return reading_of(document->source(), request, lists.get(), nullptr, job);
+            });
     return view.fresh ? view.value : nullptr;
   }
 
@@ -197,9 +204,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   struct SceneInputs {
     std::shared_ptr<const GeometryView> value;
     std::shared_ptr<const LargestWeights> weights;
-    std::shared_ptr<const KeptRows> kept;
-    std::string method;            // that keeps them
-    const KeptRow* row = nullptr;  // of `kept`: for the selected query
+    KeptKeysOfQuery kept;
     Index q_head = 0;
     std::string switches;
     bool operator==(const SceneInputs&) const = default;
@@ -207,28 +212,24 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
                   const std::shared_ptr<const LargestWeights>& weights,
-                  const std::shared_ptr<const KeptRows>& rows) {
+                  const std::shared_ptr<const Reading>& kept) {
     const auto& heads = value->request.q_heads;
     const Selection& selected = context.session.selection();
     const bool has_it = std::ranges::find(heads, selected.q_head) != heads.end();
     // A value of another group is shown until the selected one's is there.
     const Index q_head = has_it ? selected.q_head : heads.front();
-    const KeptRow* row = rows ? rows->nearest(selected.query) : nullptr;
     SceneInputs inputs{value,
                        weights,
-                       rows,
-                       row != nullptr ? selected.selector.text() : std::string(),
-                       row,
+                       {kept ? selected.selector.text() : std::string(), kept},
                        q_head,
                        fields_to_json(switches_).dump()};
     if (inputs == scene_inputs_) return;
     scene_inputs_ = std::move(inputs);
-    std::optional<KeptKeysOfQuery> kept;
-    if (row != nullptr) kept = KeptKeysOfQuery{scene_inputs_.method, *row};
     value_ = value;
     head_ = head_of(*value, q_head);
     const bool has_weights = weights && weights->q_head == q_head;
-    scene_ = geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, kept);
+    scene_ =
+        geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, scene_inputs_.kept);
     trace_words_ = fmt::format("Trace {}.", document_->name());
     ++version_;
   }
@@ -266,9 +267,9 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const CloudPoint& at = is_query ? head_.mean_query : head_.mean_key;
     detail_tooltip({{is_query ? "mean query" : "mean key", "of the positions shown in the prompt"},
                     {"PC1, PC2, PC3", fmt::format("{:.3f}, {:.3f}, {:.3f}", at[0], at[1], at[2])},
-                    {"mean cos to it", number(static_cast<float>(is_query ? head_.query_clustering
-                                                                          : head_.key_clustering))},
-                    {"cos(mean query, mean key)", number(static_cast<float>(head_.means_cosine))}});
+                    {"mean cos to it",
+                     number_text(is_query ? head_.query_clustering : head_.key_clustering, 5)},
+                    {"cos(mean query, mean key)", number_text(head_.means_cosine, 5)}});
   }
 
   void explain(PanelContext& context, const Hovered& hovered) const {
@@ -279,10 +280,12 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
         {is_query ? "query" : "key", token_words(*document_, pos)},
         {"head", is_query ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
                           : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer)}};
-    if (is_query) lines.emplace_back("S_q", number(head_.s_q[i]));
-    lines.emplace_back(is_query ? "cos with mean query" : "cos with mean key",
-                       number(is_query ? head_.q_cos[i] : head_.k_cos[i]));
-    lines.emplace_back("norm", number(is_query ? head_.q_norm[i] : head_.k_norm[i]));
+    if (is_query) lines.emplace_back("S_q", number_text(static_cast<double>(head_.s_q[i]), 5));
+    lines.emplace_back(
+        is_query ? "cos with mean query" : "cos with mean key",
+        number_text(static_cast<double>(is_query ? head_.q_cos[i] : head_.k_cos[i]), 5));
+    lines.emplace_back(
+        "norm", number_text(static_cast<double>(is_query ? head_.q_norm[i] : head_.k_norm[i]), 5));
     lines.emplace_back("PC1, PC2, PC3", fmt::format("{:.3f}, {:.3f}, {:.3f}", hovered.at[0],
                                                     hovered.at[1], hovered.at[2]));
     if (!is_query && pos > context.session.selection().query) {
@@ -292,14 +295,11 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     detail_tooltip(lines);
   }
 
-  static std::string number(float value) {
-    return std::isnan(value) ? "not defined" : fmt::format("{:.5g}", value);
-  }
-
   GeometryPicture picture_;
   AsyncValue<GeometryView> geometry_;
   AsyncValue<LargestWeights> weights_;
-  AsyncValue<KeptRows> kept_;
+  MethodFeed<MethodSelections> lists_{"Lists of", method_selections};
+  AsyncValue<Reading> kept_;
   bool has_points_ = false;  // of what is selected
 
   std::shared_ptr<const GeometryView> value_;  // behind head_

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "analysis/plot/theme.hpp"
-#include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
@@ -20,47 +19,32 @@ constexpr double kOpacity = 0.6;  // the weights below stay readable
 void KeptOverlay::hide() {
   words_.clear();
   busy_ = false;
-  fresh_ = true;
-  kept_.reset();
+  lists_.forget();
   layer_.reset();
 }
 
 void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, bool lost_only) {
   const Session& session = context.session;
-  const Selection& selection = session.selection();
-  const KeptQuestion question = kept_question(session, selection.selector);
-  if (!question.obstacle.empty()) {
-    hide();
-    words_ = question.obstacle;
-    return;
-  }
-  words_.clear();
-  const auto kept = kept_slot_.ask(
-      session.bench(), question.key,
-      {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
-       Lane::heavy},
-      on_traces(question.trace, question.draft, question.request, kept_rows));
-  status_ = kept.status;
-  fresh_ = kept.fresh;
-  busy_ = kept.is_pending();
-  if (!kept.fresh) {  // another method's keys would be a lie
-    kept_.reset();
+  const MethodSpec& method = session.selection().selector;
+  lists_.ask(session, method, {.phase = session.phase()}, revision_ != session.revision());
+  revision_ = session.revision();
+  words_ = lists_.problem();
+  busy_ = lists_.is_busy();
+  const auto kept = lists_.fresh();
+  if (!kept) {  // another method's keys would be a lie
     layer_.reset();
     return;
   }
-  kept_ = kept.value;
-  if (kept_->is_dense) {
-    words_ = fmt::format("{} leaves this layer dense: it keeps every key", selection.selector);
-  }
-  fold(context, view, moving, lost_only, question.key);
+  if (kept->layers.front().is_dense())
+    words_ = fmt::format("{} leaves this layer dense: it keeps every key", method);
+  fold(context, view, moving, lost_only);
 }
 
-void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, bool lost_only,
-                       const std::string& key) {
+void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, bool lost_only) {
   const std::string place =
-      fmt::format("{}/{}/{}/{}/{}/{}x{}/{}", key, lost_only ? "lost" : "layer", view.origin().query,
-                  view.origin().key, view.tokens_per_pixel(), view.width(), view.height(),
-                  static_cast<int>(context.look.ground));
+      fmt::format("{}/{}/{}/{}/{}/{}x{}/{}", lists_.key(), lost_only ? "lost" : "layer",
+                  view.origin().query, view.origin().key, view.tokens_per_pixel(), view.width(),
+                  view.height(), static_cast<int>(context.look.ground));
   const bool at_rest = !moving && !ImGui::IsMouseDown(ImGuiMouseButton_Left);
   if (layer_ == nullptr || at_rest) layer_key_ = place;
   if (layer_key_ != place) context.requests.redraw = true;
@@ -75,8 +59,8 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
   const auto layer =
       layer_slot_.ask(context.session.bench(), layer_key_,
                       {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
-                      [rows = kept_, view, tone, unmeasured](JobContext&) {
-                        return fold_selected(rows->rows, view, tone, unmeasured);
+                      [kept = lists_.fresh(), view, tone, unmeasured](JobContext&) {
+                        return fold_selected(*kept, view, tone, unmeasured);
                       });
   busy_ = busy_ || layer.is_pending();
   const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
@@ -93,16 +77,17 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
 }
 
 void KeptOverlay::report(const PanelContext& context) {
-  if (fresh_) return;
-  report_job(context, kept_slot_, status_, /*has_value=*/true, fresh_);
+  if (!lists_.is_busy()) return;
+  report_job(context, lists_, lists_.status(), /*has_value=*/true, /*fresh=*/false);
 }
 
 std::optional<bool> KeptOverlay::keeps(MapPair pair) const {
-  const KeptRow* row = kept_ ? kept_->nearest(pair.query) : nullptr;
-  const bool measured = row != nullptr && row->pos == pair.query &&
-                        pair.key >= row->visible.begin && pair.key < row->visible.end;
-  if (!measured) return std::nullopt;
-  return std::ranges::binary_search(row->keys, static_cast<KeyPos>(pair.key));
+  const auto kept = lists_.fresh();
+  const auto* const call = kept ? kept->layers.front().call_of(pair.query) : nullptr;
+  if (call == nullptr || pair.key > pair.query) return std::nullopt;
+  return call->selection.is_dense ||
+         std::ranges::binary_search(call->selection.list(0, pair.query - call->tokens.begin).keys,
+                                    static_cast<KeyPos>(pair.key));
 }
 
 }  // namespace kvscope::gui

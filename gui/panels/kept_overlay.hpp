@@ -2,11 +2,13 @@
 // pixels, and kept on a texture.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "gui/model/map/selected_layer.hpp"
+#include "gui/panels/method_feed.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/textures.hpp"
 
@@ -34,14 +36,11 @@ class KeptOverlay {
   std::optional<bool> keeps(MapPair pair) const;
 
  private:
-  void fold(PanelContext& context, const MapView& view, bool moving, bool lost_only,
-            const std::string& key);
+  void fold(PanelContext& context, const MapView& view, bool moving, bool lost_only);
 
-  AsyncValue<KeptRows> kept_slot_;
+  MethodFeed<MethodSelections> lists_{"Lists of", method_selections};
+  std::optional<std::uint64_t> revision_;  // of the session, at the last question
   AsyncValue<SelectedLayer> layer_slot_;
-  JobStatus status_;
-  bool fresh_ = true;
-  std::shared_ptr<const KeptRows> kept_;
   std::shared_ptr<const SelectedLayer> layer_;  // on the texture
   std::string layer_key_;
   Texture texture_;

@@ -21,11 +21,11 @@ struct MethodScope {
   bool operator==(const MethodScope&) const = default;
 };
 
-/// Request: has `of`, and key().
-template <class Value, class Request>
+template <class Value>
 class MethodFeed {
  public:
-  using Compute = Value (*)(const TraceSource&, const TraceSource*, const Request&, JobContext&);
+  using Compute = Value (*)(const TraceSource&, const TraceSource*, const LossRequest&,
+                            JobContext&);
 
   /// `what`: "Lists of", before the method's name in the title of the job.
   MethodFeed(std::string_view what, Compute compute) : what_(what), compute_(compute) {}
@@ -37,8 +37,9 @@ class MethodFeed {
       const auto before = question_.trace;
       scope_ = scope;
       question_ = kept_question(session, method, scope.phase);
-      request_ = request_of(question_.request, scope);
-      key_ = documents_key(*question_.trace, question_.draft.get()) + request_.key();
+      request_ = {question_.request, scope.heads, scope.kind};
+      key_ = fmt::format("{}{}/{}", documents_key(*question_.trace, question_.draft.get()), what_,
+                         request_.key());
       if (before != question_.trace) value_.reset();
     }
     is_fresh_ = false;
@@ -50,6 +51,7 @@ class MethodFeed {
                     on_traces(question_.trace, question_.draft, request_, compute_));
       is_fresh_ = view.fresh;
       busy_ = view.is_pending();
+      status_ = view.status;
       if (view.fresh) value_ = view.value;
       if (view.failed()) problem_ = view.status.error;
       if (!view.fresh && view.status.state == JobState::cancelled)
@@ -76,28 +78,26 @@ class MethodFeed {
   std::shared_ptr<const Value> fresh() const { return is_fresh_ ? value_ : nullptr; }
   /// Of fresh(), in the cache.
   const std::string& key() const { return key_; }
-  const Request& request() const { return request_; }
+  const LossRequest& request() const { return request_; }
   /// A sentence: why there is none.
   const std::string& problem() const { return problem_; }
   bool is_busy() const { return busy_; }
+  /// Of its job, while it is busy.
+  const JobStatus& status() const { return status_; }
+  void cancel() { slot_.cancel(); }
+  void retry() { slot_.retry(); }
 
  private:
-  static Request request_of(const KeptRequest& of, const MethodScope& scope) {
-    if constexpr (requires(Request request) { request.kind; })
-      return {of, scope.heads, scope.kind};
-    else
-      return {of, scope.heads};
-  }
-
   std::string_view what_;
   Compute compute_;
   AsyncValue<Value> slot_;
   MethodScope scope_;
   KeptQuestion question_;
-  Request request_;
+  LossRequest request_;
   std::string key_;
   std::shared_ptr<const Value> value_;
   std::string problem_;
+  JobStatus status_;
   bool is_fresh_ = false;
   bool busy_ = false;
 };

@@ -9,9 +9,10 @@ FigureStyle panel_style(const PanelContext& context) {
   return {.ground = context.look.ground, .paper = context.look.surface};
 }
 
-void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size) {
+void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
+                       const FigureStyle& style) {
   if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(figure, version_, size, panel_style(context));
+  view_->show(figure, version_, size, style);
   if (view_->is_rough()) context.requests.redraw = true;
   is_shown_ = true;
 }

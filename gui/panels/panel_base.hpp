@@ -38,7 +38,11 @@ class PanelFigure {
   void begin() { is_shown_ = false; }
   /// The figure of the next show() has other contents.
   void renew() { ++version_; }
-  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size);
+  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size) {
+    show(context, figure, size, panel_style(context));
+  }
+  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
+            const FigureStyle& style);
   /// In what is left of the window but `below` pixels at its bottom.
   void show_above(PanelContext& context, const plot::Figure& figure, float below);
 

@@ -4,12 +4,26 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "gui/model/jobs/async_value.hpp"
-#include "gui/model/tokens/word_readers.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
+
+struct WordReader {
+  Index layer = 0;  // true numbers of the model
+  Index q_head = 0;
+  double received = 0.0;  // attention of all later queries together
+  double most = 0.0;      // of one of them
+  Index from = 0;         // that one
+};
+
+struct WordReaders {
+  TokenRange word;
+  std::vector<WordReader> heads;  // all recorded ones, the one that reads it most first
+  std::size_t bytes() const { return sizeof *this + heads.size() * sizeof(WordReader); }
+};
 
 class ReadersList {
  public:

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analysis/plot/scale.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
@@ -20,12 +21,6 @@ constexpr ImGuiTableFlags kTableFlags =
     ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
 
 /// A number in the table: four digits that mean something.
-std::string cell_text(double value) {
-  if (std::isnan(value)) return "-";
-  if (value != 0.0 && std::abs(value) < 1e-3) return fmt::format("{:.2e}", value);
-  return std::abs(value) < 100.0 ? fmt::format("{:.4f}", value) : fmt::format("{:.1f}", value);
-}
-
 /// Where they have no room, columns are as wide as their numbers and are moved sideways.
 bool begin_numbers(const char* id, const std::vector<CellColumn>& columns, float height) {
   const bool is_narrow = ImGui::GetContentRegionAvail().x <
@@ -60,9 +55,9 @@ void draw_methods(PanelContext& context, const RecallPicture& picture, const Rec
     if (line_cell(line.name, false))
       context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
     if (is_selected) ImGui::PopStyleColor();
-    cells({line.budget.empty() ? std::string("-") : line.budget, cell_text(line.kept),
-           cell_text(line.mass), cell_text(line.recall10), cell_text(line.recallk),
-           cell_text(line.output_error),
+    cells({line.budget.empty() ? std::string("-") : line.budget, number_text(line.kept),
+           number_text(line.mass), number_text(line.recall10), number_text(line.recallk),
+           number_text(line.output_error),
            std::isnan(line.bytes)
                ? std::string("-")
                : plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)});
@@ -85,7 +80,7 @@ void draw_failing(PanelContext& context, const RecallPicture& picture, const Rec
     if (line_cell(fmt::format("{}##{}", head.layer, head.q_head), is_selected))
       context.session.select_head("failing head", head.layer, head.q_head);
     landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
-    cells({fmt::format("{}", head.q_head), cell_text(head.value),
+    cells({fmt::format("{}", head.q_head), number_text(head.value),
            head.needed ? fmt::format("{}", *head.needed) : "none of the ladder"});
   }
   ImGui::EndTable();

@@ -155,8 +155,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     picture_.items.clear();
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
+      const auto draft = session.draft_for(method.spec);
       picture_.items.push_back(
-          method_rows_item(document, session.draft_for(method.spec), method.name, item.request));
+          {documents_key(*document, draft.get()) + item.request.key(),
+           {fmt::format("{}: {}", method.name, layer_words(item.request.layers))},
+           on_traces(document, draft, item.request, method_rows)});
     }
     question_ = std::move(question);
   }

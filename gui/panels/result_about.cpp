@@ -102,14 +102,12 @@ std::optional<std::string> ResultAbout::draw(PanelContext& context, const Result
                           ImGuiTableFlags_ScrollY;
   const float least = 8.0f * ImGui::GetTextLineHeightWithSpacing();
   const ImVec2 room{0, std::max(least, ImGui::GetContentRegionAvail().y)};
-  if (ImGui::BeginTable("arrays", 5, kFlags, room)) {
-    ImGui::TableSetupScrollFreeze(0, 1);
-    ImGui::TableSetupColumn("array", ImGuiTableColumnFlags_None, 2.0f);
-    ImGui::TableSetupColumn("shape", ImGuiTableColumnFlags_None, 1.5f);
-    ImGui::TableSetupColumn("axes", ImGuiTableColumnFlags_None, 1.7f);
-    ImGui::TableSetupColumn("units", ImGuiTableColumnFlags_None, 0.7f);
-    ImGui::TableSetupColumn("meaning", ImGuiTableColumnFlags_None, 3.0f);
-    ImGui::TableHeadersRow();
+  const std::vector<CellColumn> columns = {{"array", "", 2.0f},
+                                           {"shape", "", 1.5f},
+                                           {"axes", "", 1.7f},
+                                           {"units", "", 0.7f},
+                                           {"meaning", "", 3.0f}};
+  if (begin_cells("arrays", columns, kFlags, room)) {
     visible_lines(sources_.size(), [&](std::size_t i) {
       const TableSource& source = sources_[i];
       if (line_cell(source.name, false)) wanted = source.name;

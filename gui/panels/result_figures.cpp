@@ -154,18 +154,10 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
       ImGui::EndCombo();
     }
   }
-  visit_fields(options_, [&](const Field& field, auto& value) {
-    using T = std::remove_cvref_t<decltype(value)>;
-    const auto& known = figure.kind.options;
+  field_controls(options_, [&known = figure.kind.options](const Field& field) {
     const bool matters =
         field.name == "title" || std::ranges::find(known, field.name) != known.end();
-    if (!matters) return;
-    if constexpr (std::same_as<T, EnumRef>) {
-      int chosen = value.index();
-      if (detail::enum_control(field, chosen, value.names)) value = chosen;
-    } else if constexpr (std::same_as<T, std::string>) {
-      detail::word_control(field, value);
-    }
+    return matters ? field : Field{};
   });
   ImGui::Dummy({0, context.look.px(4)});
   if (!shown_ || !figure.missing.empty()) return;

@@ -30,16 +30,8 @@ bool line_button(const Run& run, const char* label, const char* name, const char
 }
 
 void draw_progress(const PanelContext& context, const Run& run) {
-  const Progress& p = run.status.progress;
-  const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
-  ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {-1.0f, context.look.px(5)}, "");
-  std::string words = run.status.state == JobState::waiting ? "waits for the one before" : "starts";
-  if (p.total > 0) {
-    words = fmt::format("{}: {} of {} {}", p.stage, p.done, p.total, p.unit);
-  } else if (!p.stage.empty()) {
-    words = fmt::format("{}: {} {}", p.stage, p.done, p.unit);
-  }
-  coloured_words(context.look.muted, words);
+  progress_bar(run.status, -1.0f);
+  coloured_words(context.look.muted, progress_words(run.status));
 }
 
 void draw_end(const PanelContext& context, const Run& run) {

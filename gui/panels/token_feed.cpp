@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "gui/model/session/methods.hpp"
-#include "gui/model/tokens/next_token_losses.hpp"
-#include "gui/model/tokens/script_names.hpp"
+#include "gui/model/tokens/script_text.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/render/fonts.hpp"
@@ -30,12 +29,6 @@ Advances advances_of(const ImFont& font, const std::string& alphabet) {
 
 // ---- one method ----
 
-LostTokens lost_tokens(const TraceSource& trace, const TraceSource* draft,
-                       const LossRequest& request, JobContext& job) {
-  return {request, request.kind == LossKind::next_token ? next_token_losses(trace, request, job)
-                                                        : token_losses(trace, draft, request, job)};
-}
-
 void MethodOfText::ask(const Session& session, const MethodSpec& method, const TokenWish& wish,
                        bool is_new) {
   if (is_new) method_ = method.text();
@@ -55,30 +48,34 @@ void MethodOfText::ask(const Session& session, const MethodSpec& method, const T
   if (is_new && !reads_far_) far_lists_.forget();
 }
 
-void MethodOfText::find_keys(const Session& session, const std::shared_ptr<const RankedRow>& row) {
-  if (!lists_.problem().empty() || !row) keys_of_.reset();
-  if (!keys_of_) keys_ = {method_, {}, {}, false};
-  const auto lists = lists_.fresh();
-  if (!lists || !row || (lists == keys_of_ && row == keys_at_)) return;
-  const Selection& selected = session.selection();
-  if (row->layer != selected.layer || row->q_head != selected.q_head) return;  // of before
-  keys_ = kept_keys(*lists, method_, lists_.request().of.budget, *row,
-                    session.document()->info().group(selected.layer));
-  keys_of_ = lists;
-  keys_at_ = row;
-}
-
 void MethodOfText::forget() {
   lists_.forget();
   far_lists_.forget();
   losses_.forget();
   reads_far_ = false;
-  keys_of_.reset();
-  keys_at_.reset();
-  keys_ = {};
 }
 
 // ---- everything ----
+
+namespace {
+
+/// What a position reads, and what becomes of it in the lists that are there.
+AsyncView<Reading> ask_reading_of(const Session& session,
+                                  const std::shared_ptr<const Document>& document,
+                                  AsyncValue<Reading>& slot, const ReadingRequest& request,
+                                  const MethodOfText::Lists& lists,
+                                  const MethodOfText::Lists& others) {
+  const auto key_of = [](const MethodOfText::Lists& of) { return of.fresh() ? of.key() : ""; };
+  return slot.ask(
+      session.bench(),
+      fmt::format("{}{}|{}|{}", document->key(), request.key(), key_of(lists), key_of(others)),
+      {fmt::format("What position {} reads", request.query), Lane::quick, /*urgent=*/true},
+      [document, request, one = lists.fresh(), other = others.fresh()](JobContext& job) {
+        return reading_of(document->source(), request, one.get(), other.get(), job);
+      });
+}
+
+}  // namespace
 
 void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   const Session& session = context.session;
@@ -88,9 +85,9 @@ void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   is_new_ = revision_ != session.revision();
   revision_ = session.revision();
   ask_text(context, document, wish.width);
-  ask_row(session, document);
   ask_search(session, document, wish.needle);
   ask_methods(session, document);
+  ask_row(session, document);
   ask_reading(session, document);
   compare_losses();
 }
@@ -127,12 +124,10 @@ void TokenFeed::ask_methods(const Session& session, const Open& document) {
   method_.ask(session, selected.selector, wish_, is_new_);
   if (wish_.compare) {
     other_.ask(session, selected.other, wish_, is_new_ || !compared_);
-    other_.find_keys(session, row_);
   } else if (compared_) {
     other_.forget();
   }
   compared_ = wish_.compare;
-  method_.find_keys(session, row_);
 }
 
 void TokenFeed::ask_reading(const Session& session, const Open& document) {
@@ -145,22 +140,15 @@ void TokenFeed::ask_reading(const Session& session, const Open& document) {
     reading_.reset();
     return;  // which the query's row says
   }
-  const ReadingRequest request{selected.layer, selected.q_head, reader, wish_.heads};
-  const auto view = readings_.ask(
-      session.bench(),
-      fmt::format("{}{}|{}|{}", document->key(), request.key(), method_.selections_key(),
-                  other_.selections_key()),
-      {fmt::format("What position {} reads", reader), Lane::quick, /*urgent=*/true},
-      [document, request, selections = method_.selections(),
-       other = other_.selections()](JobContext& job) {
-        return reading_of(document->source(), request, selections.get(), other.get(), job);
-      });
+  const auto view = ask_reading_of(session, document, readings_,
+                                   {selected.layer, selected.q_head, reader, wish_.heads},
+                                   method_.reading_lists(), other_.reading_lists());
   if (view.fresh) reading_ = view.value;
   if (view.failed()) {
     reading_problem_ = view.status.error;
     reading_.reset();
   } else {
-    reading_problem_ = method_.reading_problem();
+    reading_problem_ = method_.reading_lists().problem();
   }
   busy_ = busy_ || view.is_pending();
 }
@@ -172,9 +160,8 @@ void TokenFeed::compare_losses() {
   constexpr std::size_t kSections = 12;
   shaded_of_ = method_.lost();
   shaded_against_ = other_.lost();
-  shaded_ = shaded_of_ ? shaded_of_->losses : TokenLosses();
-  if (shaded_of_ && shaded_against_)
-    shaded_ = difference_of(shaded_of_->losses, shaded_against_->losses);
+  shaded_ = shaded_of_ ? *shaded_of_ : TokenLosses();
+  if (shaded_of_ && shaded_against_) shaded_ = difference_of(*shaded_of_, *shaded_against_);
   worst_ = text_ ? worst_sections(shaded_, *text_->texts, kSections) : std::vector<LossSection>();
 }
 
@@ -213,24 +200,31 @@ void TokenFeed::ask_text(PanelContext& context, const Open& document, float widt
 void TokenFeed::ask_row(const Session& session, const Open& document) {
   const Selection& selected = session.selection();
   row_problem_.clear();
+  is_row_fresh_ = false;
   if (!document->info().capture.qkv) {
     row_problem_ = "This trace holds no q, k and v: the text is shown without attention.";
     row_.reset();
     return;
   }
-  const auto row = rows_.ask(
-      session.bench(),
-      document->key() + ranked_row_key(selected.layer, selected.q_head, selected.query),
-      {fmt::format("Attention of position {}", selected.query), Lane::quick, /*urgent=*/true},
-      [document, selected](JobContext&) {
-        return ranked_row(document->source(), selected.layer, selected.q_head, selected.query);
-      });
+  const auto row = ask_reading_of(
+      session, document, rows_, {selected.layer, selected.q_head, selected.query, LossHeads::head},
+      method_.lists(), other_.lists());
+  is_row_fresh_ = row.fresh;
   if (row.fresh) row_ = row.value;
   if (row.failed()) {
     row_problem_ = row.status.error;
     row_.reset();
   }
   busy_ = busy_ || row.is_pending();
+}
+
+std::optional<KeptKeys> TokenFeed::keys(bool of_other) const {
+  const MethodOfText& method = of_other ? other_ : method_;
+  const auto lists = method.lists().fresh();
+  if (!lists || !is_row_fresh_) return std::nullopt;
+  return KeptKeys{method.name(), budget_words(method.lists().request().of.budget),
+                  of_other ? row_->other_outcomes : row_->outcomes,
+                  lists->layer(row_->row.layer)->is_dense()};
 }
 
 void TokenFeed::ask_search(const Session& session, const Open& document,

@@ -23,16 +23,6 @@ struct LaidOutText {
   std::size_t bytes() const { return lines.bytes(); }
 };
 
-/// What one method loses at every token.
-struct LostTokens {
-  LossRequest request;
-  TokenLosses losses;
-  std::size_t bytes() const { return sizeof *this + losses.bytes(); }
-};
-
-LostTokens lost_tokens(const TraceSource& trace, const TraceSource* draft,
-                       const LossRequest& request, JobContext& job);
-
 struct FoundTokens {
   std::vector<std::size_t> positions;  // where matches begin
   std::vector<std::size_t> covered;    // all tokens of matches, ascending
@@ -51,22 +41,15 @@ struct TokenWish {
 /// What the text shows of one method.
 class MethodOfText {
  public:
+  using Lists = MethodFeed<MethodSelections>;
   /// Its lists for the query, and for a reader of the other phase; its losses.
   void ask(const Session& session, const MethodSpec& method, const TokenWish& wish, bool is_new);
-  /// The query's keys, once its row is there.
-  void find_keys(const Session& session, const std::shared_ptr<const RankedRow>& row);
   void forget();
 
-  /// The lists in which a reader is asked about; null while they are made, and without any.
-  std::shared_ptr<const MethodSelections> selections() const { return reading_lists().fresh(); }
-  /// Of selections(), in the cache; empty without any.
-  std::string selections_key() const {
-    return selections() ? reading_lists().key() : std::string();
-  }
-  const std::string& reading_problem() const { return reading_lists().problem(); }
-
-  const KeptKeys& keys() const { return keys_; }
-  bool has_keys() const { return keys_of_ != nullptr; }
+  /// In which the query is asked about, and a reader.
+  const Lists& lists() const { return lists_; }
+  const Lists& reading_lists() const { return reads_far_ ? far_lists_ : lists_; }
+  const std::string& name() const { return method_; }
   /// A sentence: why there are none.
   const std::string& problem() const { return lists_.problem(); }
   const MethodSpec& spec() const { return lists_.request().of.spec; }
@@ -75,21 +58,15 @@ class MethodOfText {
   }
 
   /// Null while nobody wants it, or it is computed for the first time.
-  const std::shared_ptr<const LostTokens>& lost() const { return losses_.value(); }
+  const std::shared_ptr<const TokenLosses>& lost() const { return losses_.value(); }
   const std::string& loss_problem() const { return losses_.problem(); }
 
  private:
-  using Lists = MethodFeed<MethodSelections, SelectionsRequest>;
-  const Lists& reading_lists() const { return reads_far_ ? far_lists_ : lists_; }
-
   Lists lists_{"Lists of", method_selections};
   Lists far_lists_{"Lists of", method_selections};  // in the phase that is not the query's
-  MethodFeed<LostTokens, LossRequest> losses_{"Losses of", lost_tokens};
+  MethodFeed<TokenLosses> losses_{"Losses of", token_losses};
   bool reads_far_ = false;
   std::string method_;
-  KeptKeys keys_;
-  std::shared_ptr<const MethodSelections> keys_of_;  // what they were taken from
-  std::shared_ptr<const RankedRow> keys_at_;
 };
 
 class TokenFeed {
@@ -109,7 +86,10 @@ class TokenFeed {
   void cancel() { texts_.cancel(); }
   void retry() { texts_.retry(); }
   /// Null until it was computed; perhaps of the query before.
-  const RankedRow* row() const { return row_.get(); }
+  const RankedRow* row() const { return row_ ? &row_->row : nullptr; }
+  /// What the method, or the other one, does with the row's keys; empty while it is made, and
+  /// without any.
+  std::optional<KeptKeys> keys(bool of_other) const;
   /// A sentence: why there is none.
   const std::string& row_problem() const { return row_problem_; }
   /// What the reader, or the one before, reads; null until it was computed.
@@ -155,8 +135,9 @@ class TokenFeed {
   AsyncValue<LaidOutText> lines_;
   std::shared_ptr<const LaidOutText> text_;
 
-  AsyncValue<RankedRow> rows_;
-  std::shared_ptr<const RankedRow> row_;
+  AsyncValue<Reading> rows_;
+  std::shared_ptr<const Reading> row_;
+  bool is_row_fresh_ = false;
   std::string row_problem_;
   MethodOfText method_;
   MethodOfText other_;
@@ -164,7 +145,7 @@ class TokenFeed {
   std::shared_ptr<const Reading> reading_;
   std::string reading_problem_;
 
-  std::shared_ptr<const LostTokens> shaded_of_, shaded_against_;
+  std::shared_ptr<const TokenLosses> shaded_of_, shaded_against_;
   TokenLosses shaded_;
   std::vector<LossSection> worst_;
 

@@ -25,20 +25,19 @@ void say(plot::Colour colour, const std::string& words) {
   }
 }
 
-void say_kept(const PanelContext& context, const MethodOfText& kept, plot::Colour colour,
-              Stroke stroke) {
+void say_kept(const PanelContext& context, const TokenFeed& feed, bool of_other,
+              plot::Colour colour, Stroke stroke) {
+  const MethodOfText& method = of_other ? feed.other() : feed.method();
   ImGui::AlignTextToFramePadding();
   underline_sample(context.look, colour, stroke);
   ImGui::SameLine(0, context.look.px(5));
   ImGui::AlignTextToFramePadding();
-  if (!kept.problem().empty()) {
-    say(context.look.warning, kept.problem());
-  } else if (!kept.has_keys()) {
-    say(context.look.muted, fmt::format("computing what {} keeps...", kept.keys().method));
+  if (!method.problem().empty()) {
+    say(context.look.warning, method.problem());
+  } else if (const auto keys = feed.keys(of_other)) {
+    say(context.look.ink, kept_words(*keys, feed.row()->row));
   } else {
-    const std::string words = kept_words(kept.keys(), context.session.selection().query);
-    say(kept.is_busy() ? context.look.muted : context.look.ink,
-        kept.is_busy() ? words + " (of before)" : words);
+    say(context.look.muted, fmt::format("computing what {} keeps...", method.name()));
   }
 }
 
@@ -83,7 +82,7 @@ void say_marks(const PanelContext& context, const TokenFeed& feed, bool compares
 std::optional<Index> draw_losses(PanelContext& context, const TokenFeed& feed,
                                  const Document& document) {
   const Look& look = context.look;
-  const LostTokens* lost = feed.method().lost().get();
+  const TokenLosses* lost = feed.method().lost().get();
   if (!feed.loss_problem().empty()) {
     if (feed.loss_problem() != feed.method().problem()) say(look.warning, feed.loss_problem());
     return std::nullopt;
@@ -93,7 +92,7 @@ std::optional<Index> draw_losses(PanelContext& context, const TokenFeed& feed,
     return std::nullopt;
   }
   std::optional<Index> show;
-  const LostTokens* other = feed.other().lost().get();
+  const TokenLosses* other = feed.other().lost().get();
   ImGui::SetNextItemWidth(look.px(130));
   if (ImGui::BeginCombo("##worst", "worst passages")) {
     for (std::size_t i = 0; i < feed.worst().size(); ++i) {
@@ -116,8 +115,8 @@ std::optional<Index> draw_losses(PanelContext& context, const TokenFeed& feed,
   ImGui::SameLine(0, look.px(8));
   ImGui::AlignTextToFramePadding();
   say(look.ink, other != nullptr && feed.shaded_losses() != nullptr
-                    ? difference_words(*feed.shaded_losses(), lost->request, other->request)
-                    : loss_words(lost->losses, lost->request));
+                    ? difference_words(*feed.shaded_losses(), other->request)
+                    : loss_words(*lost));
   return show;
 }
 
@@ -140,10 +139,10 @@ std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& f
     show = draw_losses(context, feed, document);
     if (wish.is_strip) ImGui::SameLine(0, look.px(14));
   }
-  say_kept(context, feed.method(), colours.kept, Stroke::solid);
+  say_kept(context, feed, /*of_other=*/false, colours.kept, Stroke::solid);
   if (wish.compare) {
     if (wish.is_strip) ImGui::SameLine(0, look.px(14));
-    say_kept(context, feed.other(), colours.other, Stroke::dashed);
+    say_kept(context, feed, /*of_other=*/true, colours.other, Stroke::dashed);
   }
   if (wish.is_strip || !wish.compare) ImGui::SameLine(0, look.px(14));
   say_marks(context, feed, wish.compare, colours);
@@ -159,8 +158,7 @@ std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& f
 }
 
 HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
-                         const Document& document, Index pos,
-                         const std::optional<ShownLosses>& shown) {
+                         const Document& document, Index pos, const TokenLosses* shown) {
   const TokenId id = document.source().tokens()[static_cast<std::size_t>(pos)];
   HoverLines lines = {{"position", fmt::format("{}", pos)}};
   if (document.has_text()) {
@@ -168,7 +166,7 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
   } else {
     lines.emplace_back("id", fmt::format("{}", id));
   }
-  if (shown) {
+  if (shown != nullptr) {
     constexpr std::array<const char*, 3> kOf = {" of its attention", " of its output",
                                                 " of the next token"};
     const LossKind kind = shown->request.kind;
@@ -176,8 +174,8 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
       const auto loss = losses.at(pos);
       return loss ? loss_number(*loss, kind) : std::string("not measured");
     };
-    std::string words = number(shown->losses) + kOf[static_cast<std::size_t>(kind)];
-    if (shown->other != nullptr) words += ", the other " + number(*shown->other);
+    std::string words = number(*shown) + kOf[static_cast<std::size_t>(kind)];
+    if (const auto& other = feed.other().lost()) words += ", the other " + number(*other);
     lines.emplace_back("lost", words);
   }
   const Reading* reading = feed.reading();
@@ -203,9 +201,10 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
   }
   lines.emplace_back(weight, fmt::format("{}, number {} of {}", weight_words(row->row.prob(pos)),
                                          rank, row->rank.size()));
-  for (const MethodOfText* kept : {&feed.method(), &feed.other()}) {
-    if (!kept->has_keys() || !kept->keys().row) continue;
-    lines.emplace_back(kept->keys().method, kept->keys().holds(pos) ? "kept for it" : "left out");
+  for (const bool of_other : {false, true}) {
+    const auto kept = feed.keys(of_other);
+    if (!kept || !kept->is_known()) continue;
+    lines.emplace_back(kept->method, kept->holds(pos) ? "kept for it" : "left out");
   }
   return lines;
 }

@@ -19,9 +19,8 @@ struct LegendWish {
 std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& feed,
                                        const Document& document, const LegendWish& wish);
 
-/// Lines of the tooltip. `shown`: the losses that shade the text, if they do.
+/// Lines of the tooltip. `shown`: the losses that shade the text; null: they do not.
 HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
-                         const Document& document, Index pos,
-                         const std::optional<ShownLosses>& shown);
+                         const Document& document, Index pos, const TokenLosses* shown);
 
 }  // namespace kvscope::gui

@@ -97,13 +97,13 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (const auto shown = shown_losses()) return loss_figure(*shown, *document_);
+    if (const auto* shown = shown_losses()) return loss_figure(*shown, other_losses(), *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_figure(figure_input(*document_));
   }
 
   std::optional<std::string> csv() const override {
-    if (const auto shown = shown_losses()) return loss_csv(*shown, *document_);
+    if (const auto* shown = shown_losses()) return loss_csv(*shown, other_losses(), *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_csv(figure_input(*document_));
   }
@@ -130,21 +130,20 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     feed_.forget();
   }
 
-  /// What shades the text in place of attention; empty: attention does.
-  std::optional<ShownLosses> shown_losses() const {
-    const LostTokens* lost = feed_.method().lost().get();
-    const LostTokens* other = feed_.other().lost().get();
-    if (!document_ || switches_.shade != TokenShades::losses || lost == nullptr) return {};
-    if (lost->losses.empty()) return {};
-    if (other == nullptr) return ShownLosses{lost->losses, lost->request};
-    return ShownLosses{lost->losses, lost->request, &other->losses, &other->request};
+  /// What shades the text in place of attention; null: attention does.
+  const TokenLosses* shown_losses() const {
+    const TokenLosses* lost = feed_.method().lost().get();
+    if (!document_ || switches_.shade != TokenShades::losses || lost == nullptr) return nullptr;
+    return lost->empty() ? nullptr : lost;
   }
+  const TokenLosses* other_losses() const { return feed_.other().lost().get(); }
 
   TokenFigureInput figure_input(const Document& document) const {
     TokenFigureInput input{document, *feed_.row(), switches_.scale, switches_.mask_sinks, {}};
-    if (feed_.method().has_keys()) input.kept.push_back(feed_.method().keys());
+    if (const auto keys = feed_.keys(/*of_other=*/false)) input.kept.push_back(*keys);
     const bool is_another = feed_.other().spec() != feed_.method().spec();
-    if (feed_.other().has_keys() && is_another) input.kept.push_back(feed_.other().keys());
+    const auto others = feed_.keys(/*of_other=*/true);
+    if (others && is_another) input.kept.push_back(*others);
     return input;
   }
 

@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "analysis/base/describe_trace.hpp"
+#include "analysis/figures/maps.hpp"
+#include "core/base/nan.hpp"
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/model/traces/trace_facts.hpp"
-#include "gui/panels/head_grid.hpp"
+#include "gui/panels/accent_marks.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -18,7 +23,6 @@ namespace kvscope::gui {
 
 namespace {
 
-using plot::blend;
 using plot::with_alpha;
 
 constexpr std::size_t kMostSentences = 8;
@@ -39,6 +43,35 @@ bool word_button(const PanelContext& context, const char* label, bool on) {
   return pressed;
 }
 
+/// Layers x query heads of the model: how much of its attention a head retrieves; what was not
+/// recorded is masked. Rules part the KV groups; kinds of layers stand beside their numbers.
+plot::Figure grid_figure(const HeadGrid& grid,
+                         const std::map<std::pair<Index, Index>, double>& shades) {
+  std::vector<double> layers(grid.layers.size());
+  std::vector<double> heads(grid.recorded_heads.size());
+  std::iota(layers.begin(), layers.end(), 0.0);
+  std::iota(heads.begin(), heads.end(), 0.0);
+  const auto n_heads = static_cast<Index>(heads.size());
+  std::vector<double> values;
+  for (const GridLayer& layer : grid.layers) {
+    for (Index head = 0; head < n_heads; ++head) {
+      const auto shade = shades.find({layer.layer, head});
+      const double measured = shade == shades.end() ? 0.0 : shade->second;
+      values.push_back(grid.is_recorded(layer.layer, head) ? measured : kNan);
+    }
+  }
+  plot::Panel panel = figures::head_panel(layers, heads, values,
+                                          {.axis = {.range = plot::Range{}}, .show_bar = false});
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!grid.layers[i].marks.empty()) panel.y.ticks[i].label += " " + grid.layers[i].marks;
+  }
+  for (Index head = grid.group; grid.group > 1 && head < n_heads; head += grid.group)
+    panel.marks.emplace_back(plot::Rule{.kind = plot::Rule::Kind::vertical,
+                                        .at = static_cast<double>(head),
+                                        .tone = {plot::Role::neutral, 0}});
+  return compact_figure({.panels = {std::move(panel)}}, "query head", "layer");
+}
+
 }  // namespace
 
 class TracesPanel final : public Panel {
@@ -54,6 +87,7 @@ class TracesPanel final : public Panel {
     layer_ = context.session.selection().layer;
     q_head_ = context.session.selection().q_head;
     entry_places_.clear();
+    drawn_.begin();
     if (document == nullptr) {
       grid_ = {};
       grid_of_.clear();
@@ -74,11 +108,9 @@ class TracesPanel final : public Panel {
     auto places = entry_places_;
     for (const GridLayer& layer : grid_.layers) {
       for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
-        const GridPlan& plan = drawn_.plan;
-        const float x = plan.x_of(static_cast<Index>(head), grid_.group) + 0.5f * plan.cell;
-        const float y = plan.y_of(layer.layer) + 0.5f * plan.row;
-        places.emplace_back(fmt::format("head {} {}", layer.layer, head),
-                            ImVec2{drawn_.at.x + x, drawn_.at.y + y});
+        places.add(fmt::format("head {} {}", layer.layer, head),
+                   drawn_.place(0, static_cast<double>(head) + 0.5,
+                                static_cast<double>(layer.layer) + 0.5));
       }
     }
     return places;
@@ -229,20 +261,58 @@ class TracesPanel final : public Panel {
     if (grid_of_ != document.key()) {
       grid_of_ = document.key();
       grid_ = head_grid(document.info());
+      picture_ = grid_figure(grid_, shades_);
+      drawn_.renew();
     }
     ImGui::TextUnformatted("Layers × heads");
     help_tooltip(
         atlas_ ? "Click a cell to go to that layer and query head. Cells are shaded by how much of "
                  "its attention a head retrieves, as the head atlas says."
                : "Click a cell to go to that layer and query head. Cells are shaded once the head "
-                 "atlas was computed; pale cells were not recorded.");
-    drawn_ =
-        draw_head_grid(context, {grid_, layer_, q_head_,
-                                 [&](Index layer, Index head) { return shade_of(layer, head); },
-                                 [&](Index layer, Index head) { return details_of(layer, head); }});
-    const auto& clicked = drawn_.clicked;
-    if (!clicked) return;
-    context.session.select_head("head grid click", clicked->first, clicked->second);
+                 "atlas was computed; grey cells were not recorded.");
+    const Look& look = context.look;
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float cell = std::clamp(width / static_cast<float>(grid_.recorded_heads.size()),
+                                  look.px(6), look.px(15));
+    const float cells = std::max(look.px(45), cell * static_cast<float>(grid_.layers.size()));
+    drawn_.show(context, picture_, {width, cells + look.px(52)},  // with the axis below
+                {.ground = look.ground,
+                 .paper = look.surface,
+                 .text_em = context.fonts.small_em(),
+                 .zoomable = false,
+                 .takes_wheel = false});
+    const auto layer = static_cast<double>(layer_);
+    const auto head = static_cast<double>(q_head_);
+    AccentMarks(context, *drawn_, 0).frame({head, head + 1.0}, {layer, layer + 1.0}, -1.0f);
+    std::string legend =
+        fmt::format("{} {}", grid_.recorded_heads.size(),
+                    grid_.group > 1 ? "query heads, rules between KV heads" : "heads");
+    for (const auto& [mark, meaning] : grid_.legend)
+      legend += fmt::format(" · {} {}", mark, meaning);
+    ImGui::PushFont(context.fonts.small());
+    coloured_words(look.muted, legend);
+    ImGui::PopFont();
+    const auto& hit = drawn_.hit();
+    if (!hit || !hit->row || !hit->col) return;
+    cell_tooltip(*hit->row, *hit->col);
+    if (hit->clicked && grid_.is_recorded(*hit->row, *hit->col))
+      context.session.select_head("head grid click", *hit->row, *hit->col);
+  }
+
+  void cell_tooltip(Index layer, Index head) const {
+    const GridLayer& row = grid_.layers[static_cast<std::size_t>(layer)];
+    HoverLines lines = {{"layer", fmt::format("{}: {}", layer, fmt::join(row.words, ", "))},
+                        {"query head", fmt::format("{}", head)},
+                        {"KV head", fmt::format("{}", head / grid_.group)}};
+    if (!grid_.is_recorded(layer, head)) {
+      lines.emplace_back("recorded", row.is_recorded ? "no: this head was left out"
+                                                     : "no: this layer was left out");
+    }
+    if (atlas_ && shades_.contains({layer, head})) {
+      const HoverLines more = head_lines(*atlas_, layer, head);
+      lines.insert(lines.end(), more.begin() + 1, more.end());  // the first says which head
+    }
+    detail_tooltip(lines);
   }
 
   void update_atlas(const Workbench& bench, const Document* document) {
@@ -252,20 +322,7 @@ class TracesPanel final : public Panel {
     if (atlas == atlas_) return;
     atlas_ = std::move(atlas);
     shades_ = atlas_ ? retrieval_shades(*atlas_) : decltype(shades_)();
-  }
-
-  double shade_of(Index layer, Index head) const {
-    const auto shade = shades_.find({layer, head});
-    return shade == shades_.end() ? 0.0 : shade->second;
-  }
-
-  HoverLines details_of(Index layer, Index head) const {
-    HoverLines lines;
-    if (atlas_ && shades_.count({layer, head}) > 0) {
-      lines = head_lines(*atlas_, layer, head);
-      lines.erase(lines.begin());  // which head
-    }
-    return lines;
+    grid_of_.clear();  // it is drawn anew
   }
 
   void draw_facts(PanelContext& context, const Document& document) {
@@ -313,7 +370,8 @@ class TracesPanel final : public Panel {
   Index q_head_ = 0;
   std::string grid_of_;
   HeadGrid grid_;
-  DrawnHeadGrid drawn_;
+  plot::Figure picture_;  // of the grid
+  PanelFigure drawn_;
   Places entry_places_;
   std::string facts_of_;
   std::vector<std::pair<std::string, std::string>> facts_;  // names and values

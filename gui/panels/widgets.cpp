@@ -49,22 +49,6 @@ void to_upper_third(float height) {
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.0f, (room - height) * 0.4f));
 }
 
-std::string progress_words(const JobStatus& status) {
-  const Progress& p = status.progress;
-  if (status.state == JobState::waiting) return "waiting for other work";
-  if (p.total > 0) {
-    return fmt::format("{} {}/{} {}", p.stage, p.done, p.total, p.unit);
-  }
-  return p.stage.empty() ? "working" : p.stage;
-}
-
-void progress_bar(const JobStatus& status, float width) {
-  const Progress& p = status.progress;
-  const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
-  ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {width, ImGui::GetTextLineHeight() * 0.35f},
-                     "");
-}
-
 SlotAction report_in_middle(const PanelContext& context, const JobStatus& status) {
   SlotAction action = SlotAction::none;
   const float line = ImGui::GetTextLineHeightWithSpacing();
@@ -144,6 +128,21 @@ SlotAction report_in_corner(const PanelContext& context, const JobStatus& status
 }
 
 }  // namespace
+
+std::string progress_words(const JobStatus& status) {
+  const Progress& p = status.progress;
+  if (status.state == JobState::waiting) return "waiting for other work";
+  if (p.total > 0) return fmt::format("{} {}/{} {}", p.stage, p.done, p.total, p.unit);
+  if (p.done > 0) return fmt::format("{} {} {}", p.stage, p.done, p.unit);
+  return p.stage.empty() ? "working" : p.stage;
+}
+
+void progress_bar(const JobStatus& status, float width) {
+  const Progress& p = status.progress;
+  const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
+  ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {width, ImGui::GetTextLineHeight() * 0.35f},
+                     "");
+}
 
 void empty_place(const PanelContext& context, std::string_view headline,
                  std::string_view sentence) {

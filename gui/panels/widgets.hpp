@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
-#include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/panels/panel.hpp"
@@ -28,6 +27,10 @@ void empty_place(const PanelContext& context, std::string_view headline, std::st
 bool error_place(const PanelContext& context, std::string_view sentence);
 /// What error_place and job_place said was wrong since the last call.
 std::vector<std::string> take_error_sentences();
+
+/// How far a job is.
+std::string progress_words(const JobStatus& status);
+void progress_bar(const JobStatus& status, float width);
 
 /// What was pressed in the report of a computation.
 enum class SlotAction { none, cancel, retry };
@@ -52,19 +55,6 @@ template <class T>
 bool async_place(const PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
   report_job(context, slot, view.status, view.value != nullptr, view.fresh);
   return view.value != nullptr;
-}
-
-/// The same for an AsyncQueue: what runs and how many are left; true if anything was said.
-template <class T>
-bool queue_place(const PanelContext& context, AsyncQueue<T>& queue, const QueueView<T>& view,
-                 bool has_value) {
-  const bool is_worth_saying = view.is_busy() || has_value || view.n_known == 0;
-  if (view.is_complete() || !is_worth_saying) return false;
-  JobStatus status = view.status;
-  if (view.is_busy() && view.values.size() > 1)
-    status.title += fmt::format(" ({} of {})", view.n_known + 1, view.values.size());
-  report_job(context, queue, status, has_value, /*fresh=*/false);
-  return true;
 }
 
 /// "No trace is open", with what to do; true if it was drawn: the panel has nothing else to show.

@@ -1,8 +1,25 @@
 #include "gui/platform/backend.hpp"
 
+#include <GLFW/glfw3.h>
 #include <imgui_internal.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace kvscope::gui {
+
+namespace {
+
+/// GLFW's codes, in the order of ImGuiKey_: as in a window, also where GLFW is not started.
+constexpr int kKeyMap[] = {GLFW_KEY_TAB,   GLFW_KEY_LEFT,    GLFW_KEY_RIGHT,     GLFW_KEY_UP,
+                           GLFW_KEY_DOWN,  GLFW_KEY_PAGE_UP, GLFW_KEY_PAGE_DOWN, GLFW_KEY_HOME,
+                           GLFW_KEY_END,   GLFW_KEY_INSERT,  GLFW_KEY_DELETE,    GLFW_KEY_BACKSPACE,
+                           GLFW_KEY_SPACE, GLFW_KEY_ENTER,   GLFW_KEY_ESCAPE,    GLFW_KEY_KP_ENTER,
+                           GLFW_KEY_A,     GLFW_KEY_C,       GLFW_KEY_V,         GLFW_KEY_X,
+                           GLFW_KEY_Y,     GLFW_KEY_Z};
+static_assert(std::size(kKeyMap) == ImGuiKey_COUNT);
+
+}  // namespace
 
 Backend::Backend(double scale) : fonts_(scale) {
   IMGUI_CHECKVERSION();
@@ -13,6 +30,7 @@ Backend::Backend(double scale) : fonts_(scale) {
   io.LogFilename = nullptr;
   io.ConfigInputTextCursorBlink = false;  // nothing blinks, and an idle window need not wake up
   io.ConfigWindowsMoveFromTitleBarOnly = true;
+  std::ranges::copy(kKeyMap, io.KeyMap);
 }
 
 Backend::~Backend() {

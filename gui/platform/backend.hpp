@@ -1,4 +1,4 @@
-// What the explorer draws on: a window, an invisible picture, or nothing at all, all alike.
+// What the explorer draws on: a window or an invisible picture, both alike.
 //
 // A backend owns the ImGui context, its letters and its textures. All calls but wake() come from
 // the thread that made it.

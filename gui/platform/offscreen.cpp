@@ -6,6 +6,7 @@
 #include <GL/glext.h>
 #include <backends/imgui_impl_opengl3.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -131,7 +132,7 @@ struct Offscreen::Impl {
 };
 
 Offscreen::Offscreen(ImVec2 size, double scale)
-    : HeadlessBackend(size, scale), impl_(std::make_unique<Impl>()) {
+    : Backend(scale), size_(size), impl_(std::make_unique<Impl>()) {
   impl_->make_target(size);
   if (!ImGui_ImplOpenGL3_Init("#version 330")) {
     fail("ImGui finds no OpenGL functions");
@@ -151,16 +152,13 @@ TextureStore& Offscreen::texture_store() {
   return impl_->textures;
 }
 
-void Offscreen::resize(ImVec2 size) {
-  impl_->context.make_current();
-  impl_->make_target(size);
-  HeadlessBackend::resize(size);
-}
-
+/// Time passes by 1/60 s per frame, so that nothing depends on the clock.
 void Offscreen::begin_platform_frame() {
   impl_->context.make_current();
   ImGui_ImplOpenGL3_NewFrame();
-  HeadlessBackend::begin_platform_frame();
+  ImGuiIO& io = ImGui::GetIO();
+  io.DisplaySize = {std::max(1.0F, size_.x), std::max(1.0F, size_.y)};
+  io.DeltaTime = 1.0F / 60.0F;
 }
 
 void Offscreen::upload_fonts() {

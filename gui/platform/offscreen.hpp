@@ -2,20 +2,21 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "analysis/plot/canvas.hpp"
-#include "gui/platform/headless.hpp"
+#include "gui/platform/backend.hpp"
 
 namespace kvscope::gui {
 
-class Offscreen final : public HeadlessBackend {
+class Offscreen final : public Backend {
  public:
   /// Throws IoError, saying what to do, if there is no EGL without surfaces or no OpenGL 3.3, and
   /// ConfigError for a size that cannot be drawn.
   explicit Offscreen(ImVec2 size = {1600, 900}, double scale = 1.0);
   ~Offscreen() override;
+  ImVec2 size() const override { return size_; }
   TextureStore& texture_store() override;
-  void resize(ImVec2 size) override;
 
   /// The last frame's pixels, opaque.
   plot::Image image() const;
@@ -27,6 +28,7 @@ class Offscreen final : public HeadlessBackend {
   void upload_fonts() override;
   void draw(ImDrawData* data) override;
 
+  ImVec2 size_;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -357,7 +357,7 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   view.at = {std::floor(corner.x), std::floor(corner.y)};
   const bool hovered = ImGui::IsItemHovered();
   const bool active = ImGui::IsItemActive();
-  if (hovered) ImGui::SetItemUsingMouseWheel();
+  if (hovered && style.takes_wheel) ImGui::SetItemUsingMouseWheel();
   const bool moves = style.zoomable && view.layout && view.handle_zoom(hovered, active);
   if (moves) view.moved_at = ImGui::GetTime();
   const bool is_late = view.is_rough() && ImGui::GetTime() - view.moved_at > kStillness;

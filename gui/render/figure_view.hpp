@@ -32,6 +32,7 @@ struct FigureStyle {
   std::optional<plot::Colour> paper;  // instead of the theme's ground: the panel's own
   std::optional<double> text_em;      // pixels per em of axis labels [the body font's]
   bool zoomable = true;
+  bool takes_wheel = true;  // else the window around it scrolls
   bool operator==(const FigureStyle&) const = default;
 };
 

@@ -71,8 +71,4 @@ void Texture::update(int x, int y, int width, int height, std::span<const std::u
   store_->write(id_, x, y, width, height, rgba.data());
 }
 
-ImTextureID NullTextureStore::create(int, int) {
-  return reinterpret_cast<ImTextureID>(++next_);
-}
-
 }  // namespace kvscope::gui

@@ -1,8 +1,7 @@
 // Pictures for the window: RGBA8 textures that are freed only when nothing on screen needs them.
 //
-// Textures are made by a TextureStore: of OpenGL, or one that only counts (tests without a GPU). A
-// texture that its owner drops lives until the store collects it, after the frame that may still
-// show it.
+// Textures are made by a TextureStore. One that its owner drops lives until the store collects it,
+// after the frame that may still show it.
 #pragma once
 
 #include <imgui.h>
@@ -78,20 +77,6 @@ class Texture {
   ImTextureID id_ = nullptr;
   int width_ = 0;
   int height_ = 0;
-};
-
-/// A store without a GPU: numbers instead of pictures.
-class NullTextureStore final : public TextureStore {
- public:
-  int max_side() const override { return 16384; }
-
- protected:
-  ImTextureID create(int width, int height) override;
-  void write(ImTextureID, int, int, int, int, const std::uint8_t*) override {}
-  void destroy(ImTextureID) override {}
-
- private:
-  std::uintptr_t next_ = 1000;
 };
 
 }  // namespace kvscope::gui

@@ -7,11 +7,7 @@
 # that hold. **Quest** bounds the largest score in a page of keys from above by the page's bounding box. Both are compared here with the
 # recorded model. A point on the wrong side of the diagonal would be a violation.
 
-# %% parameters tags=parameters
-RESULTS = []  # of analyze theorem-b1, analyze quest; relative to this notebook
-TRACES = []  # the recorded traces
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 LAYER = None  # None: the middle one
 Q_HEAD = None  # None: the first one
 

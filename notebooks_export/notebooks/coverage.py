@@ -6,11 +6,7 @@
 # Maps of layer by head and of query block by page, and how few keys would do: the nucleus of a row is the smallest set of keys that holds
 # a share $p$ of its attention. Grey cells do not exist (later keys), dark ones are zero.
 
-# %% parameters tags=parameters
-RESULTS = []  # of analyze coverage, analyze quest; relative to this notebook
-TRACES = []  # the recorded trace
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 LAYER = None  # None: the middle one
 
 # %% choice

@@ -7,11 +7,7 @@
 # $S_q = -\cos(q, M)$ with $M$ the mean query; queries and keys are taken as they enter the dot product (after RoPE). The largest attention
 # weight leaves out key 0, the sink.
 
-# %% parameters tags=parameters
-RESULTS = []  # of analyze geometry, analyze query-selection, analyze quoka; relative to this notebook
-TRACES = []  # the recorded traces
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 LAYER = None  # None: that of the head in which S_q finds the large weights best, else of the clouds farthest apart
 Q_HEAD = None  # None: that head
 

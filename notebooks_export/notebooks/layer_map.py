@@ -5,13 +5,9 @@
 #
 # SpecAttn attends, in the verifier, to the keys that the draft model attended to. $D_{ij}$ is the mean over query rows of
 # $\mathrm{KL}(\text{verifier layer } j \,\Vert\, \text{draft layer } i)$, each row being the layer's attention averaged over its heads. The
-# map that SpecAttn uses is the monotone one of least total divergence.
+# map that SpecAttn uses is the monotone one of least total divergence. Of the traces the verifier's comes first, then the draft's.
 
-# %% parameters tags=parameters
-RESULTS = []  # of analyze layer-map; relative to this notebook
-TRACES = []  # the verifier's trace, then the draft's
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 
 # %% map-figure
 result = results["layer-map"]

@@ -7,11 +7,7 @@
 # **top-10 recall** (share of the ten heaviest keys that were kept), and the **relative output error**. The replay is open loop: every layer
 # sees the dense model's tensors, so errors do not compound.
 
-# %% parameters tags=parameters
-RESULTS = []  # of sweep --out X.h5; relative to this notebook
-TRACES = []  # the recorded traces
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 
 # %% table
 result = results["sweep"]

@@ -6,11 +6,7 @@
 # Here the loop is closed: layer $l+1$ sees what the sparse layer $l$ made, so errors compound, unlike in a replay of recorded tensors. Each
 # figure belongs to one task and is skipped if its result was not given. Full attention is the reference, not a competitor.
 
-# %% parameters tags=parameters
-RESULTS = []  # of simulate; relative to this notebook
-TRACES = []  # none: simulations run the model themselves
-EXPECTED = {}  # what these files were when the notebook was written
-WRITTEN_BY = ""
+# %% parameters
 
 # %% tables
 tables = {task_of(kind): table for kind, table in rows_of_results.items()}

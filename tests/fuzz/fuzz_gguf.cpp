@@ -9,8 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
-#include "core/model/gguf/gguf_tokenizer.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
+#include "core/model/tokenizer_json.hpp"
 
 namespace {
 

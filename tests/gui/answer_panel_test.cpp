@@ -1,18 +1,12 @@
 // Keys that are put back into an explained answer, as one clicks them.
 #include <GLFW/glfw3.h>
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "gui/model/results/answer_view.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::answer_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// An answer that a window of 48 tokens changes, explained by the program.
 std::filesystem::path explained(const std::string& program, const std::filesystem::path& folder) {
@@ -39,15 +33,8 @@ TEST_CASE("a click puts a blamed key back and the next tokens change, another ta
   CHECK(prompt.heads.front().recovered >= prompt.heads.back().recovered);
   const BlamedKeys& key = prompt.keys.front();
   const std::string name = "put back " + key.what.words();
-  const auto place = [&] {
-    for (const auto& [landmark, at] : panel.landmarks()) {
-      if (landmark == name) return at;
-    }
-    FAIL(name << " is not there");
-    return ImVec2{};
-  };
   const std::string before = *panel.csv();
-  rig.click(place().x, place().y);
+  rig.click(rig.mark(name, "answer"));
   rig.settle();
   REQUIRE(panel.csv());
   CHECK(*panel.csv() != before);
@@ -60,7 +47,7 @@ TEST_CASE("a click puts a blamed key back and the next tokens change, another ta
   CHECK(answer.tokens[prompt.token].mended == key.says);
   CHECK_THAT(*panel.csv(), ContainsSubstring(std::to_string(prompt.token + 1) + ","));
   CHECK(rig.app().panel_errors().empty());
-  rig.click(place().x, place().y);
+  rig.click(rig.mark(name, "answer"));
   rig.settle();
   CHECK(*panel.csv() == before);
   // The same without a mouse: Tab into the panel, down into the lists, and Space.
@@ -84,17 +71,15 @@ TEST_CASE("a command line is read as it is written, and asks again without its f
   result.begin({.kind = kAnswerKind,
                 .command_line = "kvscope explain --answer --budget 2 --out x.h5 --json"});
   result.finish({{"prompts", nlohmann::ordered_json::array()}});
-  const MemoryResultView view(result, "x.h5");
-  CHECK(put_back_words(view, 2, {{5, 6, -1}, {}}) ==
+  CHECK(put_back_words(result, 2, {{5, 6, -1}, {}}) ==
         std::vector<std::string>{"explain", "--budget", "2", "--put-back", "5:6", "--put-back",
                                  "all", "--which", "3", "--json"});
-  CHECK(explained_prompts(view).empty());
+  CHECK(explained_prompts(result).empty());
   CHECK_THROWS_AS(put_back_answer("{}"), FormatError);
   MemoryResult other;
   other.begin({.kind = kAnswerKind});
   other.finish({{"prompts", 3}});
-  const MemoryResultView wrong(other, "y.h5");
-  CHECK_THROWS_AS(put_back_words(wrong, 0, {}), FormatError);
+  CHECK_THROWS_AS(put_back_words(other, 0, {}), FormatError);
 }
 
 TEST_CASE("putting back can be stopped") {

@@ -2,34 +2,20 @@
 #include <GLFW/glfw3.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
 #include <fstream>
 
-#include "core/base/error.hpp"
 #include "gui/app/run.hpp"
 #include "gui/model/results/export.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::app_files_test {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
 
-std::optional<ImVec2> place_of(Rig& rig, const std::string& name) {
-  const auto state = rig.app().state();
-  if (!state["landmarks"].contains(name)) return std::nullopt;
-  return ImVec2{state["landmarks"][name][0].get<float>(), state["landmarks"][name][1].get<float>()};
-}
-
 void click(Rig& rig, const std::string& name) {
-  INFO(name);
-  const auto at = place_of(rig, name);
-  REQUIRE(at);
-  rig.click(at->x, at->y);
+  rig.click(rig.mark(name));
   rig.settle();
 }
 
@@ -63,7 +49,12 @@ TEST_CASE("a saved session is opened as any file is, and so is an exported view'
   {
     Rig rig;
     rig.open_pair();
-    rig.session().select("test", [](Selection& s) { s.layer = 3; });
+    rig.session().select("test", [](Selection& s) {
+      s.layer = 3;
+      s.key = 42;
+      s.selector = "snapkv";
+    });
+    rig.session().set_parameters("test", [](Parameters& p) { p.budget = 32; });
     rig.app().show_layout("bounds");
     rig.settle();
     rig.app().save_session(file);
@@ -74,6 +65,9 @@ TEST_CASE("a saved session is opened as any file is, and so is an exported view'
   CHECK(rig.session().notices().empty());
   REQUIRE(rig.session().document());
   CHECK(rig.session().selection().layer == 3);
+  CHECK(rig.session().selection().key == 42);
+  CHECK(rig.session().selection().selector == "snapkv");
+  CHECK(rig.session().parameters().budget == 32);
   CHECK(rig.app().area_of("quest-bounds"));
   // one that is damaged is a sentence
   const auto bad = folder.write("bad.json", R"({"kind": "kvscope-session", "parameters": 7})");

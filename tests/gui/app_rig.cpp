@@ -85,15 +85,45 @@ void Rig::open_pair(bool with_draft) {
 }
 
 void Rig::tap(int key, bool ctrl, bool shift) {
-  backend_.set_modifiers(ctrl, shift, /*alt=*/false);
-  backend_.tap(key, [&] { app_->frame(1.0f); });
-  backend_.set_modifiers(false, false, false);
+  ImGuiIO& io = backend_.io();
+  io.KeyCtrl = ctrl;
+  io.KeyShift = shift;
+  io.KeysDown[key] = true;
+  frame();
+  io.KeysDown[key] = false;
+  frame();
+  io.KeyCtrl = io.KeyShift = false;
   frame();
 }
 
-void Rig::click(float x, float y) {
-  backend_.click({x, y}, [&] { app_->frame(1.0f); });
+void Rig::click(ImVec2 at, int button) {
+  backend_.click(
+      at, [&] { app_->frame(1.0f); }, button);
   frame();
+}
+
+void Rig::hover(ImVec2 at) {
+  backend_.move_mouse(at);
+  frame(2);
+}
+
+std::optional<ImVec2> Rig::find_mark(const std::string& name, const std::string& panel) {
+  if (!panel.empty()) {
+    for (const auto& [found, at] : app_->panel(panel).landmarks()) {
+      if (found == name) return at;
+    }
+    return std::nullopt;
+  }
+  const auto marks = app_->state()["landmarks"];
+  if (!marks.contains(name)) return std::nullopt;
+  return ImVec2{marks[name][0].get<float>(), marks[name][1].get<float>()};
+}
+
+ImVec2 Rig::mark(const std::string& name, const std::string& panel) {
+  const auto at = find_mark(name, panel);
+  INFO(name);
+  REQUIRE(at);
+  return *at;
 }
 
 Area Rig::area(const std::string& panel) {
@@ -117,8 +147,7 @@ ImVec2 Rig::place(const std::string& panel, double x, double y, std::size_t figu
 
 void Rig::hover_panel(const std::string& panel, float x, float y) {
   const Area at = area(panel);
-  backend_.move_mouse({at.x + x * at.w, at.y + y * at.h});
-  frame(2);
+  hover({at.x + x * at.w, at.y + y * at.h});
 }
 
 }  // namespace kvscope::gui::test

@@ -4,11 +4,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "gui/app/app.hpp"
-#include "gui/platform/headless.hpp"
 #include "support/temp_dir.hpp"
+#include "tests/gui/null_backend.hpp"
 
 namespace kvscope::gui::test {
 
@@ -34,13 +35,20 @@ class Rig {
   /// Opens the embedded verifier's trace and, if asked, the draft's, and settles.
   void open_pair(bool with_draft = false);
   void tap(int key, bool ctrl = false, bool shift = false);
-  void click(float x, float y);
+  void click(ImVec2 at, int button = 0);
+  void click(float x, float y) { click({x, y}); }
+  /// Moves the mouse there.
+  void hover(ImVec2 at);
   /// At a place of a panel: 0, 0 its top left, 1, 1 its bottom right corner.
   void click_panel(const std::string& panel, float x, float y);
   void hover_panel(const std::string& panel, float x, float y);
   /// Panel::place, which has to be there: where the point (x, y) of its figure is drawn.
   ImVec2 place(const std::string& panel, double x, double y, std::size_t figure_panel = 0);
   Area area(const std::string& panel);
+  /// Where something of that name is: of a panel's landmarks, or of all in the window.
+  std::optional<ImVec2> find_mark(const std::string& name, const std::string& panel = "");
+  /// The same of what has to be there.
+  ImVec2 mark(const std::string& name, const std::string& panel = "");
 
  private:
   NullBackend backend_;

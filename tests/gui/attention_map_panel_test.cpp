@@ -4,17 +4,12 @@
 
 #include <GLFW/glfw3.h>
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::attention_map_panel_test {
-
-using Catch::Approx;
 
 /// The panel alone, over a trace of 200 tokens.
 struct MapRig : Rig {
@@ -46,12 +41,10 @@ const plot::HeatMap& heat_map(const plot::Figure& figure) {
 
 TEST_CASE("a click selects the query and the key under it", "[map]") {
   MapRig rig;
-  const ImVec2 at = rig.place(120, 45);
-  rig.click(at.x, at.y);
+  rig.click(rig.place(120, 45));
   CHECK(rig.session().selection().query == 120);
   CHECK(rig.session().selection().key == 45);
-  const ImVec2 masked = rig.place(60, 130);
-  rig.click(masked.x, masked.y);
+  rig.click(rig.place(60, 130));
   CHECK(rig.session().selection().query == 60);
   CHECK_FALSE(rig.session().selection().key.has_value());
   CHECK(rig.session().can_undo());
@@ -60,8 +53,7 @@ TEST_CASE("a click selects the query and the key under it", "[map]") {
 TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects nothing", "[map]") {
   MapRig rig;
   const Selection before = rig.session().selection();
-  rig.backend().move_mouse(rig.place(100, 40));
-  rig.frame(2);
+  rig.hover(rig.place(100, 40));
   const auto scroll = [&](int n) {
     for (int i = 0; i < n; ++i) {
       rig.backend().scroll(1.0f);
@@ -70,8 +62,7 @@ TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects no
   };
   scroll(5);  // until the map is larger than the view: before, its axes stay in place
   const ImVec2 at = rig.place(100, 60);
-  rig.backend().move_mouse(at);
-  rig.frame(2);
+  rig.hover(at);
   scroll(6);
   const MapView zoomed = rig.panel().view();
   CHECK(zoomed.tokens_per_pixel() < 0.1);
@@ -81,10 +72,8 @@ TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects no
 
   rig.backend().press_button();
   rig.frame(2);
-  rig.backend().move_mouse({at.x + 60, at.y - 30});
-  rig.frame(2);
-  rig.backend().move_mouse({at.x + 100, at.y - 50});
-  rig.frame(2);
+  rig.hover({at.x + 60, at.y - 30});
+  rig.hover({at.x + 100, at.y - 50});
   rig.backend().release_button();
   rig.frame(2);
   CHECK(rig.panel().view().x_of(40) == Approx(zoomed.x_of(40) + 100).margin(1.0));
@@ -95,8 +84,7 @@ TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects no
 TEST_CASE("keys over the map move, zoom, fit and step the selected pair", "[map]") {
   MapRig rig;
   const ImVec2 at = rig.place(100, 40);
-  rig.backend().move_mouse(at);
-  rig.frame(2);
+  rig.hover(at);
   rig.tap(GLFW_KEY_EQUAL);
   rig.tap(GLFW_KEY_EQUAL);
   const double close = rig.panel().view().tokens_per_pixel();
@@ -218,7 +206,7 @@ TEST_CASE("the kept keys of every method are drawn or explained", "[map]") {
     INFO(method);
     CHECK(rig.session().notices().empty());
     CHECK_FALSE(rig.panel().is_busy());
-    CHECK(rig.backend().counts().vertices > 0);
+    CHECK(rig.backend().n_vertices() > 0);
   }
 }
 

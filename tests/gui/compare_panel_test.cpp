@@ -1,12 +1,9 @@
 // The compare panel: two methods, two budgets, clicks, and the other trace.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::compare_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 struct CompareRig : Rig {
   CompareRig() {
@@ -65,9 +62,7 @@ TEST_CASE("compare: the difference of two methods is that of what both keep") {
 TEST_CASE("compare: a click goes to a query of the block and a key of the page; budgets differ") {
   CompareRig rig;
   Panel& panel = rig.with({{"metric", "difference"}});
-  const auto at = panel.place(0, 40.5, 160.5);
-  REQUIRE(at);
-  rig.click(at->x, at->y);
+  rig.click(rig.place("compare", 40.5, 160.5));
   CHECK(rig.session().selection().query == 191);
   CHECK(rig.session().selection().key == 32);
   rig.with({{"with", "budget"}, {"other_budget", 8}});

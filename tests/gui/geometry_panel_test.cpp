@@ -1,15 +1,11 @@
 // The geometry panel in the app: every state, clicks on points, turning, switches, export.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "notebooks_export/figure_csv.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::geometry_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 struct Landmark {
   std::string what;  // "query" or "key"
@@ -61,8 +57,7 @@ TEST_CASE("geometry panel: hover says what the table says", "[geometry]") {
   show(rig, Json::object());
   const Landmark mark = landmarks(rig).front();
   REQUIRE(mark.what == "query");
-  rig.backend().move_mouse(mark.at);
-  rig.frame(2);
+  rig.hover(mark.at);
   const Json hover = rig.app().state()["hover"];
   const std::string words = hover.dump();
   CHECK_THAT(words, ContainsSubstring(std::to_string(mark.pos)) && ContainsSubstring("S_q") &&
@@ -81,12 +76,10 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
   const Area area = rig.area("geometry");
   const ImVec2 middle{area.x + 0.4f * area.w, area.y + 0.3f * area.h};
   const Selection before = rig.session().selection();
-  rig.backend().move_mouse(middle);
-  rig.frame();
+  rig.hover(middle);
   rig.backend().press_button();
   rig.frame();
-  rig.backend().move_mouse({middle.x + 80, middle.y + 30});
-  rig.frame(2);
+  rig.hover({middle.x + 80, middle.y + 30});
   rig.backend().release_button();
   rig.frame(2);
   CHECK(orbit()["yaw"] != home["yaw"]);
@@ -99,8 +92,7 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
   rig.click(middle.x, middle.y);
   CHECK(orbit() == home);
   // The colour bar keeps a strip of its own, free of points: the wheel there zooms nothing.
-  rig.backend().move_mouse({area.x + area.w - 12.0f, area.y + 0.5f * area.h});
-  rig.frame();
+  rig.hover({area.x + area.w - 12.0f, area.y + 0.5f * area.h});
   rig.backend().scroll(2.0f);
   rig.frame(2);
   CHECK(orbit() == home);

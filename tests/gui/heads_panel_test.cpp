@@ -1,21 +1,10 @@
 // The head atlas in the window: a click selects a head, the order and the numbers
 // follow the switches.
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::heads_panel_test {
-
-ImVec2 place_of(Rig& rig, const std::string& name) {
-  for (const auto& [found, at] : rig.app().panel("heads").landmarks()) {
-    if (found == name) return at;
-  }
-  FAIL("no place " << name);
-  return {};
-}
 
 TEST_CASE("heads panel: a click on a head selects it, in both orders") {
   Rig rig({1200, 900});
@@ -25,8 +14,7 @@ TEST_CASE("heads panel: a click on a head selects it, in both orders") {
   rig.settle();
   REQUIRE(panel.figure());
   REQUIRE(panel.landmarks().size() == 64);
-  const ImVec2 at = place_of(rig, "layer 5 head 6");
-  rig.click(at.x, at.y);
+  rig.click(rig.mark("layer 5 head 6", "heads"));
   rig.settle();
   CHECK(rig.session().selection().layer == 5);
   CHECK(rig.session().selection().q_head == 6);
@@ -37,7 +25,7 @@ TEST_CASE("heads panel: a click on a head selects it, in both orders") {
   REQUIRE(figure);
   CHECK_THAT(figure->panels[0].x.label, Catch::Matchers::ContainsSubstring("retrieval"));
   const auto first = panel.landmarks().front();  // the largest
-  rig.click(first.second.x, first.second.y);
+  rig.click(first.second);
   rig.settle();
   const Selection& selected = rig.session().selection();
   CHECK("layer " + std::to_string(selected.layer) + " head " + std::to_string(selected.q_head) ==

@@ -1,30 +1,18 @@
 // Without a mouse: the palette, bookmarks, help, menus, and arrows that go from control to control;
 // and the panel that says why a key was dropped.
 #include <GLFW/glfw3.h>
+#include <fmt/ranges.h>
 #include <imgui_internal.h>
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "notebooks_export/html_page.hpp"
 #include "tests/gui/app_rig.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::keyboard_test {
-
-using Catch::Matchers::ContainsSubstring;
-
-ImVec2 landmark_at(Rig& rig, const std::string& name) {
-  const auto places = rig.app().state()["landmarks"];
-  INFO("landmark " << name);
-  REQUIRE(places.contains(name));
-  return {places[name][0].get<float>(), places[name][1].get<float>()};
-}
 
 void type_and_enter(Rig& rig, const std::string& text) {
   rig.backend().type(text);
@@ -33,7 +21,8 @@ void type_and_enter(Rig& rig, const std::string& text) {
   rig.frame();
 }
 
-TEST_CASE("the palette is an index: commands, switches, atlas scores, other words") {
+TEST_CASE(
+    "the palette is an index: commands, switches, atlas scores, places, panels, other words") {
   Rig rig;
   rig.open_pair();
   rig.tap(GLFW_KEY_K, /*ctrl=*/true);
@@ -61,6 +50,18 @@ TEST_CASE("the palette is an index: commands, switches, atlas scores, other word
   CHECK(run("attention map scale log")["panels"]["attention-map"]["scale"] == "log");
   CHECK(run("select h2o")["selection"]["selector"] == "h2o");
   CHECK(run("2309.17453 select")["selection"]["selector"] == "streamingllm");
+  CHECK(run("layer 3 head 2 query 100 key 7")["selection"]["key"] == 7);
+  CHECK(rig.session().selection().q_head == 2);
+  const auto theme = rig.app().settings().theme;
+  run("light or dark");
+  CHECK(rig.app().settings().theme != theme);
+  run("bookmarks");
+  CHECK(rig.app().area_of("bookmarks"));
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(rig.app().area_of("bookmarks"));
 }
 
 TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that is gone") {
@@ -76,7 +77,7 @@ TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that
     rig.frame(2);
   };
   // A number that is clamped when it is entered: eleven letters become one.
-  const ImVec2 layer = landmark_at(rig, "layer");
+  const ImVec2 layer = rig.mark("layer");
   rig.click(layer.x - 40, layer.y);
   rig.frame();
   REQUIRE(ImGui::GetIO().WantTextInput);
@@ -101,37 +102,6 @@ TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that
   }
 }
 
-TEST_CASE("the palette runs what is typed: panels, themes, methods, places") {
-  Rig rig;
-  rig.open_pair();
-  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-  rig.frame(2);
-  type_and_enter(rig, "layer 3 head 2 query 100 key 7");
-  CHECK(rig.session().selection().layer == 3);
-  CHECK(rig.session().selection().q_head == 2);
-  CHECK(rig.session().selection().query == 100);
-  CHECK(rig.session().selection().key == 7);
-  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-  rig.frame(2);
-  type_and_enter(rig, "select snapkv");
-  CHECK(rig.session().selection().selector == "snapkv");
-  const auto theme = rig.app().settings().theme;
-  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-  rig.frame(2);
-  type_and_enter(rig, "light or dark");
-  CHECK(rig.app().settings().theme != theme);
-  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-  rig.frame(2);
-  type_and_enter(rig, "bookmarks");
-  rig.frame(2);
-  CHECK(rig.app().area_of("bookmarks").has_value());
-  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
-  rig.frame(2);
-  rig.tap(GLFW_KEY_ESCAPE);
-  rig.frame(2);
-  CHECK(rig.app().area_of("bookmarks").has_value());
-}
-
 TEST_CASE("Ctrl+B bookmarks the selection with a note, and the panel goes back to it") {
   Rig rig;
   rig.open_pair();
@@ -149,8 +119,7 @@ TEST_CASE("Ctrl+B bookmarks the selection with a note, and the panel goes back t
   rig.session().select("test", [](Selection& s) { s.layer = 4; });
   rig.app().show_panel_alone("bookmarks");
   rig.frame(2);
-  const ImVec2 at = landmark_at(rig, "bookmark 0");
-  rig.click(at.x, at.y);
+  rig.click(rig.mark("bookmark 0"));
   CHECK(rig.session().selection().layer == 2);
   CHECK(rig.app().state()["bookmarks"].size() == 1);
   rig.session().select("test", [](Selection& s) { s.layer = 4; });
@@ -164,7 +133,7 @@ TEST_CASE("Export page saves the session of the bookmarks, of which the command 
   rig.open_pair();
   const testing::TempDir folder;
   const auto copy = folder.path() / "copy.h5";
-  std::filesystem::copy_file(rig.session().document()->path(), copy);
+  fs::copy_file(rig.session().document()->path(), copy);
   rig.session().open(copy);
   rig.settle();
   rig.session().select("test", [](Selection& s) {
@@ -175,8 +144,7 @@ TEST_CASE("Export page saves the session of the bookmarks, of which the command 
   rig.session().add_bookmark("first");
   rig.app().show_panel_alone("bookmarks");
   rig.frame(2);
-  const ImVec2 at = landmark_at(rig, "page of bookmarks");
-  rig.click(at.x, at.y);
+  rig.click(rig.mark("page of bookmarks"));
   rig.frame(2);
   rig.tap(GLFW_KEY_K, /*ctrl=*/true);  // the palette finds it by its name, and writes another
   rig.frame(2);
@@ -188,7 +156,7 @@ TEST_CASE("Export page saves the session of the bookmarks, of which the command 
     const std::string stem = i == 0 ? "copy-page" : "copy-page-2";
     const auto session = folder.path() / (stem + ".json");
     CHECK(std::ranges::find(runs[i].words, session.string()) != runs[i].words.end());
-    const PageContent page = page_of_session(session, [](const std::filesystem::path& file) {
+    const PageContent page = page_of_session(session, [](const fs::path& file) {
       return std::make_shared<const TraceFile>(TraceFile::open(file));
     });
     REQUIRE(page.steps.size() == 1);
@@ -204,9 +172,7 @@ TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
   const Area area = rig.area("recall");
   const auto shows_menu = [&] { return rig.app().state()["landmarks"].contains("menu: export"); };
   CHECK_FALSE(shows_menu());
-  rig.backend().click(
-      {area.x + area.w * 0.6f, area.y + area.h * 0.5f}, [&] { rig.app().frame(1.0f); },
-      /*button=*/1);
+  rig.click({area.x + area.w * 0.6f, area.y + area.h * 0.5f}, /*button=*/1);
   rig.frame(2);
   CHECK(shows_menu());
   rig.tap(GLFW_KEY_ESCAPE);
@@ -217,65 +183,62 @@ TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
   CHECK(shows_menu());
 }
 
+/// The panel why alone, of a small budget.
+struct WhyRig : Rig {
+  WhyRig() {
+    open_pair();
+    session().set_parameters("test", [](Parameters& p) {
+      p.budget = 16;
+      p.chunk = 64;
+    });
+    session().select("test", [](Selection& s) {
+      s.layer = 3;
+      s.query = 190;
+    });
+    app().show_panel_alone("why");
+    settle();
+  }
+  /// Clicks the first or last row, and returns its landmark.
+  std::string click_row(bool first) {
+    std::vector<std::string> rows;
+    const auto places = app().state()["landmarks"];
+    for (const auto& [name, at] : places.items()) {
+      if (name.starts_with("row of key ")) rows.push_back(name);
+    }
+    REQUIRE_FALSE(rows.empty());
+    const std::string row = first ? rows.front() : rows.back();
+    click(mark(row));
+    settle();
+    return row;
+  }
+};
+
 TEST_CASE("why panel: a key's outcome, a click on another one, and the budget that keeps it") {
-  Rig rig;
-  rig.open_pair();
-  rig.session().set_parameters("test", [](Parameters& p) {
-    p.budget = 16;
-    p.chunk = 64;
-  });
-  rig.session().select("test", [](Selection& s) {
-    s.layer = 3;
-    s.query = 190;
-  });
-  rig.app().show_panel_alone("why");
-  rig.settle();
+  WhyRig rig;
   Panel& panel = rig.app().panel("why");
   REQUIRE(panel.figure());
   CHECK_NOTHROW(plot::check_figure(*panel.figure()));
   CHECK_THAT(panel.figure()->caption.back(), ContainsSubstring("Dropped."));
-  const std::vector<std::string> caption = panel.figure()->caption;
-  CHECK(std::any_of(caption.begin(), caption.end(), [](const std::string& sentence) {
-    return sentence.find("the method's own unit") != std::string::npos;
-  }));
+  CHECK_HAS(fmt::format("{}", fmt::join(panel.figure()->caption, " ")), "the method's own unit");
   const auto csv = panel.csv();
   REQUIRE(csv);
   CHECK(std::count(csv->begin(), csv->end(), '\n') == 192);  // all visible keys, and the header
   // Another key, by its row; undone in one step.
-  const auto places = rig.app().state()["landmarks"];
-  std::string row;
-  for (const auto& [name, at] : places.items()) {
-    if (name.starts_with("row of key ")) row = name;
-  }
-  REQUIRE_FALSE(row.empty());
-  const ImVec2 at = landmark_at(rig, row);
-  rig.click(at.x, at.y);
-  rig.settle();
+  const std::string row = rig.click_row(/*first=*/false);
   CHECK("row of key " + std::to_string(rig.session().selection().key.value_or(-1)) == row);
   rig.session().undo();
   rig.settle();
   // The budget that would have kept the dropped one keeps it.
-  const ImVec2 budget = landmark_at(rig, "set the budget");
+  const ImVec2 budget = rig.mark("set the budget");
   const std::string dropped = panel.figure()->caption.back();
-  rig.click(budget.x, budget.y);
+  rig.click(budget);
   rig.settle();
   CHECK(rig.session().parameters().budget > 16);
   CHECK(panel.figure()->caption.back() != dropped);
 }
 
 TEST_CASE("Esc closes what is open in a panel before it leaves the panel") {
-  Rig rig;
-  rig.open_pair();
-  rig.session().set_parameters("test", [](Parameters& p) {
-    p.budget = 16;
-    p.chunk = 64;
-  });
-  rig.session().select("test", [](Selection& s) {
-    s.layer = 3;
-    s.query = 190;
-  });
-  rig.app().show_panel_alone("why");
-  rig.settle();
+  WhyRig rig;
   const auto alone = [&] { return rig.app().state()["layout"]["maximised"].get<std::string>(); };
   // The help above the picture.
   rig.tap(GLFW_KEY_F2);
@@ -285,15 +248,7 @@ TEST_CASE("Esc closes what is open in a panel before it leaves the panel") {
   rig.settle();
   CHECK(alone() == "why");
   // The rows of a table that the arrows go through.
-  std::string row;
-  const auto places = rig.app().state()["landmarks"];
-  for (const auto& [name, at] : places.items()) {
-    if (row.empty() && name.starts_with("row of key ")) row = name;
-  }
-  REQUIRE_FALSE(row.empty());
-  const ImVec2 at = landmark_at(rig, row);
-  rig.click(at.x, at.y);
-  rig.settle();
+  rig.click_row(/*first=*/true);
   rig.tap(GLFW_KEY_DOWN);
   rig.frame(2);
   rig.tap(GLFW_KEY_ESCAPE);
@@ -373,15 +328,13 @@ TEST_CASE("Tab does not leave a panel that stands alone and in no layout for ano
 
 TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
   const testing::TempDir folder;
-  const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(folder.path());
+  const auto before = fs::current_path();
+  fs::current_path(folder.path());
   Rig rig;
   rig.open_pair();
   rig.app().show_panel_alone("theorem-b1");
   rig.settle();
-  const auto n_files = [&] {
-    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
-  };
+  const auto n_files = [&] { return std::distance(fs::directory_iterator(folder.path()), {}); };
   rig.tap(GLFW_KEY_E, /*ctrl=*/true);
   rig.frame(3);
   rig.tap(GLFW_KEY_ENTER);
@@ -395,22 +348,21 @@ TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
   rig.frame(2);
   rig.backend().type("export what the panel");
   rig.frame(2);
-  rig.backend().press_key(GLFW_KEY_ENTER);
+  rig.backend().io().KeysDown[GLFW_KEY_ENTER] = true;
   rig.frame(6);
-  rig.backend().release_key(GLFW_KEY_ENTER);
+  rig.backend().io().KeysDown[GLFW_KEY_ENTER] = false;
   rig.settle();
   CHECK(rig.app().state()["landmarks"].contains("export folder"));
   CHECK(n_files() == n);
   rig.tap(GLFW_KEY_ESCAPE);
   rig.settle();
-  std::filesystem::current_path(before);
+  fs::current_path(before);
 
   rig.app().show_panel_alone("runs");
   rig.settle();
   const auto command = [&] { return rig.app().state()["panels"]["runs"]["command"]; };
   const auto first = command();
-  const ImVec2 at = landmark_at(rig, "command");
-  rig.click(at.x, at.y);
+  rig.click(rig.mark("command"));
   rig.frame(2);
   rig.tap(GLFW_KEY_DOWN);
   rig.tap(GLFW_KEY_DOWN);

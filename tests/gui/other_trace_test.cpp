@@ -1,12 +1,9 @@
 // Panels when another trace is selected, and when theirs is closed.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::other_trace_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr const char* kPanels[] = {
     "compare",         "coverage",     "geometry", "heads",      "layer-map",

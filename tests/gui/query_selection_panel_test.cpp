@@ -1,14 +1,10 @@
 // The query-selection panel in the app: clicks on points and heads, what the table holds, states.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::query_selection_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr const char* kPanel = "query-selection";
 
@@ -26,13 +22,11 @@ TEST_CASE("query-selection panel: a point leads to its token and says what the t
   REQUIRE(figure);
   const auto& points = std::get<plot::Scatter>(figure->panels[0].marks[0]);
   const auto last = static_cast<std::size_t>(std::ranges::max_element(points.x) - points.x.begin());
-  const auto at = rig.app().panel(kPanel).place(0, points.x[last], points.y[last]);
-  REQUIRE(at);
-  rig.click(at->x, at->y);
+  const ImVec2 at = rig.place(kPanel, points.x[last], points.y[last]);
+  rig.click(at);
   const Index query = rig.session().selection().query;
   CHECK(static_cast<double>(query) == points.value[last]);
-  rig.backend().move_mouse(*at);
-  rig.frame(2);
+  rig.hover(at);
   CHECK_THAT(rig.app().state()["hover"].dump(), ContainsSubstring(std::to_string(query)));
   CHECK_THAT(rig.app().panel(kPanel).csv().value(),
              ContainsSubstring("\n0,0," + std::to_string(query) + ","));
@@ -42,9 +36,7 @@ TEST_CASE("query-selection panel: a click on a cell goes to its head") {
   Rig rig;
   rig.open_pair();
   show(rig);
-  const auto at = rig.app().panel(kPanel).place(1, 7.5, 0.5);
-  REQUIRE(at);
-  rig.click(at->x, at->y);
+  rig.click(rig.place(kPanel, 7.5, 0.5, 1));
   CHECK(rig.session().selection().layer == 0);
   CHECK(rig.session().selection().q_head == 7);
   rig.settle();

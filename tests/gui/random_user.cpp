@@ -141,9 +141,7 @@ void RandomUser::click() {
   const int button = one_of({0, 0, 0, 0, 0, 1, 2});
   const int n = one_of({1, 1, 1, 2});
   remember(fmt::format("click {} x{} {:.0f} {:.0f}", button, n, at.x, at.y));
-  for (int i = 0; i < n; ++i)
-    rig_.backend().click(
-        at, [&] { rig_.app().frame(1.0f); }, button);
+  for (int i = 0; i < n; ++i) rig_.click(at, button);
 }
 
 void RandomUser::drag() {
@@ -153,7 +151,7 @@ void RandomUser::drag() {
   const bool shift = below(4) == 0;
   remember(
       fmt::format("drag {} {:.0f} {:.0f} to {:.0f} {:.0f}", button, from.x, from.y, to.x, to.y));
-  rig_.backend().set_modifiers(false, shift, false);
+  rig_.backend().set_shift(shift);
   rig_.backend().move_mouse(from);
   frames(1);
   rig_.backend().press_button(button);
@@ -165,7 +163,7 @@ void RandomUser::drag() {
     frames(1);
   }
   rig_.backend().release_button(button);
-  rig_.backend().set_modifiers(false, false, false);
+  rig_.backend().set_shift(false);
 }
 
 void RandomUser::type() {

@@ -1,20 +1,17 @@
 // The recall panel on a null backend: clicks, hovering, ticks, and every state.
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/data_dir.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::recall_panel_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// The panel alone, its curves computed.
 struct RecallRig : Rig {
@@ -26,13 +23,6 @@ struct RecallRig : Rig {
   }
   Panel& panel() { return app().panel("recall"); }
   Index budget() { return session().parameters().budget; }
-  ImVec2 place(const std::string& landmark) {
-    for (const auto& [name, at] : panel().landmarks()) {
-      if (name == landmark) return at;
-    }
-    FAIL("no landmark " << landmark);
-    return {};
-  }
   std::size_t n_curves() {
     const auto figure = panel().figure();
     if (!figure) return 0;
@@ -61,9 +51,8 @@ TEST_CASE("recall panel: a click on the plot sets the nearest budget, and can be
 TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a click takes it") {
   RecallRig rig;
   REQUIRE(rig.panel().figure());
-  const ImVec2 at = rig.place("streamingllm@32");
-  rig.backend().move_mouse(at);
-  rig.frame(2);
+  const ImVec2 at = rig.mark("streamingllm@32", "recall");
+  rig.hover(at);
   const auto hover = rig.app().state()["hover"];
   const std::string hovered = hover.dump();
   INFO(hovered);
@@ -83,7 +72,7 @@ TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a cl
     is_there = is_there || hovered.find("\"" + shown + "\"") != std::string::npos;
   }
   CHECK(is_there);
-  rig.click(at.x, at.y);
+  rig.click(at);
   CHECK(rig.session().selection().selector == "streamingllm");
   CHECK(rig.budget() == 32);
   rig.session().undo();  // one gesture, one step
@@ -161,7 +150,7 @@ TEST_CASE("recall and coverage panels say why a trace with some heads only canno
     CHECK_FALSE(rig.app().panel(name).figure());
     CHECK_FALSE(rig.app().panel(name).csv());
     CHECK_FALSE(rig.app().panel(name).is_busy());
-    CHECK(rig.backend().counts().vertices > 0);
+    CHECK(rig.backend().n_vertices() > 0);
   }
 }
 

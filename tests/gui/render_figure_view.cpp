@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "core/base/rng.hpp"
-#include "gui/platform/headless.hpp"
 #include "gui/render/figure_view.hpp"
+#include "tests/gui/null_backend.hpp"
 
 namespace kvscope::gui::render_figure_view_test {
 namespace {
@@ -193,7 +193,7 @@ TEST_CASE("a figure is drawn once, however many frames show it", "[render][figur
   for (int i = 0; i < 20; ++i) stage.move_to({400.0F + static_cast<float>(i), 300.0F});
   CHECK(stage.view.n_recordings() == drawn);
   CHECK(textures >= 1);
-  CHECK(stage.backend.counts().vertices < 20000);  // a picture, not 200k markers
+  CHECK(stage.backend.n_vertices() < 20000);  // a picture, not 200k markers
   ++stage.version;
   stage.frame();
   CHECK(stage.view.n_recordings() == drawn + 1);
@@ -211,7 +211,7 @@ TEST_CASE("what cannot be drawn becomes a sentence", "[render][figure_view]") {
   Stage nothing(figure_of({plot::Line{"a", {}, {1, 2}, {nan, nan}}}));
   CHECK_FALSE(nothing.view.problem().empty());
   CHECK_FALSE(nothing.view.hit());
-  CHECK(nothing.backend.counts().vertices > 0);
+  CHECK(nothing.backend.n_vertices() > 0);
   nothing.figure = figure_of({plot::Line{"a", {}, {1, 2}, {1, 2}}});
   ++nothing.version;
   nothing.frame();

@@ -4,8 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
-#include "gui/platform/headless.hpp"
 #include "gui/render/system_fonts.hpp"
+#include "tests/gui/null_backend.hpp"
 
 namespace kvscope::gui::render_fonts_test {
 namespace {

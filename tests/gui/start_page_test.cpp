@@ -3,40 +3,27 @@
 #include <GLFW/glfw3.h>
 
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::start_page_test {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
 
-std::optional<ImVec2> mark_of(Rig& rig, const std::string& name) {
-  const auto state = rig.app().state();
-  if (!state["landmarks"].contains(name)) return std::nullopt;
-  return ImVec2{state["landmarks"][name][0].get<float>(), state["landmarks"][name][1].get<float>()};
-}
-
 void press(Rig& rig, const std::string& name) {
-  INFO(name);
-  const auto at = mark_of(rig, name);
-  REQUIRE(at);
-  rig.click(at->x, at->y);
+  rig.click(rig.mark(name));
   rig.frame(2);
 }
 
 /// The same of what is there when the program has told its commands.
 void press_when_there(Rig& rig, const std::string& name) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!mark_of(rig, name)) {
+  while (!rig.find_mark(name)) {
     REQUIRE(std::chrono::steady_clock::now() < end);
     rig.frame();
   }
@@ -77,7 +64,7 @@ TEST_CASE("the start page records the samples, opens them, and begins the tour o
     rig.settle();
     press(rig, "Record the samples");
     CHECK(rig.app().state()["runs"].size() == 2);
-    CHECK(mark_of(rig, "run 1 cancel"));
+    CHECK(rig.find_mark("run 1 cancel"));
     finish_runs(rig);
     REQUIRE(rig.session().documents().size() == 2);
     CHECK(rig.session().second());
@@ -90,7 +77,7 @@ TEST_CASE("the start page records the samples, opens them, and begins the tour o
   }
   Rig rig;
   rig.settle();
-  CHECK_FALSE(mark_of(rig, "Record the samples"));
+  CHECK_FALSE(rig.find_mark("Record the samples"));
   press(rig, "Open the samples");
   rig.settle();
   CHECK(rig.session().documents().size() == 2);
@@ -114,7 +101,7 @@ TEST_CASE("samples that were not recorded to their end are removed, and said to 
   CHECK(rig.session().documents().empty());
   CHECK_FALSE(fs::exists(cache_folder("samples") / "verifier.h5"));
   CHECK_FALSE(fs::exists(cache_folder("samples") / "draft.h5"));
-  CHECK(mark_of(rig, "Record the samples"));
+  CHECK(rig.find_mark("Record the samples"));
 }
 
 TEST_CASE("recent files are opened by a click; one that is gone says so and cannot be") {
@@ -193,7 +180,7 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
     INFO(step);
     CHECK(rig.app().state()["tour"] == step);
     const std::string target = tour_steps()[step - 1].target;
-    CHECK((mark_of(rig, target) || rig.app().area_of(target)));
+    CHECK((rig.find_mark(target) || rig.app().area_of(target)));
     if (step == 1) {
       rig.app().panel("heads").set_options({{"sort", "largest"}});
       rig.settle();
@@ -268,7 +255,7 @@ TEST_CASE("a command runs from its form, and its result is shown") {
   REQUIRE(rig.app().area_of("runs"));
   rig.app().panel("runs").set_options({{"command", "analyze quest"}});
   rig.settle();
-  REQUIRE(mark_of(rig, "option TRACE"));
+  REQUIRE(rig.find_mark("option TRACE"));
   press(rig, "copy command");
   CHECK_THAT(std::string(ImGui::GetClipboardText()),
              ContainsSubstring("kvscope analyze quest " + trace.string() + " --out"));

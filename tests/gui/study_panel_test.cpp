@@ -1,19 +1,16 @@
 // The panel of a study: what the program says of it, before, while and after a run; wrong files.
 #include <GLFW/glfw3.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "gui/model/runs/study_status.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::study_panel_test {
 
-using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
 
 constexpr const char* kStudy = R"(models = ["draft"]
@@ -41,12 +38,8 @@ std::filesystem::path study_in(const TempDir& folder) {
 }
 
 void press(Rig& rig, const std::string& name) {
-  INFO(name);
   rig.frame();
-  const auto state = rig.app().state();
-  REQUIRE(state["landmarks"].contains(name));
-  const auto& at = state["landmarks"][name];
-  rig.click(at[0].get<float>(), at[1].get<float>());
+  rig.click(rig.mark(name));
   rig.frame(2);
 }
 

@@ -2,42 +2,29 @@
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <chrono>
-#include <cmath>
-
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/test.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::tokens_panel_test {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-
 constexpr const char* kPanel = "tokens";
+
+std::string token_at(Index pos) {
+  return "token " + std::to_string(pos);
+}
 
 /// Where a token stands on the screen; fails the test if it is out of sight.
 ImVec2 place_of(Rig& rig, Index pos) {
-  const std::string wanted = "token " + std::to_string(pos);
-  for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
-    if (name == wanted) return place;
-  }
-  FAIL(wanted << " is not in sight");
-  return {};
+  return rig.mark(token_at(pos), kPanel);
 }
 
 bool is_in_sight(Rig& rig, Index pos) {
-  const auto marks = rig.app().panel(kPanel).landmarks();
-  const std::string wanted = "token " + std::to_string(pos);
-  return std::any_of(marks.begin(), marks.end(), [&](const auto& m) { return m.first == wanted; });
+  return rig.find_mark(token_at(pos), kPanel).has_value();
 }
 
 void open_alone(Rig& rig) {
@@ -54,18 +41,14 @@ TEST_CASE("a click makes a token the query, Shift or the right button the key") 
   Rig rig;
   open_alone(rig);
   CHECK(is_in_sight(rig, 191));  // the query
-  const ImVec2 at = place_of(rig, 120);
-  rig.click(at.x, at.y);
+  rig.click(place_of(rig, 120));
   CHECK(rig.session().selection().query == 120);
-  const ImVec2 key = place_of(rig, 50);
-  rig.backend().click(
-      {key.x, key.y}, [&] { rig.app().frame(1.0f); }, /*button=*/1);
+  rig.click(place_of(rig, 50), /*button=*/1);
   CHECK(rig.session().selection().key == 50);
   CHECK(rig.session().selection().query == 120);
-  rig.backend().set_modifiers(false, /*shift=*/true, false);
-  const ImVec2 other = place_of(rig, 60);
-  rig.click(other.x, other.y);
-  rig.backend().set_modifiers(false, false, false);
+  rig.backend().set_shift(true);
+  rig.click(place_of(rig, 60));
+  rig.backend().set_shift(false);
   CHECK(rig.session().selection().key == 60);
   CHECK(rig.session().selection().query == 120);
   rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
@@ -95,9 +78,7 @@ TEST_CASE("hovering tells the exact weight, which the copied table holds as well
   CHECK(n_kept >= 16.0);
   CHECK(n_kept < 151.0);
   for (const Index pos : {0, 77, 150}) {
-    const ImVec2 at = place_of(rig, pos);
-    rig.backend().move_mouse(at);
-    rig.frame(2);
+    rig.hover(place_of(rig, pos));
     const auto i = static_cast<std::size_t>(pos);
     CHECK(hovered(rig, "position") == std::to_string(pos));
     CHECK_THAT(hovered(rig, "text"),
@@ -107,8 +88,7 @@ TEST_CASE("hovering tells the exact weight, which the copied table holds as well
     CHECK(table.numbers("weight")[i] == weight);
     CHECK(hovered(rig, "quoka") == (table.numbers(kept)[i] > 0.5 ? "kept for it" : "left out"));
   }
-  rig.backend().move_mouse(place_of(rig, 170));
-  rig.frame(2);
+  rig.hover(place_of(rig, 170));
   CHECK(hovered(rig, "weight for query 150") == "none: after the query");
 }
 
@@ -135,6 +115,18 @@ TEST_CASE("the other method is underlined and tabled only while it is compared")
   CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"scale", "curved"}}), ConfigError);
   CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"compare", "yes"}}), ConfigError);
   CHECK(rig.app().panel(kPanel).options() == options);
+  for (const Index query : {0, 2}) {  // a single key, only sinks
+    rig.session().select("test", [&](Selection& s) { s.query = query; });
+    for (const char* scale : {"log", "linear", "percentile"}) {
+      for (const bool mask : {false, true}) {
+        options["scale"] = scale;
+        options["mask_sinks"] = mask;
+        rig.app().panel(kPanel).set_options(options);
+        rig.settle();
+        CHECK_NOTHROW(plot::check_figure(rig.app().panel(kPanel).figure().value()));
+      }
+    }
+  }
 }
 
 TEST_CASE("search goes from match to match") {
@@ -261,21 +253,14 @@ TEST_CASE("who reads a word is a list of heads, and a click selects one and its 
   rig.session().select("test", [](Selection& s) { s.query = 150, s.key = 40; });
   rig.settle();
   rig.app().panel(kPanel).set_options({{"losses_of", "all layers"}});
-  const auto button = [&] {
-    for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
-      if (name == "who reads it") return place;
-    }
-    FAIL("no button");
-    return ImVec2{};
-  }();
-  rig.click(button.x, button.y);
+  rig.click(rig.mark("who reads it", kPanel));
   rig.settle();
   std::optional<std::pair<std::string, ImVec2>> first;
   for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
     if (!first && name.starts_with("reader ")) first = {name, place};
   }
   REQUIRE(first);
-  rig.click(first->second.x, first->second.y);
+  rig.click(first->second);
   rig.settle();
   const Selection& now = rig.session().selection();
   CHECK("reader layer " + std::to_string(now.layer) + " head " + std::to_string(now.q_head) ==
@@ -331,7 +316,9 @@ void write_long_trace(const std::filesystem::path& path, Index n_tokens) {
   const Tensor<float> lse({2, n_tokens});
   const auto receiver = create_trace(path, {});
   receiver->begin(info);
-  receiver->write_layer(LayerRows{.q = q.view(), .k = k.view(), .v = k.view(), .lse = lse.view()});
+  receiver->write(
+      {.arrays = {
+           {0, "q", q.view()}, {0, "k", k.view()}, {0, "v", k.view()}, {0, "lse", lse.view()}}});
   receiver->write_tokens(ids, texts);
   receiver->commit_call();
   receiver->finish(TraceStatus::complete);
@@ -348,19 +335,14 @@ TEST_CASE("of a long text only the lines in sight are drawn") {
     rig.app().show_panel_alone(kPanel);
     rig.open(path);
     CHECK(is_in_sight(rig, n_tokens - 1));
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
-    constexpr int kFrames = 50;
-    for (int i = 0; i < kFrames; ++i) {
+    for (int i = 0; i < 50; ++i) {
       rig.backend().scroll(i % 2 == 0 ? 3.0f : -2.0f);
       rig.frame();
     }
-    const std::chrono::duration<double, std::milli> spent = Clock::now() - begin;
-    UNSCOPED_INFO(n_tokens << " tokens: " << spent.count() / kFrames << " ms per frame");
     rig.session().select("test", [](Selection& s) { s.query = 500; });
     rig.settle();
     CHECK(is_in_sight(rig, 500));
-    return rig.backend().counts().vertices;
+    return rig.backend().n_vertices();
   };
   const int few = vertices_of(4096);
   const int many = vertices_of(131072);

@@ -12,17 +12,8 @@ namespace kvscope::gui::test::traces_panel_test {
 
 constexpr const char* kPanel = "traces";
 
-ImVec2 place_of(Rig& rig, const std::string& wanted) {
-  for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
-    if (name == wanted) return place;
-  }
-  FAIL(wanted << " is not there");
-  return {};
-}
-
 void click(Rig& rig, const std::string& mark) {
-  const ImVec2 at = place_of(rig, mark);
-  rig.click(at.x, at.y);
+  rig.click(rig.mark(mark, kPanel));
   rig.settle();
 }
 
@@ -44,8 +35,7 @@ TEST_CASE("a cell of the grid selects its layer and head, and tells what it is")
   CHECK(rig.session().selection().q_head == 6);
   rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
   CHECK(rig.session().selection().layer == 0);
-  rig.backend().move_mouse(place_of(rig, "head 1 5"));
-  rig.frame(2);
+  rig.hover(rig.mark("head 1 5", kPanel));
   const auto state = rig.app().state();
   CHECK(state["hover"]["layer"] == "1: full attention, dense MLP");
   CHECK(state["hover"]["query head"] == "5");

@@ -36,6 +36,10 @@ void check_levels(const TraceSource& trace, Index q_head, int n_threads) {
           const NaiveCell expected = naive_cell(map, n, Index{1} << level, row, col);
           const std::size_t at = found.at(row, col);
           if (!same(found.max[at], expected.max) || !same(found.mean[at], expected.mean)) ++wrong;
+          if (level > 0) continue;
+          const auto weight = head->weight(row, col);  // of one pair: its cell, bit for bit
+          if (weight ? static_cast<float>(*weight) != found.max[at] : !std::isnan(found.max[at]))
+            ++wrong;
         }
       }
       INFO("level " << level << ", rows from " << rows.begin);
@@ -93,28 +97,6 @@ TEST_CASE("the same bits for any number of threads", "[map]") {
   }
 }
 
-TEST_CASE("one weight equals its cell of level 0, bit for bit", "[map]") {
-  MemoryTrace trace = map_trace(130);
-  TraceInfo info = without_lse(trace.info());
-  info.rows = {10, 120};
-  info.window[0] = 64;
-  const MemoryTrace part = with_info(trace, info);
-  const auto head = AttentionHead::load(part, 0, 1, {});
-  ThreadPool pool(2);
-  const PooledCells cells = head->pool(0, {0, 130}, {0, 130}, pool, {});
-  for (Index query = 0; query < 130; ++query) {
-    for (Index key = 0; key < 130; ++key) {
-      const auto weight = head->weight(query, key);
-      const float cell = cells.max[cells.at(query, key)];
-      REQUIRE(weight.has_value() == !std::isnan(cell));
-      if (weight) REQUIRE(static_cast<float>(*weight) == cell);
-    }
-  }
-  CHECK_FALSE(head->weight(-1, 0));
-  CHECK_FALSE(head->weight(50, 130));
-  CHECK_FALSE(head->weight(130, 5));
-}
-
 TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
   MemoryTrace trace = map_trace(64);
   CHECK_THROWS_AS(AttentionHead::load(trace, 5, 0, {}), ConfigError);
@@ -128,6 +110,8 @@ TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
   trace.q(0)(0, 3, 1) = std::numeric_limits<float>::quiet_NaN();
   CHECK_THROWS_AS(AttentionHead::load(trace, 0, 0, {}), FormatError);
   const auto head = AttentionHead::load(trace, 0, 1, {});
+  for (const auto& [query, key] : {std::pair{-1, 0}, {50, 64}, {64, 5}})
+    CHECK_FALSE(head->weight(query, key));
   std::stop_source stop;
   stop.request_stop();
   ThreadPool pool(2);

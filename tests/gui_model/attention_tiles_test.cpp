@@ -1,11 +1,9 @@
 // Tiles of a map: exact in the end at every level, bounded, given up when another head is shown.
 #include "gui/model/map/attention_tiles.hpp"
 
-#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui_model/naive_map.hpp"
 
 namespace kvscope::gui::test::attention_tiles_test {
@@ -186,28 +184,6 @@ TEST_CASE("a cache that is too small for anything still ends, with a whole pictu
     CHECK(tiles.picture(view).owners.size() <= 20);  // what is held is what is in sight
   }
 }
-
-/// Counts the reads of q, to see what was loaded.
-class Watched final : public TraceSource {
- public:
-  explicit Watched(std::shared_ptr<const TraceSource> inner) : inner_(std::move(inner)) {}
-  const TraceInfo& info() const override { return inner_->info(); }
-  std::string where() const override { return inner_->where(); }
-  std::span<const TokenId> tokens() const override { return inner_->tokens(); }
-  std::vector<std::string> token_bytes() const override { return inner_->token_bytes(); }
-  Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
-    if (what == TraceTensor::q) {
-      ++reads;
-      if (fails) throw FormatError("q of head 0: value nan at position 3; expected finite numbers");
-    }
-    return inner_->read(what, layer, head, range);
-  }
-  mutable std::atomic<int> reads = 0;
-  std::atomic<bool> fails = false;
-
- private:
-  std::shared_ptr<const TraceSource> inner_;
-};
 
 /// The first tokens of a trace, as a recording shows them while it grows.
 class Cut final : public TraceSource {

@@ -1,19 +1,10 @@
 // Open traces: whole, partial, damaged, missing and changed files; slices through the cache.
 #include "gui/model/traces/document.hpp"
 
-#include <atomic>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <chrono>
-#include <cmath>
-#include <thread>
-
-#include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::document_test {
-
-using Catch::Matchers::ContainsSubstring;
 
 void check_equal(const Tensor<float>& a, const Tensor<float>& b) {
   REQUIRE(a.shape() == b.shape());

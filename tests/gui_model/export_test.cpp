@@ -3,21 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/version.hpp"
-#include "support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 #include "traces/hash.hpp"
 
 namespace kvscope::gui::test::export_test {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using kvscope::testing::read_file;
 using kvscope::testing::TempDir;
 

@@ -1,20 +1,14 @@
 // Recordings that grow while they are open, and results that change: read on, renamed, offered.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "tests/gui_model/trace_files.hpp"
+#include "tests/support/test.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::gui::test::follow_test {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 
 /// A recorder that writes call after call.
 struct GrowingFile {

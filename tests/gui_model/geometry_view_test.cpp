@@ -2,21 +2,11 @@
 #include "gui/model/geometry/geometry_view.hpp"
 #include "core/trace/result.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::geometry_view_test {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 MemoryTrace small_trace() {
   kvscope::test::PlantOptions plant{.n_tokens = 80, .chunk = 16, .sink = 1.0};

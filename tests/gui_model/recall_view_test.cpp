@@ -1,28 +1,21 @@
-// Recall against budget: the rows and the curves are those of the command line's sweep; what is of
-// other layers or traces is not mixed in.
+// Recall against budget: the curves are those of the command line's sweep; what is of other layers
+// or traces is not mixed in.
 #include "gui/model/methods/recall_view.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <map>
 #include <set>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "core/base/error.hpp"
-#include "gui/model/methods/kept_rows.hpp"
 #include "tests/gui_model/job_context.hpp"
+#include "tests/gui_model/kept_rows.hpp"
 #include "tests/support/figure_bands.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::recall_view_test {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
@@ -103,54 +96,19 @@ const plot::Line& line_of(const RecallPicture& picture, const std::string& metho
   throw ConfigError("unreachable");
 }
 
-TEST_CASE("recall view: rows are those of kvscope sweep", "[recall_view]") {
-  RecallQuestion question = question_of({"quoka", "quest", "oracle-topk", "streamingllm"});
-  question.options.scope = RecallScope::all_layers;
-  const auto items = plan_recall(question);
-  const Rows rows = compute(planted_trace(plant()), items);
-  const SweepResult sweep = sweep_of(question);
-  std::size_t n_compared = 0;
-  for (const auto& part : rows) {
-    for (const SweepRow& row : part->rows) {
-      const SweepRow* same = nullptr;
-      for (const SweepBlock& block : sweep.blocks) {
-        for (const SweepRow& other : block.rows) {
-          const auto equal = [&](SweepNumber n) {
-            const double a = row.number(n);
-            const double b = other.number(n);
-            return a == b || (std::isnan(a) && std::isnan(b));
-          };
-          if (row.text(SweepText::selector) == other.text(SweepText::selector) &&
-              equal(SweepNumber::layer) && equal(SweepNumber::q_head) &&
-              equal(SweepNumber::budget)) {
-            same = &other;
-          }
-        }
-      }
-      REQUIRE(same != nullptr);
-      for (const SweepNumber n :
-           {SweepNumber::rows, SweepNumber::kept, SweepNumber::mass_mean, SweepNumber::recall10,
-            SweepNumber::recallk, SweepNumber::output_error, SweepNumber::bytes}) {
-        CHECK(row.number(n) == same->number(n));
-      }
-      ++n_compared;
-    }
-  }
-  CHECK(n_compared == 4 * 3 * 5 * budget_ladder(kTokens).size());
-}
-
 TEST_CASE("recall view: curves are those of kvscope figure budget", "[recall_view]") {
   for (const RecallScope scope : {RecallScope::head, RecallScope::layer, RecallScope::all_layers}) {
-    for (const BandKind band : {BandKind::ci, BandKind::quartiles}) {
-      const RecallMetric metric =
-          band == BandKind::ci ? RecallMetric::mass : RecallMetric::output_error;
+    for (const auto& [band, metric, name] :
+         {std::tuple{BandKind::ci, RecallMetric::mass, "mass"},
+          {BandKind::quartiles, RecallMetric::output_error, "output_error"},
+          {BandKind::none, RecallMetric::top10_recall, "recall10"},
+          {BandKind::none, RecallMetric::topk_recall, "recallk"}}) {
       RecallQuestion question = question_of({"quoka", "quest", "oracle-topk"});
       question.options.scope = scope;
       question.options.metric = metric;
       question.options.band = band;
       const RecallPicture picture = picture_of(question);
-      FigureOptions options{.metric = metric == RecallMetric::mass ? "mass" : "output_error",
-                            .band = band};
+      FigureOptions options{.metric = name, .band = band};
       if (scope != RecallScope::all_layers) options.layers = "1";
       if (scope == RecallScope::head) options.heads = "2";
       const plot::Figure expected = figures::sweep_curves(table_of_sweep(sweep_of(question)),
@@ -194,14 +152,14 @@ TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, b
                         .spec = question.methods[m].spec,
                         .budget = budget_of(question.methods[m].name, question.parameters),
                         .rows_per_chunk = 8};
-    const KeptRows kept = kept_rows(trace, nullptr, request, job.context);
+    const auto kept = kept_rows(trace, request, job.context);
     double mass = 0.0, n_keys = 0.0;
-    for (const KeptRow& row : kept.rows) {
+    for (const KeptRow& row : kept) {
       const auto probs = kvscope::test::naive_row(trace, 1, 2, row.pos);
       for (const KeyPos key : row.keys) mass += probs[key];
       n_keys += static_cast<double>(row.keys.size());
     }
-    const auto n_rows = static_cast<double>(kept.rows.size());
+    const auto n_rows = static_cast<double>(kept.size());
     CHECK(n_rows == 5 * 8);
     CHECK(picture.numbers[m].n_heads == 1);
     CHECK(picture.numbers[m].mass == Approx(mass / n_rows));

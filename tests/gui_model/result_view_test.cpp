@@ -1,18 +1,13 @@
 // Results as tables: what is refused.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/result_tables.hpp"
 
+#include "tests/support/test.hpp"
+
 namespace kvscope::gui::test::result_view_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 
 TEST_CASE("an array too large for a list is refused before it is read") {
   class Huge final : public ResultView {

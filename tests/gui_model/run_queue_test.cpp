@@ -2,11 +2,7 @@
 // or are missing.
 #include "gui/model/runs/run_queue.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -14,13 +10,11 @@
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::gui::test::run_queue_test {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using Words = std::vector<std::string>;
 
 /// A queue that is looked after until everything is over.

@@ -1,4 +1,4 @@
-// The selection stays inside the trace; the history of changes is bounded.
+// The selection stays inside the trace.
 #include "gui/model/session/selection.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -7,12 +7,6 @@
 #include "core/trace/memory_trace.hpp"
 
 namespace kvscope::gui::test::selection_test {
-
-using Clock = History::Clock;
-
-Snapshot at_layer(Index layer) {
-  return Snapshot{.selection = {.layer = layer}};
-}
 
 TraceInfo some_heads() {
   TraceInfo info = make_trace_info(8, 8, 2, 4, 100, 16);

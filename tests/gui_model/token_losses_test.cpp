@@ -1,25 +1,18 @@
 // Losses at every token against the kept keys of the same replay, and the passages they make.
 #include "gui/model/tokens/token_losses.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/sim/live.hpp"
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/tokens/next_token_losses.hpp"
 #include "support/planted_trace.hpp"
 #include "tests/gui_model/job_context.hpp"
+#include "tests/gui_model/kept_rows.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::token_losses_test {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinAbs;
 using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
@@ -41,19 +34,19 @@ TEST_CASE("a head's losses are one minus the mass on the keys that it keeps") {
   TestJob job;
   const LossRequest request = asking(LossHeads::head);
   const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
-  const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
-  REQUIRE(losses.pos.size() == kept.rows.size());
+  const auto kept = kept_rows(trace, request.of, job.context);
+  REQUIRE(losses.pos.size() == kept.size());
   double sum = 0.0;
-  for (std::size_t i = 0; i < kept.rows.size(); ++i) {
-    CHECK(losses.pos[i] == kept.rows[i].pos);
-    CHECK_THAT(losses.lost[i], WithinAbs(1.0 - kept.rows[i].mass, 1e-9));
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    CHECK(losses.pos[i] == kept[i].pos);
+    CHECK_THAT(losses.lost[i], WithinAbs(1.0 - kept[i].mass, 1e-9));
     sum += losses.lost[i];
     CHECK(losses.lost[i] <= losses.largest());
   }
   CHECK_THAT(losses.mean, WithinAbs(sum / static_cast<double>(losses.lost.size()), 1e-12));
   CHECK(losses.at(losses.pos.back()) == losses.lost.back());
   CHECK(losses.mean > 0.0);
-  CHECK_THAT(loss_words(losses, request), ContainsSubstring("on average"));
+  CHECK_THAT(loss_words(losses), ContainsSubstring("on average"));
 }
 
 TEST_CASE("what stays dense loses nothing, and the words say so") {
@@ -65,7 +58,7 @@ TEST_CASE("what stays dense loses nothing, and the words say so") {
   CHECK(losses.empty());
   CHECK(losses.largest() == 0.0);
   CHECK_FALSE(losses.at(5).has_value());
-  CHECK_THAT(loss_words(losses, request), ContainsSubstring("nothing is lost"));
+  CHECK_THAT(loss_words(losses), ContainsSubstring("nothing is lost"));
 }
 
 TEST_CASE("the error of the output is that of the values on the kept keys") {
@@ -74,11 +67,11 @@ TEST_CASE("the error of the output is that of the values on the kept keys") {
   LossRequest request = asking(LossHeads::head);
   request.kind = LossKind::output;
   const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
-  const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
-  REQUIRE(losses.pos.size() == kept.rows.size());
+  const auto kept = kept_rows(trace, request.of, job.context);
+  REQUIRE(losses.pos.size() == kept.size());
   const TraceInfo& info = trace.info();
   const Tensor<float> v = trace.read_v(1, 2 / info.group(), {0, info.n_tokens});
-  for (const KeptRow& row : kept.rows) {
+  for (const KeptRow& row : kept) {
     const AttentionRow weights = attention_row(trace, 1, 2, row.pos);
     double error = 0.0;
     double norm = 0.0;
@@ -95,7 +88,7 @@ TEST_CASE("the error of the output is that of the values on the kept keys") {
   }
   TestJob alone(1);
   CHECK(token_losses(trace, nullptr, request, alone.context).lost == losses.lost);
-  CHECK_THAT(loss_words(losses, request), ContainsSubstring("of the output"));
+  CHECK_THAT(loss_words(losses), ContainsSubstring("of the output"));
   CHECK(request.key() != asking(LossHeads::head).key());
 }
 
@@ -104,17 +97,17 @@ TEST_CASE("two methods are compared where both were measured") {
   TokenLosses b;
   for (const Index pos : {1, 2, 5}) a.add(pos, 0.5);
   for (const Index pos : {2, 4, 5}) b.add(pos, pos == 5 ? 0.75 : 0.25);
+  a.request = asking(LossHeads::head);
   const TokenLosses difference = difference_of(a, b);
   CHECK(difference.pos == std::vector<Index>{2, 5});
   CHECK(difference.lost == std::vector<double>{0.25, -0.25});
   CHECK(difference.most == 0.25);
   CHECK(difference.worst == 0);
-  LossRequest request = asking(LossHeads::head);
-  LossRequest other = request;
+  LossRequest other = asking(LossHeads::head);
   other.of.spec = "quest";
-  CHECK(difference_words(difference, request, other) ==
+  CHECK(difference_words(difference, other) ==
         "QuoKA loses 0.0 % more than Quest on average, at most 25.0 % more, at least 25.0 % less");
-  CHECK_THAT(difference_words({}, request, other), ContainsSubstring("no token"));
+  CHECK_THAT(difference_words({}, other), ContainsSubstring("no token"));
 }
 
 TEST_CASE("the loss of the next token is what the running model says under the method") {
@@ -147,7 +140,7 @@ TEST_CASE("the loss of the next token is what the running model says under the m
                      .budget = request.of.budget,
                      .dense_layers = request.of.dense_layers};
   CHECK_THAT(losses.lost[31], WithinAbs(surprise(sparse) - surprise({}), 1e-5));
-  CHECK_THAT(loss_words(losses, request), ContainsSubstring("nats of the next token"));
+  CHECK_THAT(loss_words(losses), ContainsSubstring("nats of the next token"));
 }
 
 TEST_CASE("a trace whose model is not here says so in a sentence") {

@@ -1,18 +1,13 @@
 // What a token reads, against single rows and the kept keys of the same replay.
 #include "gui/model/tokens/token_reading.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "support/planted_trace.hpp"
 #include "tests/gui_model/job_context.hpp"
+#include "tests/gui_model/kept_rows.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::token_reading_test {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinAbs;
 using kvscope::test::planted_trace;
 using kvscope::test::PlantOptions;
 
@@ -20,24 +15,25 @@ PlantOptions plant() {
   return PlantOptions{.n_tokens = 160, .chunk = 16, .sink = 1.0, .band = 1.0, .seed = 5};
 }
 
-SelectionsRequest asking(const char* method, LossHeads heads) {
-  return SelectionsRequest{.of = {.layer = 1,
-                                  .q_head = 2,
-                                  .chunk = 16,
-                                  .spec = method,
-                                  .budget = Budget{Budget::Kind::tokens, 12.0}},
-                           .heads = heads};
+LossRequest asking(const char* method, LossHeads heads) {
+  return LossRequest{.of = {.layer = 1,
+                            .q_head = 2,
+                            .chunk = 16,
+                            .spec = method,
+                            .budget = Budget{Budget::Kind::tokens, 12.0}},
+                     .heads = heads};
 }
 
 TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by rule and score") {
   const auto trace = planted_trace(plant());
   TestJob job;
   for (const char* method : {"quoka", "streamingllm", "oracle-topk"}) {
-    const SelectionsRequest request = asking(method, LossHeads::head);
+    const LossRequest request = asking(method, LossHeads::head);
     const MethodSelections selections = method_selections(trace, nullptr, request, job.context);
-    const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
-    REQUIRE(kept.rows.size() > 100);
-    for (const KeptRow& row : kept.rows) {
+    CHECK_FALSE(selections.layers.front().is_dense());
+    const auto kept = kept_rows(trace, request.of, job.context);
+    REQUIRE(kept.size() > 100);
+    for (const KeptRow& row : kept) {
       const Reading reading =
           reading_of(trace, {1, 2, row.pos, LossHeads::head}, &selections, nullptr, job.context);
       REQUIRE(reading.outcomes.of.size() == static_cast<std::size_t>(row.visible.size()));
@@ -47,13 +43,9 @@ TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by r
         if (reading.outcomes.keeps(key)) keys.push_back(static_cast<KeyPos>(key));
       }
       CHECK(keys == row.keys);
-      const KeptKeys told =
-          kept_keys(selections, method, request.of.budget, reading.row, trace.info().group());
-      REQUIRE(told.row);
-      CHECK(told.row->pos == row.pos);
-      CHECK(told.row->keys == row.keys);
-      CHECK_THAT(told.row->mass, WithinAbs(row.mass, 1e-5));
-      CHECK_FALSE(told.is_dense);
+      const auto [n_kept, mass] = reading.outcomes.kept_of(reading.row.row);
+      CHECK(n_kept == static_cast<Index>(row.keys.size()));
+      CHECK_THAT(mass, WithinAbs(row.mass, 1e-5));
       CHECK_THAT(reading.outcomes.lost, WithinAbs(1.0 - row.mass, 1e-5));
       // Of methods that keep the running chunk, by rule.
       const bool lost_some = static_cast<Index>(keys.size()) < row.visible.size();
@@ -75,7 +67,7 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
   TestJob alone(1);
   constexpr Index kQuery = 130;
   for (const LossHeads heads : {LossHeads::layer, LossHeads::all}) {
-    const SelectionsRequest request = asking("quoka", heads);
+    const LossRequest request = asking("quoka", heads);
     const MethodSelections selections = method_selections(trace, nullptr, request, job.context);
     const Reading reading =
         reading_of(trace, {1, 2, kQuery, heads}, &selections, &selections, job.context);
@@ -90,14 +82,17 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
       for (const Index head : info.q_heads) {
         const AttentionRow row = attention_row(trace, layer, head, kQuery);
         for (Index key = 0; key <= kQuery; ++key) mean[key] += row.prob(key);
-        SelectionsRequest one = request;
+        LossRequest one = request;
         one.of.layer = layer;
         one.of.q_head = head;
-        const KeptRows kept = kept_rows(trace, nullptr, one.of, job.context);
-        lost += 1.0 - kept.nearest(kQuery)->mass;
-        const RankedRow ranked = ranked_row(trace, layer, head, kQuery);
-        CHECK(kept_keys(selections, "quoka", one.of.budget, ranked, info.group()).row->keys ==
-              kept.nearest(kQuery)->keys);
+        const auto kept = kept_rows(trace, one.of, job.context);
+        const auto own = std::ranges::find(kept, kQuery, &KeptRow::pos);
+        lost += 1.0 - own->mass;
+        const Reading alike = reading_of(trace, {layer, head, kQuery, LossHeads::head}, &selections,
+                                         nullptr, job.context);
+        for (Index key = 0; key <= kQuery; ++key)
+          CHECK(alike.outcomes.keeps(key) ==
+                std::ranges::binary_search(own->keys, static_cast<KeyPos>(key)));
         n += 1.0;
       }
     }
@@ -125,11 +120,9 @@ TEST_CASE("a query that a method was not asked about has no outcomes") {
   CHECK(dense.outcomes.at(3) == KeyUse::unknown);
   CHECK(outcome_words(dense.outcomes.at(3)) == "not asked");
   none.layers[0].calls.push_back({{64, 128}, {}});  // a call that does not hold the query
-  CHECK_FALSE(kept_keys(none, "quoka", std::nullopt, dense.row, trace.info().group()).row);
+  CHECK_FALSE(none.layers[0].is_dense());
   none.layers[0].calls.clear();  // a sliding window: nothing is left out
-  const KeptKeys all = kept_keys(none, "quoka", std::nullopt, dense.row, trace.info().group());
-  CHECK(all.is_dense);
-  CHECK(all.row->keys.size() == 41);
+  CHECK(none.layers[0].is_dense());
   CHECK(asking("quoka", LossHeads::all).key() != asking("quoka", LossHeads::layer).key());
 }
 

@@ -1,7 +1,6 @@
 #include "tests/gui_model/trace_files.hpp"
 
 #include <array>
-#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 
@@ -17,18 +16,6 @@ constexpr double kSeconds = 30.0;
 std::filesystem::path write_trace(const std::filesystem::path& path, const SyntheticTrace& trace) {
   kvscope::test::write_all(trace, *create_trace(path, {.overwrite = true, .gzip_level = {}}));
   return path;
-}
-
-std::filesystem::path write_part(const std::filesystem::path& path, const SyntheticTrace& trace,
-                                 std::size_t n_calls) {
-  {
-    const auto receiver = create_trace(path, {.overwrite = true, .gzip_level = {}});
-    receiver->begin(trace.info);
-    kvscope::test::write_calls(trace, *receiver, 0, n_calls);
-  }
-  std::filesystem::path part = path;
-  part += ".part";
-  return part;
 }
 
 void overwrite_number(const std::filesystem::path& path, float was, float next, float now) {

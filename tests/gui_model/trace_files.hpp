@@ -20,10 +20,6 @@ using kvscope::test::TempFolder;
 /// Writes the whole trace; replaces an earlier file.
 std::filesystem::path write_trace(const std::filesystem::path& path, const SyntheticTrace& trace);
 
-/// Writes the first calls only and leaves the .part file of a killed recorder; returns its path.
-std::filesystem::path write_part(const std::filesystem::path& path, const SyntheticTrace& trace,
-                                 std::size_t n_calls);
-
 /// Replaces the one place in the file that holds `was` followed by `next` (f32).
 void overwrite_number(const std::filesystem::path& path, float was, float next, float now);
 

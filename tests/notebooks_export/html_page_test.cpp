@@ -3,12 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/kinds/explain_key.hpp"
 #include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::html_page_test {
@@ -64,15 +62,7 @@ HtmlPage page_of(const PageContent& content, const HtmlPageOptions& options = {}
 /// The planted trace with texts and a window in layer 1.
 MemoryTrace windowed_trace(bool has_sink_logits = false) {
   test::PlantOptions plant{.n_tokens = 53, .sink = 1.0, .has_sink_logits = has_sink_logits};
-  MemoryTrace planted = test::planted_trace(plant);
-  TraceInfo info = planted.info();
-  info.window[1] = 20;
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < 2; ++layer) {
-    std::copy_n(planted.q(layer).data(), planted.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(planted.k(layer).data(), planted.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(planted.v(layer).data(), planted.v(layer).shape().count(), trace.v(layer).data());
-  }
+  MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 20; });
   trace.set_tokens(std::vector<TokenId>(53, 1));
   return trace;
 }
@@ -247,7 +237,7 @@ TEST_CASE("html page: text stays text, and no folder of the machine is told", "[
   MemoryTrace trace(info);
   std::vector<std::string> texts(16, "</pre><script>alert(1)</script>");
   texts[3] = "\xff\"\\ \n";
-  trace.write_tokens(std::vector<TokenId>(16, 7), texts);
+  trace.set_tokens(std::vector<TokenId>(16, 7), texts);
   Json json = session();
   json["bookmarks"].erase(2);
   json["bookmarks"].erase(1);

@@ -1,9 +1,7 @@
 // A PNG has the pixels that its size in points and its resolution ask for, and the page fills them;
 // a window's pixels are crisp; what lies far outside is drawn right, and costs nothing.
-#include <cmath>
 #include <cstdlib>
 #include <tuple>
-#include <vector>
 
 #include "notebooks_export/cairo_canvas.hpp"
 #include "tests/support/test.hpp"

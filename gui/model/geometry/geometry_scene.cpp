@@ -136,23 +136,20 @@ void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometryS
 }
 
 void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
-              const std::optional<KeptKeysOfQuery>& kept) {
+              const KeptKeysOfQuery& kept) {
   if (switches.queries) {
     scene.sets.push_back(
         plain_set(head.queries, "queries", /*are_queries=*/true, kQueryTone, 0.25, kAll));
   }
   if (!switches.keys) return;
-  if (!kept) {
+  if (kept.reading == nullptr || kept.reading->outcomes.of.empty()) {
     scene.sets.push_back(plain_set(head.keys, "keys", /*are_queries=*/false, kContext, 0.6, kAll));
     return;
   }
-  const KeptRow& row = kept->row;
-  const auto is_visible = [&](std::size_t i) {
-    return head.pos[i] >= row.visible.begin && head.pos[i] < row.visible.end;
-  };
-  const auto is_kept = [&](std::size_t i) {
-    return std::ranges::binary_search(row.keys, static_cast<KeyPos>(head.pos[i]));
-  };
+  const AttentionRow& row = kept.reading->row.row;
+  const KeyUses& uses = kept.reading->outcomes;
+  const auto is_visible = [&](std::size_t i) { return uses.at(head.pos[i]) != KeyUse::unknown; };
+  const auto is_kept = [&](std::size_t i) { return uses.keeps(head.pos[i]); };
   const auto add = [&](std::string label, plot::Tone tone, double opacity, const auto& is_in) {
     SceneSet set =
         plain_set(head.keys, std::move(label), /*are_queries=*/false, tone, opacity, is_in);
@@ -161,12 +158,12 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
   add("keys it does not see (faint)", kContext, 0.12,
       [&](std::size_t i) { return !is_visible(i); });
   add("keys left out", kContext, 0.6, [&](std::size_t i) { return is_visible(i) && !is_kept(i); });
-  add(fmt::format("keys kept by {}", kept->method), kKeptTone, 0.95,
-      [&](std::size_t i) { return is_visible(i) && is_kept(i); });
-  scene.caption.push_back(fmt::format(
-      "{} keeps {} of the {} keys that the query at position {} sees, with {} of "
-      "its dense attention.",
-      kept->method, row.keys.size(), row.visible.size(), row.pos, percent_text(row.mass)));
+  add(fmt::format("keys kept by {}", kept.method), kKeptTone, 0.95, is_kept);
+  const auto [n_kept, mass] = uses.kept_of(row);
+  scene.caption.push_back(
+      fmt::format("{} keeps {} of the {} keys that the query at position {} sees, with {} of "
+                  "its dense attention.",
+                  kept.method, n_kept, row.visible.size(), row.query, percent_text(mass)));
 }
 
 plot::Scatter scatter_of(const SceneSet& set) {
@@ -216,8 +213,7 @@ plot::Range padded_axis(const CloudBox& box, std::size_t c) {
 }  // namespace
 
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const LargestWeights* weights,
-                             const std::optional<KeptKeysOfQuery>& kept) {
+                             const LargestWeights* weights, const KeptKeysOfQuery& kept) {
   GeometryScene scene;
   if (switches.colour == GeometryColour::s_q) add_s_q(scene, head, switches);
   if (switches.colour == GeometryColour::position) add_positions(scene, head, switches);

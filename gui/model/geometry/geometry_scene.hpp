@@ -4,15 +4,16 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/theme.hpp"
+#include "gui/model/geometry/cloud.hpp"
 #include "gui/model/geometry/geometry_view.hpp"
-#include "gui/model/geometry/orbit.hpp"
-#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/tokens/token_reading.hpp"
 
 namespace kvscope::gui {
 
@@ -39,12 +40,14 @@ struct GeometrySwitches {
                           "S_q compares a query with the mean of the prompt or of its own chunk");
   bool keys = option(keys, "keys", true, "show the keys");
   bool queries = option(queries, "queries", true, "show the queries");
+  bool operator==(const GeometrySwitches&) const = default;
 };
 
 /// The answer of a method for one query, for GeometryColour::kept.
 struct KeptKeysOfQuery {
-  std::string method;  // as the session calls it
-  KeptRow row;
+  std::string method;                      // as the session calls it
+  std::shared_ptr<const Reading> reading;  // null: there is none
+  bool operator==(const KeptKeysOfQuery&) const = default;
 };
 
 /// Points drawn alike. `slot` are indices into GeometryHead's arrays.
@@ -74,10 +77,9 @@ struct GeometryScene {
 };
 
 /// `weights`: for GeometryColour::max_weight; null: no query has a colour yet. `kept`: for
-/// GeometryColour::kept; empty likewise.
+/// GeometryColour::kept; without a reading likewise.
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const LargestWeights* weights,
-                             const std::optional<KeptKeysOfQuery>& kept);
+                             const LargestWeights* weights, const KeptKeysOfQuery& kept);
 
 /// The first two axes. Marks: a scatter for each set, whose points are `of` SceneSet::slot, then
 /// the means of keys and of queries, as far as they are shown.

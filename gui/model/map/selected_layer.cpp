@@ -10,6 +10,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr double kLeastOpacity = 0.4;
+constexpr Index kQueriesPerPixel = 8;
 
 /// The pixels of one token, at least one; may lie outside.
 struct Pixels {
@@ -38,7 +39,7 @@ void hatch_row(SelectedLayer& layer, const MapView& view, Index y, const Hatchin
 
 }  // namespace
 
-SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
+SelectedLayer fold_selected(const MethodSelections& kept, const MapView& view, plot::Colour colour,
                             const std::optional<Hatching>& unmeasured) {
   SelectedLayer layer{.width = static_cast<Index>(std::ceil(view.width())),
                       .height = static_cast<Index>(std::ceil(view.height()))};
@@ -63,14 +64,19 @@ SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, 
   std::vector<std::uint32_t> rows_in(static_cast<std::size_t>(layer.height), 0);
   std::vector<std::uint32_t> row_hits(width);
   const TokenRange queries = view.queries();
-  for (const KeptRow& row : rows) {
-    const Index pos = row.pos;
-    if (pos < queries.begin || pos >= queries.end) continue;
+  const auto add_row = [&](const MethodSelections::Call& call, Index pos) {
     std::ranges::fill(row_hits, 0);
-    const auto first = std::ranges::lower_bound(row.keys, keys.begin);
-    for (auto key = first; key != row.keys.end() && *key < keys.end; ++key) {
-      const Pixels own = columns(*key);
+    const Index end = std::min(keys.end, pos + 1);
+    const auto hit = [&](Index key) {
+      const Pixels own = columns(key);
       for (Index x = own.begin; x < own.end; ++x) ++row_hits[static_cast<std::size_t>(x)];
+    };
+    if (call.selection.is_dense) {
+      for (Index key = keys.begin; key < end; ++key) hit(key);
+    } else {
+      const auto of_row = call.selection.list(0, pos - call.tokens.begin).keys;
+      const auto first = std::ranges::lower_bound(of_row, keys.begin);
+      for (auto key = first; key != of_row.end() && *key < end; ++key) hit(*key);
     }
     const Pixels lines =
         cut(pixels_of(view.y_of(static_cast<double>(pos)), view.y_of(static_cast<double>(pos + 1))),
@@ -80,6 +86,11 @@ SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, 
       std::uint32_t* line = hits.data() + static_cast<std::size_t>(y) * width;
       for (std::size_t x = 0; x < width; ++x) line[x] += row_hits[x];
     }
+  };
+  const Index step = std::max<Index>(1, queries.size() / (kQueriesPerPixel * layer.height));
+  for (const MethodSelections::Call& call : kept.layers.front().calls) {
+    const TokenRange asked = overlap(call.tokens, queries);
+    for (Index pos = asked.begin; pos < asked.end; pos += step) add_row(call, pos);
   }
 
   std::uint32_t shades[256];

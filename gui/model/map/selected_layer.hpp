@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "analysis/plot/colour.hpp"
 #include "gui/model/map/map_view.hpp"
-#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/tokens/token_reading.hpp"
 
 namespace kvscope::gui {
 
@@ -27,12 +26,12 @@ struct Hatching {
   plot::Colour line;
 };
 
-/// One pixel of the layer per pixel of the view. Its opacity grows with the share of its pairs
-/// (measured queries x keys) that were chosen, from 0.4 of the colour's own where any was.
-/// Measured queries are at least a pixel high; others leave their rows clear, or with `unmeasured`
-/// hatched as far as their queries see: what lies under a clear pixel is then known not to be
-/// chosen. rows: ascending.
-SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
+/// One pixel of the layer per pixel of the view, of the lists of one head. Its opacity grows with
+/// the share of its pairs (measured queries x keys) that were chosen, from 0.4 of the colour's own
+/// where any was. Measured queries are at least a pixel high; others leave their rows clear, or
+/// with `unmeasured` hatched as far as their queries see: what lies under a clear pixel is then
+/// known not to be chosen. Of queries that share a row of pixels a few stand for all.
+SelectedLayer fold_selected(const MethodSelections& kept, const MapView& view, plot::Colour colour,
                             const std::optional<Hatching>& unmeasured = std::nullopt);
 
 }  // namespace kvscope::gui

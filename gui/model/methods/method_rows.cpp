@@ -67,18 +67,6 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
   return out;
 }
 
-QueueItem<MethodRows> method_rows_item(std::shared_ptr<const Document> trace,
-                                       std::shared_ptr<const Document> draft,
-                                       const std::string& name, const MethodRowsRequest& request) {
-  QueueItem<MethodRows> item;
-  item.key = documents_key(*trace, draft.get()) + request.key();
-  item.request.title = fmt::format("{}: {}", name, layer_words(request.layers));
-  item.compute = [trace = std::move(trace), draft = std::move(draft), request](JobContext& job) {
-    return method_rows(trace->source(), draft ? &draft->source() : nullptr, request, job);
-  };
-  return item;
-}
-
 std::vector<MethodRowsRequest> split_by_layer(const MethodRowsRequest& request) {
   if (request.spec.caps().cross_layer) return {request};
   std::vector<MethodRowsRequest> parts;

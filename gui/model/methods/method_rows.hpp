@@ -10,9 +10,8 @@
 #include "analysis/base/table.hpp"
 #include "analysis/sweep/sweep_table.hpp"
 #include "core/sim/replay.hpp"
-#include "gui/model/jobs/async_queue.hpp"
+#include "gui/model/jobs/jobs.hpp"
 #include "gui/model/session/selection.hpp"
-#include "gui/model/traces/document.hpp"
 
 namespace kvscope::gui {
 
@@ -46,11 +45,6 @@ Index display_rows_per_chunk(Index n_tokens);
 /// replay_layers throws.
 MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
                        const MethodRowsRequest& request, JobContext& job);
-
-/// method_rows() of opened traces as an item of a queue; `name`: the method's, for the job's title.
-QueueItem<MethodRows> method_rows_item(std::shared_ptr<const Document> trace,
-                                       std::shared_ptr<const Document> draft,
-                                       const std::string& name, const MethodRowsRequest& request);
 
 /// Requests that together cover `layers`: one per layer, so that answers come layer by layer; a
 /// single one for methods that pass context between layers.

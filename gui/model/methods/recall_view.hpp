@@ -108,7 +108,7 @@ struct OpenedSweep {
 /// Powers of two up to the number of tokens, from 16 (from 1 for very short traces).
 std::vector<Index> budget_ladder(Index n_tokens);
 
-/// One thing to compute: an item of a AsyncQueue.
+/// One thing to compute: an item of the panel's queue.
 struct RecallItem {
   std::size_t method = 0;  // in RecallQuestion::methods
   MethodRowsRequest request;

@@ -38,43 +38,38 @@ std::string title_of(const ResultArray& array) {
   return title;
 }
 
-std::string value_text(double value) {
-  return std::isnan(value) ? "none" : fmt::format("{:.6g}", value);
-}
-
 }  // namespace
 
 AnalysisValue::AnalysisValue(AnalysisCard card, AnalysisPart part, std::string what,
                              const std::function<void(const AnalysisRun&)>& analyze,
                              JobContext& job)
-    : card_(std::move(card)), part_(part), what_(std::move(what)) {
+    : card_(std::move(card)), part_(part), result_(std::move(what)) {
   analyze({result_, job.pool, job.progress, job.stop});
-  const MemoryResultView view(result_, what_);
-  const ResultArray& rows = view.require(card_.rows);
+  const ResultArray& rows = result_.require(card_.rows);
   shape_ = rows.shape;
-  for (const ResultArray& array : view.arrays()) {
+  for (const ResultArray& array : result_.arrays()) {
     if (!is_prefix(array, rows)) continue;
     Column column{array.name, title_of(array), array.type == ResultType::u8,
-                  n_elements(shape_, array.shape.rank), view.read(array.name)};
+                  n_elements(shape_, array.shape.rank), result_.read(array.name)};
     if (column.is_flag) column.title = array.name;  // what several flags are called is the same
     const bool is_first = array.name == card_.rows;
     columns_.insert(is_first ? columns_.begin() : columns_.end(), std::move(column));
   }
   end_ = columns_.front().values.size();
   if (part_.q_head) {  // of one layer's heads
-    const std::vector<double> heads = view.axis(card_.rows, 1);
+    const std::vector<double> heads = result_.axis(card_.rows, 1);
     const auto head = std::ranges::find(heads, static_cast<double>(*part_.q_head));
     first_ = static_cast<std::size_t>(head - heads.begin()) * n_elements(shape_, kQueryAxis);
     end_ = first_ + n_elements(shape_, kQueryAxis);
   }
   if (card_.query.empty()) return;
-  for (const double query : view.read(card_.query)) queries_.push_back(static_cast<Index>(query));
+  for (const double query : result_.read(card_.query))
+    queries_.push_back(static_cast<Index>(query));
 }
 
 plot::Figure AnalysisValue::figure(const std::string& metric) const {
-  const MemoryResultView view(result_, what_);
   FigureInput input;
-  input.results = {&view};
+  input.results = {&result_};
   if (!card_.metrics.empty())
     input.options.metric = metric.empty() ? card_.metrics.front() : metric;
   if (input.options.metric == "difference") {
@@ -85,7 +80,7 @@ plot::Figure AnalysisValue::figure(const std::string& metric) const {
   if (part_.layer) input.options.layers = fmt::format("{}", *part_.layer);
   if (part_.q_head) input.options.heads = fmt::format("{}", *part_.q_head);
   plot::Figure figure = make_figure(find_figure_kind(card_.figure), input);
-  figure.caption.insert(figure.caption.begin(), what_ + ".");
+  figure.caption.insert(figure.caption.begin(), result_.name() + ".");
   return figure;
 }
 
@@ -121,20 +116,19 @@ double AnalysisValue::at(std::string_view array, std::size_t row) const {
 std::vector<std::pair<std::string, std::string>> AnalysisValue::lines(std::size_t row) const {
   std::vector<std::pair<std::string, std::string>> lines;
   if (shape_.rank == 2) {
-    const MemoryResultView view(result_, what_);
     const auto n = static_cast<std::size_t>(shape_[1]);
-    const ResultArray& rows = view.require(card_.rows);
+    const ResultArray& rows = result_.require(card_.rows);
     const auto name_of = [&](std::size_t axis) {
       std::string name = rows.axes[axis];
       std::ranges::replace(name, '_', ' ');
       return name;
     };
-    lines.emplace_back(name_of(0), value_text(view.axis(card_.rows, 0)[row / n]));
-    lines.emplace_back(name_of(1), value_text(view.axis(card_.rows, 1)[row % n]));
+    lines.emplace_back(name_of(0), number_text(result_.axis(card_.rows, 0)[row / n], 6));
+    lines.emplace_back(name_of(1), number_text(result_.axis(card_.rows, 1)[row % n], 6));
   }
   for (const Column& one : columns_) {
     if (one.stride != 1 || (one.is_flag && one.values[row] == 0.0)) continue;
-    lines.emplace_back(one.title, one.is_flag ? "yes" : value_text(one.values[row]));
+    lines.emplace_back(one.title, one.is_flag ? "yes" : number_text(one.values[row], 6));
   }
   return lines;
 }
@@ -164,8 +158,7 @@ std::optional<std::size_t> AnalysisValue::row_of_cell(Index row, Index col) cons
 }
 
 std::string AnalysisValue::csv() const {
-  const MemoryResultView view(result_, what_);
-  const ResultArray& rows = view.require(card_.rows);
+  const ResultArray& rows = result_.require(card_.rows);
   std::string csv;
   std::vector<std::vector<double>> coordinates;
   for (int axis = 0; axis < shape_.rank; ++axis) {
@@ -173,7 +166,7 @@ std::string AnalysisValue::csv() const {
     const bool is_page = axis + 1 == shape_.rank && card_.page_size > 0;
     csv += is_query ? "query" : is_page ? "key" : csv_field(rows.axes[axis]);
     csv += ',';
-    coordinates.push_back(view.axis(card_.rows, axis));
+    coordinates.push_back(result_.axis(card_.rows, axis));
     if (is_query) coordinates.back().assign(queries_.begin(), queries_.end());
     for (double& at : coordinates.back())
       at *= is_page ? static_cast<double>(card_.page_size) : 1.0;

@@ -17,8 +17,8 @@
 namespace kvscope::gui {
 
 /// What of a trace the analysis sees: the selected head, its KV group, all heads of its layer; the
-/// whole trace, of which it takes the layer itself; or two traces.
-enum class AnalysisScope { head, group, heads, layer, pair };
+/// whole trace, of which it takes the layer itself, or all of it; or two traces.
+enum class AnalysisScope { head, group, heads, layer, trace, pair };
 
 /// What an analysis adds for the window.
 struct AnalysisCard {
@@ -85,7 +85,6 @@ class AnalysisValue {
 
   AnalysisCard card_;
   AnalysisPart part_;
-  std::string what_;
   MemoryResult result_;
   Shape shape_;
   std::vector<Column> columns_;  // that of card_.rows first

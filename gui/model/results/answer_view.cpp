@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -16,19 +15,15 @@ namespace kvscope::gui {
 
 namespace {
 
-double number_in(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNan;
-}
-
 std::vector<AnswerToken> tokens_of(const Json& steps) {
   std::vector<AnswerToken> tokens;
   for (const Json& step : steps) {
     tokens.push_back({.dense = step.at("dense").get<std::string>(),
                       .sparse = step.at("sparse").get<std::string>(),
                       .mended = step.value("mended", ""),
-                      .dense_surprise = number_in(step, "dense_surprise"),
-                      .sparse_surprise = number_in(step, "sparse_surprise"),
-                      .mended_surprise = number_in(step, "mended_surprise")});
+                      .dense_surprise = number_at(step, "dense_surprise"),
+                      .sparse_surprise = number_at(step, "sparse_surprise"),
+                      .mended_surprise = number_at(step, "mended_surprise")});
   }
   return tokens;
 }
@@ -40,7 +35,7 @@ std::vector<BlamedKeys> blamed_of(const Json& prompt, const char* list) {
     all.push_back({.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
                             one.value("key", Index{-1})},
                    .text = one.value("text", ""),
-                   .recovered = number_in(one, "recovered"),
+                   .recovered = number_at(one, "recovered"),
                    .says = one.value("says", "")});
   }
   std::ranges::stable_sort(all, std::ranges::greater{}, [](const BlamedKeys& keys) {

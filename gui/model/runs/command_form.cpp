@@ -1,12 +1,14 @@
 #include "gui/model/runs/command_form.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
@@ -35,16 +37,6 @@ CommandOption read_option(const Json& json, bool is_argument) {
     if (choice.is_string()) option.choices.push_back(choice.get<std::string>());
   }
   return option;
-}
-
-std::vector<std::string> begun(std::string_view command) {
-  std::vector<std::string> words;
-  while (!command.empty()) {
-    const std::size_t end = std::min(command.find(' '), command.size());
-    words.emplace_back(command.substr(0, end));
-    command.remove_prefix(std::min(end + 1, command.size()));
-  }
-  return words;
 }
 
 /// What the help of --out says a command writes.
@@ -113,7 +105,7 @@ std::vector<std::string> command_words(const CommandSpec& command, const Command
 std::vector<std::string> command_words(std::string_view command,
                                        const std::vector<std::string>& arguments,
                                        const CommandOptions& options) {
-  std::vector<std::string> words = begun(command);
+  std::vector<std::string> words = split_words(command, ' ');
   words.insert(words.end(), arguments.begin(), arguments.end());
   for (const auto& [name, value] : options) {
     if (value.starts_with("-")) {  // must not be taken for an option itself
@@ -141,10 +133,7 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
     if (option.name == "selector" && option.placeholder == "NAME") {
       values[option.name] = session.selection().selector.text();
     } else if (option.name == "selector") {
-      std::string methods;
-      for (const std::string& method : session.ticked())
-        methods += (methods.empty() ? "" : ",") + method;
-      values[option.name] = methods;
+      values[option.name] = fmt::format("{}", fmt::join(session.ticked(), ","));
     }
     if (option.name == "budget" && option.choices.empty())
       values[option.name] = fmt::format("{}", session.parameters().budget);

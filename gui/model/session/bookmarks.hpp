@@ -12,15 +12,15 @@ namespace kvscope::gui {
 
 /// A selected head, query and key under a method, and what somebody noted about it.
 struct Bookmark {
-  std::string trace;  // uuid
-  std::string name;   // of its file, to be told apart
-  Index layer = 0;
-  Index q_head = 0;
-  Index query = 0;
+  std::string trace = option(trace, "trace", "", "");  // uuid
+  std::string name = option(name, "name", "", "");     // of its file, to be told apart
+  Index layer = option(layer, "layer", 0, "", at_least(0));
+  Index q_head = option(q_head, "q-head", 0, "", at_least(0));
+  Index query = option(query, "query", 0, "", at_least(0));
   std::optional<Index> key;
-  std::string selector;
-  Index budget = 0;
-  std::string note;
+  std::string selector = option(selector, "selector", "", "");
+  Index budget = option(budget, "budget", 0, "", at_least(0));
+  std::string note = option(note, "note", "", "");
   /// "layer 3, head 5, query 400, key 20".
   std::string words() const;
   bool operator==(const Bookmark&) const = default;

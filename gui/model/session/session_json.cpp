@@ -22,12 +22,6 @@ std::string relative_to(const fs::path& path, const fs::path& base) {
   return (is_far ? path : near).generic_string();
 }
 
-std::string text_of(const Json& json, const char* key) {
-  return json.is_object() && json.contains(key) && json[key].is_string()
-             ? json[key].get<std::string>()
-             : std::string();
-}
-
 Index number_of(const Json& json, const char* key, Index otherwise) {
   return json.is_object() && json.contains(key) && json[key].is_number_integer()
              ? json[key].get<Index>()
@@ -63,7 +57,7 @@ Json Session::to_json(const fs::path& base) const {
 }
 
 void Session::apply(const Json& json, const fs::path& base) {
-  if (!json.is_object() || text_of(json, "kind") != "kvscope-session")
+  if (!json.is_object() || text_at(json, "kind") != "kvscope-session")
     throw ConfigError("not a session of kvscope-explorer: expected \"kind\": \"kvscope-session\"");
   if (number_of(json, "version", 0) > kSessionVersion) {
     throw ConfigError("the session was saved by a newer kvscope-explorer (version {}, known is {})",
@@ -78,7 +72,7 @@ void Session::apply(const Json& json, const fs::path& base) {
   s.key.reset();
   if (const Index key = number_of(selection, "key", -1); key >= 0) s.key = key;
   const auto method = [&](const char* key, MethodSpec& target) {
-    const std::string name = text_of(selection, key);
+    const std::string name = text_at(selection, key);
     if (!name.empty()) target = name;  // throws for what there is not
   };
   method("selector", s.selector);
@@ -113,8 +107,8 @@ void Session::apply(const Json& json, const fs::path& base) {
   const auto named_at = [&](Index index) -> Named {
     if (index < 0 || index >= static_cast<Index>(traces.size())) return {};
     const Json& trace = traces[static_cast<std::size_t>(index)];
-    const std::string path = text_of(trace, "path");
-    return {text_of(trace, "uuid"), path.empty() ? fs::path() : file_behind(full(path))};
+    const std::string path = text_at(trace, "path");
+    return {text_at(trace, "uuid"), path.empty() ? fs::path() : file_behind(full(path))};
   };
   wanted_ = wanted;
   wanted_trace_ = named_at(number_of(selection, "trace", 0));
@@ -125,7 +119,7 @@ void Session::apply(const Json& json, const fs::path& base) {
   const auto open_named = [&](const std::string& path) {
     if (!path.empty()) open(full(path));
   };
-  for (const Json& trace : traces) open_named(text_of(trace, "path"));
+  for (const Json& trace : traces) open_named(text_at(trace, "path"));
   if (json.contains("results") && json["results"].is_array()) {
     for (const Json& path : json["results"]) {
       if (path.is_string()) open_named(path.get<std::string>());

@@ -115,7 +115,7 @@ TokenLosses next_token_losses(const Transformer& model, const TraceSource& trace
   options.budget = request.of.budget;
   options.dense_layers = request.of.dense_layers;
   const std::vector<double> sparse = surprise(1);
-  TokenLosses losses;
+  TokenLosses losses{.request = request};
   for (std::size_t pos = 0; pos < dense.size(); ++pos)
     losses.add(static_cast<Index>(pos), sparse[pos] - dense[pos]);
   return losses;

@@ -1,7 +1,9 @@
 // Text of tokens as people read it where tokens are no whole characters, or the script runs from
-// right to left. No shaping engine: letters stand in reading order, Arabic ones joined.
+// right to left, and a sentence on what is not drawn as it is written. No shaping engine: letters
+// stand in reading order, Arabic ones joined.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +28,10 @@ std::u32string joined_letters(std::u32string_view text, char32_t before, char32_
 
 /// As it is drawn from left to right: stretches of right-to-left letters turned around.
 std::u32string drawn_order(std::u32string_view text);
+
+/// What of these characters (UTF-8, each once) cannot be read as it should be, and what helps;
+/// empty: nothing. `lacks`: no font has it.
+std::string remark_on_scripts(std::string_view alphabet,
+                              const std::function<bool(char32_t)>& lacks);
 
 }  // namespace kvscope::gui

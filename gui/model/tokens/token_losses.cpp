@@ -16,6 +16,7 @@
 #include "core/base/number_text.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/sim/replay.hpp"
+#include "gui/model/tokens/next_token_losses.hpp"
 
 namespace kvscope::gui {
 
@@ -101,6 +102,7 @@ double error_of_output(const MeasuredRow& row, TensorView<const float> values,
 
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job) {
+  if (request.kind == LossKind::next_token) return next_token_losses(trace, request, job);
   const TraceInfo& info = trace.info();
   ReplayOptions options = request.of.replay(info);
   if (request.heads == LossHeads::head) options.q_heads = {request.of.q_head};
@@ -148,7 +150,7 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
       }
     }
   }
-  TokenLosses losses;
+  TokenLosses losses{.request = request};
   for (std::size_t pos = 0; pos < sums.size(); ++pos) {
     const double lost = sums[pos].value();
     if (std::isnan(lost)) continue;
@@ -160,7 +162,7 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
 }
 
 TokenLosses difference_of(const TokenLosses& losses, const TokenLosses& other) {
-  TokenLosses out;
+  TokenLosses out{.request = losses.request};
   for (std::size_t i = 0, j = 0; i < losses.pos.size() && j < other.pos.size();) {
     if (losses.pos[i] == other.pos[j]) {
       out.add(losses.pos[i], losses.lost[i] - other.lost[j]);
@@ -206,7 +208,8 @@ std::string loss_number(double loss, LossKind kind) {
   return kind == LossKind::next_token ? fmt::format("{:.3g} nats", loss) : percent_text(loss);
 }
 
-std::string loss_words(const TokenLosses& losses, const LossRequest& request) {
+std::string loss_words(const TokenLosses& losses) {
+  const LossRequest& request = losses.request;
   if (losses.empty())
     return fmt::format("nothing is lost: {} stay dense", words_for(request.heads));
   constexpr std::array<std::string_view, 3> kOf = {" of the attention", " of the output",
@@ -216,8 +219,8 @@ std::string loss_words(const TokenLosses& losses, const LossRequest& request) {
                      loss_number(losses.largest(), request.kind));
 }
 
-std::string difference_words(const TokenLosses& difference, const LossRequest& request,
-                             const LossRequest& other) {
+std::string difference_words(const TokenLosses& difference, const LossRequest& other) {
+  const LossRequest& request = difference.request;
   if (difference.empty()) return "no token was measured for both methods";
   const auto words = [&](double loss) {
     return fmt::format("{} {}", loss_number(std::abs(loss), request.kind),
@@ -231,11 +234,11 @@ std::string difference_words(const TokenLosses& difference, const LossRequest& r
 
 namespace {
 
-plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
-  plot::Line line{
-      .label = label_of(request.of),
-      .tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)},
-      .markers = false};
+plot::Line loss_line(const TokenLosses& losses) {
+  const KeptRequest& of = losses.request.of;
+  plot::Line line{.label = label_of(of),
+                  .tone = {plot::Role::series, figures::method_slot(of.spec.text()).value_or(0)},
+                  .markers = false};
   const std::size_t width =
       std::max<std::size_t>(1, (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints);
   for (std::size_t begin = 0; begin < losses.pos.size(); begin += width) {
@@ -250,8 +253,9 @@ plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
 
 }  // namespace
 
-plot::Figure loss_figure(const ShownLosses& shown, const Document& document) {
-  const auto& [losses, request, other, other_request] = shown;
+plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
+                         const Document& document) {
+  const LossRequest& request = losses.request;
   constexpr std::array<const char*, 3> kLabels = {
       "Attention on dropped keys", "Error of the output", "Loss of the next token (nats)"};
   plot::Figure figure;
@@ -261,28 +265,27 @@ plot::Figure loss_figure(const ShownLosses& shown, const Document& document) {
   panel.x.format = plot::TickFormat::tokens;
   panel.y.label = kLabels[static_cast<std::size_t>(request.kind)];
   if (request.kind != LossKind::next_token) panel.y.format = plot::TickFormat::percent;
-  plot::Line line = loss_line(losses, request);
+  plot::Line line = loss_line(losses);
   if (other == nullptr) line.label.clear();
   panel.marks.push_back(std::move(line));
-  if (other != nullptr) panel.marks.push_back(loss_line(*other, *other_request));
+  if (other != nullptr) panel.marks.push_back(loss_line(*other));
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(fmt::format("{}, {}, {}: {} {}.", document.name(),
                                        name_of(request.of.phase), enum_name(request.heads),
-                                       label_of(request.of), loss_words(losses, request)));
+                                       label_of(request.of), loss_words(losses)));
   if (other != nullptr)
     figure.caption.push_back(
-        fmt::format("{} {}.", label_of(other_request->of), loss_words(*other, *other_request)));
+        fmt::format("{} {}.", label_of(other->request.of), loss_words(*other)));
   const std::size_t width = (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints;
   if (width > 1)
     figure.caption.push_back(fmt::format("The largest loss of {} tokens each.", width));
   return figure;
 }
 
-std::string loss_csv(const ShownLosses& shown, const Document& document) {
-  const TokenLosses& losses = shown.losses;
+std::string loss_csv(const TokenLosses& losses, const TokenLosses* other,
+                     const Document& document) {
   std::string csv = "position,id,text,lost";
-  if (shown.other != nullptr)
-    csv += "," + csv_field("lost by " + label_of(shown.other_request->of));
+  if (other != nullptr) csv += "," + csv_field("lost by " + label_of(other->request.of));
   csv += "\n";
   const auto tokens = document.source().tokens();
   for (std::size_t i = 0; i < losses.pos.size(); ++i) {
@@ -290,12 +293,10 @@ std::string loss_csv(const ShownLosses& shown, const Document& document) {
     std::string line =
         fmt::format("{},{},{},{}", pos, tokens[static_cast<std::size_t>(pos)],
                     document.has_text() ? csv_field(document.token_text(pos)) : "", losses.lost[i]);
-    if (shown.other != nullptr) {
-      const auto& there = shown.other->pos;
-      const auto found = std::ranges::lower_bound(there, pos);
-      if (found == there.end() || *found != pos) continue;
-      line +=
-          fmt::format(",{}", shown.other->lost[static_cast<std::size_t>(found - there.begin())]);
+    if (other != nullptr) {
+      const auto found = std::ranges::lower_bound(other->pos, pos);
+      if (found == other->pos.end() || *found != pos) continue;
+      line += fmt::format(",{}", *other->at(pos));
     }
     csv += line + "\n";
   }

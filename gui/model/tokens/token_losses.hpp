@@ -34,10 +34,11 @@ struct EnumNames<gui::LossKind> {
 
 namespace kvscope::gui {
 
+/// What is asked of a method: its lists, or what it loses.
 struct LossRequest {
   KeptRequest of;  // its layer and head, as far as `heads` leaves them
   LossHeads heads = LossHeads::head;
-  LossKind kind = LossKind::mass;
+  LossKind kind = LossKind::mass;  // of losses
   /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
@@ -49,8 +50,9 @@ struct TokenLosses {
   /// nats, below 0 where the method does better.
   std::vector<double> lost;
   double mean = 0.0;
-  std::size_t worst = 0;  // of pos; 0 without any
-  double most = 0.0;      // of the absolute values
+  std::size_t worst = 0;     // of pos; 0 without any
+  double most = 0.0;         // of the absolute values
+  LossRequest request = {};  // what was asked; of a difference: of the first
   /// A position after those before.
   void add(Index position, double loss);
   std::size_t bytes() const { return sizeof *this + pos.size() * (sizeof(Index) + sizeof(double)); }
@@ -60,7 +62,7 @@ struct TokenLosses {
   std::optional<double> at(Index position) const;
 };
 
-/// Of mass or of output. Throws what replay_layers throws, and ConfigError where the output of a
+/// Throws what replay_layers or next_token_losses throws, and ConfigError where the output of a
 /// method is made of more than its keys (summaries, weights). The same for any number of threads.
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job);
@@ -83,22 +85,15 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
 /// "12.3%" of a mass or an output, "0.31 nats" of a next token.
 std::string loss_number(double loss, LossKind kind);
 /// "loses 12.3 % of the attention on average, at most 86.0 %".
-std::string loss_words(const TokenLosses& losses, const LossRequest& request);
+std::string loss_words(const TokenLosses& losses);
 /// "loses 2.0 % more than Quest on average: 31.0 % more at most, 12.0 % less at least".
-std::string difference_words(const TokenLosses& difference, const LossRequest& request,
-                             const LossRequest& other);
+std::string difference_words(const TokenLosses& difference, const LossRequest& other);
 
-/// What is shown: a method's losses, and those of another one beside it.
-struct ShownLosses {
-  const TokenLosses& losses;
-  const LossRequest& request;
-  const TokenLosses* other = nullptr;
-  const LossRequest* other_request = nullptr;
-};
-
-/// Losses over positions. Beyond 600 tokens neighbours are folded to the largest of them.
-plot::Figure loss_figure(const ShownLosses& shown, const Document& document);
+/// Losses over positions, and those of another method; null: none. Beyond 600 tokens neighbours are
+/// folded to the largest of them.
+plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
+                         const Document& document);
 /// position, id, text, lost and the other's: one line per token that is measured for both.
-std::string loss_csv(const ShownLosses& shown, const Document& document);
+std::string loss_csv(const TokenLosses& losses, const TokenLosses* other, const Document& document);
 
 }  // namespace kvscope::gui

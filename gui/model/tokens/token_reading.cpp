@@ -32,13 +32,6 @@ kvscope::Selection copied(const kvscope::Selection& selection, std::optional<Ind
   return out;
 }
 
-/// The keys that a head keeps of a row; the call is not dense.
-ListView list_of(const MethodSelections::Call& call, bool is_one_head, Index q_head, Index group,
-                 const AttentionRow& row) {
-  const Index owner = is_one_head ? 0 : owner_of(call.selection.owner, q_head, group);
-  return call.selection.list(owner, row.query - call.tokens.begin);
-}
-
 /// What a method does with the weight of each key, summed over heads.
 struct KeptWeights {
   std::vector<float> scored;
@@ -59,7 +52,8 @@ struct KeptWeights {
     if (call == nullptr) return;
     is_known = true;
     if (call->selection.is_dense) return all();
-    const ListView list = list_of(*call, is_one_head, q_head, group, row);
+    const Index owner = is_one_head ? 0 : owner_of(call->selection.owner, q_head, group);
+    const ListView list = call->selection.list(owner, row.query - call->tokens.begin);
     for (std::size_t i = 0; i < list.keys.size(); ++i) {
       const Index key = list.keys[i];
       if (key < row.visible.begin || key >= row.visible.end) continue;
@@ -100,6 +94,10 @@ const MethodSelections::Call* MethodSelections::Layer::call_of(Index query) cons
   return query < call.tokens.end ? &call : nullptr;
 }
 
+bool MethodSelections::Layer::is_dense() const {
+  return std::ranges::all_of(calls, [](const Call& call) { return call.selection.is_dense; });
+}
+
 const MethodSelections::Layer* MethodSelections::layer(Index number) const {
   const auto found = std::ranges::find(layers, number, &Layer::layer);
   return found == layers.end() ? nullptr : &*found;
@@ -113,16 +111,8 @@ std::size_t MethodSelections::bytes() const {
   return bytes;
 }
 
-std::string SelectionsRequest::key() const {
-  KeptRequest what = of;
-  if (heads != LossHeads::head) what.q_head = -1;
-  if (heads == LossHeads::all) what.layer = -1;
-  what.rows_per_chunk.reset();
-  return fmt::format("answers/{}/{}", what.key(), enum_name(heads));
-}
-
 MethodSelections method_selections(const TraceSource& trace, const TraceSource* draft,
-                                   const SelectionsRequest& request, JobContext& job) {
+                                   const LossRequest& request, JobContext& job) {
   const TraceInfo& info = trace.info();
   MethodSelections out;
   out.is_one_head = request.heads == LossHeads::head;
@@ -143,7 +133,8 @@ MethodSelections method_selections(const TraceSource& trace, const TraceSource* 
     bytes += list_bytes(call.selection);
     if (bytes > kMostSelections) {
       throw ConfigError(
-          "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer)",
+          "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer), "
+          "or a smaller budget",
           request.of.spec, kMostSelections >> 20);
     }
   };
@@ -219,33 +210,6 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
           .row = rank_keys(request.layer, request.q_head, std::move(mean)),
           .outcomes = kept[0].outcomes(visible, weights, n_heads),
           .other_outcomes = kept[1].outcomes(visible, weights, n_heads)};
-}
-
-KeptKeys kept_keys(const MethodSelections& selections, const std::string& method,
-                   const std::optional<Budget>& budget, const RankedRow& row, Index group) {
-  const AttentionRow& weights = row.row;
-  const MethodSelections::Layer& layer = *selections.layer(row.layer);
-  const MethodSelections::Call* call = layer.call_of(weights.query);
-  const auto leaves_dense = [](const MethodSelections::Call& one) {
-    return one.selection.is_dense;
-  };
-  KeptKeys out{method, budget_words(budget), {}, std::ranges::all_of(layer.calls, leaves_dense)};
-  if (call == nullptr && !layer.calls.empty()) return out;
-  KeptRow kept{weights.query, weights.visible, {}, 0.0};
-  const auto add = [&](Index key) {
-    if (key < weights.visible.begin || key >= weights.visible.end) return;
-    kept.keys.push_back(static_cast<KeyPos>(key));
-    kept.mass += weights.prob(key);
-  };
-  if (call == nullptr || call->selection.is_dense) {
-    for (Index key = weights.visible.begin; key < weights.visible.end; ++key) add(key);
-  } else {
-    for (const KeyPos key : list_of(*call, selections.is_one_head, row.q_head, group, weights).keys)
-      add(key);
-    std::ranges::sort(kept.keys);
-  }
-  out.row = std::move(kept);
-  return out;
 }
 
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n) {

@@ -27,6 +27,8 @@ struct MethodSelections {
     std::vector<Call> calls;  // ascending; none: a sliding window, which no method touches
     /// The call in which the query is asked about; null if it was not measured.
     const Call* call_of(Index query) const;
+    /// It keeps every key.
+    bool is_dense() const;
   };
   bool is_one_head = false;
   std::vector<Layer> layers;  // ascending
@@ -35,40 +37,12 @@ struct MethodSelections {
   std::size_t bytes() const;
 };
 
-struct SelectionsRequest {
-  KeptRequest of;  // its layer and head, as far as `heads` leaves them
-  LossHeads heads = LossHeads::head;
-  /// Everything that determines the result, as a cache key.
-  std::string key() const;
-};
-
 /// Lists of all heads that are kept at most, in bytes.
 inline constexpr std::size_t kMostSelections = std::size_t{256} << 20;
 
 /// Throws what replay_layers throws, and ConfigError for lists beyond kMostSelections.
 MethodSelections method_selections(const TraceSource& trace, const TraceSource* draft,
-                                   const SelectionsRequest& request, JobContext& job);
-
-/// What became of a key. Of several heads: of most of the weight that they give it.
-enum class KeyUse : std::uint8_t {
-  unknown,   // the method was not asked about this query
-  by_score,  // kept for its score, or because the layer stays dense
-  by_rule,   // kept whatever its score: sinks, recent keys, the running chunk
-  dropped,
-};
-
-/// One method's verdict on the keys of a query.
-struct KeyUses {
-  Index begin = 0;         // position of the first
-  std::vector<KeyUse> of;  // empty: not known
-  double lost = 0.0;       // attention on dropped keys
-  KeyUse at(Index pos) const {
-    const Index i = pos - begin;
-    return i >= 0 && i < static_cast<Index>(of.size()) ? of[static_cast<std::size_t>(i)]
-                                                       : KeyUse::unknown;
-  }
-  bool keeps(Index pos) const { return at(pos) == KeyUse::by_score || at(pos) == KeyUse::by_rule; }
-};
+                                   const LossRequest& request, JobContext& job);
 
 struct Reading {
   LossHeads heads = LossHeads::head;
@@ -96,10 +70,6 @@ struct ReadingRequest {
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
                    const MethodSelections* selections, const MethodSelections* other,
                    JobContext& job);
-
-/// What the method keeps of one head's row; its layer must be among the selections'.
-KeptKeys kept_keys(const MethodSelections& selections, const std::string& method,
-                   const std::optional<Budget>& budget, const RankedRow& row, Index group);
 
 /// The heaviest keys of a reading, the first one first.
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n);

@@ -45,8 +45,8 @@ plot::Scatter kept_points(const AttentionRow& row, const KeptKeys& kept, Index f
   const Index n = row.visible.end - first;
   const Index width = std::max<Index>(1, (n + kMostPoints - 1) / kMostPoints);
   Index bin = -1;
-  for (const KeyPos key : kept.row->keys) {
-    if (key < first || key >= row.visible.end) continue;
+  for (Index key = first; key < row.visible.end; ++key) {
+    if (!kept.uses.keeps(key)) continue;
     const double weight = std::max(row.prob(key), lowest);
     if ((key - first) / width == bin && !points.y.empty()) {
       if (weight <= points.y.back()) continue;
@@ -74,10 +74,6 @@ Index RankedRow::rank_of(Index pos) const {
   return rank[static_cast<std::size_t>(pos - row.visible.begin)];
 }
 
-std::string ranked_row_key(Index layer, Index q_head, Index query) {
-  return fmt::format("row/{}/{}/{}", layer, q_head, query);
-}
-
 RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
   RankedRow ranked{.layer = layer, .q_head = q_head, .row = std::move(row)};
   const auto& probs = ranked.row.probs;
@@ -97,10 +93,6 @@ RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
     if (pos >= kSinkTokens) ranked.largest_but_sinks = std::max(ranked.largest_but_sinks, weight);
   }
   return ranked;
-}
-
-RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query) {
-  return rank_keys(layer, q_head, attention_row(trace, layer, q_head, query));
 }
 
 Shading::Shading(const RankedRow& row, WeightScale scale, bool mask_sinks)
@@ -131,8 +123,14 @@ double Shading::shade(Index pos) const {
 
 // ---- kept keys ----
 
-bool KeptKeys::holds(Index pos) const {
-  return row && std::ranges::binary_search(row->keys, static_cast<KeyPos>(pos));
+std::pair<Index, double> KeyUses::kept_of(const AttentionRow& row) const {
+  std::pair<Index, double> kept{0, 0.0};
+  for (Index key = row.visible.begin; key < row.visible.end; ++key) {
+    if (!keeps(key)) continue;
+    ++kept.first;
+    kept.second += row.prob(key);
+  }
+  return kept;
 }
 
 std::string budget_words(const std::optional<Budget>& budget) {
@@ -149,17 +147,13 @@ std::string budget_words(const std::optional<Budget>& budget) {
   return budget->to_string();
 }
 
-std::string kept_words(const KeptKeys& kept, Index query) {
+std::string kept_words(const KeptKeys& kept, const AttentionRow& row) {
   const std::string label = figures::method_label(kept.method);
-  if (!kept.row) return fmt::format("{}: this query was not measured", label);
+  if (!kept.is_known()) return fmt::format("{}: this query was not measured", label);
   if (kept.is_dense) return fmt::format("{} leaves this layer dense", label);
-  std::string words =
-      fmt::format("{} keeps {} of {} keys, {} of the attention", label, kept.row->keys.size(),
-                  kept.row->visible.size(), percent_text(kept.row->mass));
-  if (kept.row->pos != query) {
-    words += fmt::format(" (of the query at {})", kept.row->pos);
-  }
-  return words;
+  const auto [n_kept, mass] = kept.uses.kept_of(row);
+  return fmt::format("{} keeps {} of {} keys, {} of the attention", label, n_kept,
+                     row.visible.size(), percent_text(mass));
 }
 
 // ---- search ----
@@ -209,7 +203,7 @@ plot::Figure token_figure(const TokenFigureInput& input) {
   for (const KeptKeys& kept : input.kept) methods.push_back(kept.method);
   const figures::MethodTones tones(methods);
   for (const KeptKeys& kept : input.kept) {
-    if (!kept.row || kept.is_dense) continue;
+    if (!kept.is_known() || kept.is_dense) continue;
     plot::Scatter points = kept_points(row, kept, first, lowest, tones.of(kept.method));
     if (!points.x.empty()) panel.marks.push_back(std::move(points));
   }
@@ -252,7 +246,7 @@ plot::Figure token_figure(const TokenFigureInput& input) {
   }
   for (const KeptKeys& kept : input.kept) {
     figure.caption.push_back(
-        kept_words(kept, row.query) +
+        kept_words(kept, row) +
         (kept.budget.empty() ? "." : fmt::format("; budget {}.", kept.budget)));
   }
   return figure;
@@ -275,7 +269,7 @@ std::string token_csv(const TokenFigureInput& input) {
                        csv_field(input.document.has_text() ? input.document.token_text(pos) : ""),
                        weight_words(row.prob(pos)), input.row.rank_of(pos));
     for (const KeptKeys& kept : input.kept) {
-      csv += !kept.row ? "," : kept.holds(pos) ? ",1" : ",0";
+      csv += !kept.is_known() ? "," : kept.holds(pos) ? ",1" : ",0";
     }
     csv += "\n";
   }

@@ -2,13 +2,14 @@
 // and the table of it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
 #include "gui/model/map/attention_row.hpp"
-#include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/tokens/token_losses.hpp"
 
@@ -31,11 +32,8 @@ struct RankedRow {
   std::size_t bytes() const { return row.bytes() + rank.size() * sizeof(rank[0]); }
 };
 
-/// For keys of a cache, after Document::key().
-std::string ranked_row_key(Index layer, Index q_head, Index query);
 /// The row with ranks and largest weights.
 RankedRow rank_keys(Index layer, Index q_head, AttentionRow row);
-RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query);
 
 /// How weights become shades.
 enum class WeightScale {
@@ -70,21 +68,44 @@ class Shading {
 /// A weight as tooltips and the CSV write it: all digits that the recording holds.
 std::string weight_words(double weight);
 
+/// What became of a key. Of several heads: of most of the weight that they give it.
+enum class KeyUse : std::uint8_t {
+  unknown,   // the method was not asked about this query
+  by_score,  // kept for its score, or because the layer stays dense
+  by_rule,   // kept whatever its score: sinks, recent keys, the running chunk
+  dropped,
+};
+
+/// One method's verdict on the keys of a query.
+struct KeyUses {
+  Index begin = 0;         // position of the first
+  std::vector<KeyUse> of;  // empty: not known
+  double lost = 0.0;       // attention on dropped keys
+  KeyUse at(Index pos) const {
+    const Index i = pos - begin;
+    return i >= 0 && i < static_cast<Index>(of.size()) ? of[static_cast<std::size_t>(i)]
+                                                       : KeyUse::unknown;
+  }
+  bool keeps(Index pos) const { return at(pos) == KeyUse::by_score || at(pos) == KeyUse::by_rule; }
+  /// How many keys of the row it keeps, and the attention on them.
+  std::pair<Index, double> kept_of(const AttentionRow& row) const;
+};
+
 /// One method's keys for the query that is looked at.
 struct KeptKeys {
-  std::string method;          // "quoka" as it is called in the session
-  std::string budget;          // "256 tokens", or empty
-  std::optional<KeptRow> row;  // empty: the method was not asked about the query
-  bool is_dense = false;
-  bool holds(Index pos) const;
+  std::string method;  // "quoka" as it is called in the session
+  std::string budget;  // "256 tokens", or empty
+  KeyUses uses;
+  bool is_dense = false;  // it leaves the layer so
+  bool is_known() const { return is_dense || !uses.of.empty(); }
+  bool holds(Index pos) const { return is_dense || uses.keeps(pos); }
 };
 
 /// "256 tokens", "p = 0.95"; empty without a budget.
 std::string budget_words(const std::optional<Budget>& budget);
 
-/// "quoka keeps 256 of 4096 keys, 91.2 % of the attention"; with the query's position where it is
-/// not `query`.
-std::string kept_words(const KeptKeys& kept, Index query);
+/// "quoka keeps 256 of 4096 keys, 91.2 % of the attention" of the row.
+std::string kept_words(const KeptKeys& kept, const AttentionRow& row);
 
 /// The next of the ascending positions beyond `from` (before it, if not `forward`), around the end;
 /// empty without positions.

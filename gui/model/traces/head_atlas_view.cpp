@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_atlas.hpp"
-#include "analysis/figures/head_overlap.hpp"
 #include "analysis/kinds/overlap.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/fields_json.hpp"
@@ -38,30 +37,22 @@ std::string sample_words(const HeadAtlas& atlas, bool is_replayed) {
   return n < n_all ? fmt::format("{} of {} queries", n, n_all) : fmt::format("{} queries", n);
 }
 
-/// The figure's input, and what it refers to.
-struct AtlasInput {
-  AtlasInput(const HeadAtlas& atlas, const AtlasChoice& choice) : view(atlas.result, atlas.trace) {
-    input.results = {&view};
-    input.options.metric = std::string(enum_name(choice.number));
-    if (choice.difference == AtlasDifference::methods && atlas.methods().size() > 1) {
-      const bool shows_loss = choice.couple == AtlasCouple::lost || !atlas.overlap;
-      input.options.metric = shows_loss ? "lost_mass" : enum_name(choice.couple);
-      if (!shows_loss) {
-        other.emplace(*atlas.overlap, atlas.trace);
-        input.results.push_back(&*other);
-      }
-      input.options.selector = atlas.methods()[0];
-      input.options.against = atlas.methods()[1];
-    }
-    if (choice.difference == AtlasDifference::traces && atlas.second) {
-      other.emplace(atlas.second->result, atlas.second->trace);
-      input.results.push_back(&*other);
-    }
-  }
-  MemoryResultView view;
-  std::optional<MemoryResultView> other;
+/// The figure's input; it refers to the atlas.
+FigureInput input_of(const HeadAtlas& atlas, const AtlasChoice& choice) {
   FigureInput input;
-};
+  input.results = {&atlas.result};
+  input.options.metric = std::string(enum_name(choice.number));
+  if (choice.difference == AtlasDifference::methods && atlas.methods().size() > 1) {
+    const bool shows_loss = choice.couple == AtlasCouple::lost || !atlas.overlap;
+    input.options.metric = shows_loss ? "lost_mass" : enum_name(choice.couple);
+    if (!shows_loss) input.results.push_back(atlas.overlap.get());
+    input.options.selector = atlas.methods()[0];
+    input.options.against = atlas.methods()[1];
+  }
+  if (choice.difference == AtlasDifference::traces && atlas.second)
+    input.results.push_back(&atlas.second->result);
+  return input;
+}
 
 }  // namespace
 
@@ -83,7 +74,7 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
     options.selection = request.heads.selection;
     options.selector = request.heads.selector;
     options.budget = request.heads.budget;
-    const auto overlap = std::make_shared<MemoryResult>();
+    const auto overlap = std::make_shared<MemoryResult>(atlas.trace);
     analyze_overlap(trace, options, {*overlap, job.pool, job.progress, job.stop});
     atlas.overlap = overlap;
   }
@@ -91,7 +82,8 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
 }
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {
-  HeadAtlas atlas{.options = options, .trace = file_name_of(trace)};
+  const std::string name = file_name_of(trace);
+  HeadAtlas atlas{.options = options, .result = MemoryResult(name), .trace = name};
   analyze_heads(trace, options, {atlas.result, job.pool, job.progress, job.stop});
   for (const auto layer : atlas.result.values<std::int64_t>("layer")) atlas.layers.push_back(layer);
   for (const auto head : atlas.result.values<std::int64_t>("q_head")) atlas.q_heads.push_back(head);
@@ -114,8 +106,7 @@ const AtlasPlace* AtlasPicture::of(Index layer, Index q_head) const {
 
 AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   const bool is_sorted = choice.sort == AtlasSort::largest;
-  const AtlasInput asked(atlas, choice);
-  const FigureInput& input = asked.input;
+  const FigureInput input = input_of(atlas, choice);
   AtlasPicture picture{
       .figure = make_figure(find_figure_kind(is_sorted ? "heads-sorted" : "heads"), input),
       .difference = figures::head_difference(input)};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace kvscope::gui {
 
@@ -118,42 +117,6 @@ HeadGrid head_grid(const TraceInfo& info) {
   if (any_experts) grid.legend.emplace_back("e", "experts");
   if (any_without_rope) grid.legend.emplace_back("n", "no rotary positions");
   return grid;
-}
-
-float GridPlan::x_of(Index q_head, Index group) const {
-  const auto head = static_cast<float>(q_head);
-  const auto gaps = static_cast<float>(q_head / std::max<Index>(1, group));
-  return label + head * cell + gaps * group_gap;
-}
-
-GridPlan plan_grid(const HeadGrid& grid, float room, float label, float marks, float least,
-                   float most) {
-  GridPlan plan;
-  plan.label = label;
-  const auto n = static_cast<float>(std::max<std::size_t>(1, grid.recorded_heads.size()));
-  const float n_groups = std::ceil(n / static_cast<float>(grid.group));
-  // Single heads need no gap to be seen as blocks of their own: the cells' own borders do.
-  plan.group_gap = grid.group > 1 ? least : 0.0f;
-  const float free = room - label - marks - (n_groups - 1.0f) * plan.group_gap;
-  plan.cell = std::clamp(std::floor(free / n), least, most);
-  plan.row = std::clamp(plan.cell, std::min(2.0f * least, most), most);
-  plan.width = label + n * plan.cell + (n_groups - 1.0f) * plan.group_gap;
-  plan.height = plan.row * static_cast<float>(grid.layers.size());
-  return plan;
-}
-
-std::optional<std::pair<Index, Index>> cell_at(const HeadGrid& grid, const GridPlan& plan, float x,
-                                               float y) {
-  if (x < plan.label || x >= plan.width || y < 0.0f || y >= plan.height) return std::nullopt;
-  const auto n_layers = static_cast<Index>(grid.layers.size());
-  const Index layer = n_layers - 1 - std::min(n_layers - 1, static_cast<Index>(y / plan.row));
-  const float group_width = plan.cell * static_cast<float>(grid.group) + plan.group_gap;
-  const auto group = static_cast<Index>((x - plan.label) / group_width);
-  const float within = x - plan.label - static_cast<float>(group) * group_width;
-  const Index head =
-      group * grid.group + std::min(grid.group - 1, static_cast<Index>(within / plan.cell));
-  if (head >= static_cast<Index>(grid.recorded_heads.size())) return std::nullopt;
-  return std::pair{layer, head};
 }
 
 }  // namespace kvscope::gui

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,36 +38,12 @@ struct GridLayer {
 struct HeadGrid {
   std::vector<GridLayer> layers;     // [n_layers]
   std::vector<bool> recorded_heads;  // [n_q]
-  Index group = 1;                   // query heads per KV head, drawn as one block
+  Index group = 1;                   // query heads per KV head, drawn side by side
   /// (letter, meaning) of the marks that occur.
   std::vector<std::pair<std::string, std::string>> legend;
   bool is_recorded(Index layer, Index q_head) const;
 };
 
 HeadGrid head_grid(const TraceInfo& info);
-
-/// Where the cells of a grid lie, in pixels from its left edge.
-struct GridPlan {
-  float cell = 0.0f;       // width of a cell
-  float row = 0.0f;        // height of a layer
-  float group_gap = 0.0f;  // between KV groups
-  float label = 0.0f;      // room for the layer's number
-  float width = 0.0f;      // of labels and cells
-  float height = 0.0f;     // of all layers
-  /// Left edge of a head's cell.
-  float x_of(Index q_head, Index group) const;
-  /// Upper edge of a layer: the first one is the lowest, as in figures of layers and heads.
-  float y_of(Index layer) const { return height - static_cast<float>(layer + 1) * row; }
-};
-
-/// Cells as wide as `room` allows, between `least` and `most` pixels; wider than the room if they
-/// would be smaller than that. `label` and `marks`: room at the left and the right of the cells.
-GridPlan plan_grid(const HeadGrid& grid, float room, float label, float marks, float least,
-                   float most);
-
-/// (layer, query head) of the cell at a place from the grid's top left corner, the gaps between
-/// cells counted to the cell before them; empty outside.
-std::optional<std::pair<Index, Index>> cell_at(const HeadGrid& grid, const GridPlan& plan, float x,
-                                               float y);
 
 }  // namespace kvscope::gui

@@ -1,0 +1,66 @@
+// What tests draw on: nothing is seen, and a program gives the input instead of a hand.
+#pragma once
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "gui/platform/backend.hpp"
+
+namespace kvscope::gui {
+
+/// Numbers instead of pictures.
+struct NullTextureStore final : TextureStore {
+  int max_side() const override { return 16384; }
+  ImTextureID create(int, int) override { return reinterpret_cast<ImTextureID>(++n_made); }
+  void write(ImTextureID, int, int, int, int, const std::uint8_t*) override {}
+  void destroy(ImTextureID) override {}
+  std::uintptr_t n_made = 1000;
+};
+
+/// Frames are 1/60 s apart, so that nothing depends on the clock. Input holds from the next one on.
+class NullBackend final : public Backend {
+ public:
+  explicit NullBackend(ImVec2 size = {1600, 900}) : Backend(1.0), size_(size) {
+    io().BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
+  }
+  ImGuiIO& io() {
+    ImGui::SetCurrentContext(imgui());
+    return ImGui::GetIO();
+  }
+  ImVec2 size() const override { return size_; }
+  void resize(ImVec2 size) { size_ = size; }
+  TextureStore& texture_store() override { return textures_; }
+  int n_vertices() const { return n_vertices_; }  // of the last frame
+
+  void move_mouse(ImVec2 at) { io().MousePos = at; }
+  void press_button(int button = 0) { io().MouseDown[button] = true; }
+  void release_button(int button = 0) { io().MouseDown[button] = false; }
+  void scroll(float away) { io().MouseWheel += away; }  // from the hand, for one frame
+  void set_shift(bool is_down) { io().KeyShift = is_down; }
+  void type(const std::string& utf8) { io().AddInputCharactersUTF8(utf8.c_str()); }
+  void click(ImVec2 at, const std::function<void()>& draw, int button = 0) {
+    move_mouse(at);
+    frame(draw);
+    press_button(button);
+    frame(draw);
+    release_button(button);
+    frame(draw);
+  }
+
+ private:
+  void begin_platform_frame() override {
+    io().DisplaySize = {std::max(1.0F, size_.x), std::max(1.0F, size_.y)};
+    io().DeltaTime = 1.0F / 60.0F;
+  }
+  void upload_fonts() override { fonts().imgui().SetTexID(this); }
+  void draw(ImDrawData* data) override { n_vertices_ = data->TotalVtxCount; }
+
+  ImVec2 size_;
+  NullTextureStore textures_;
+  int n_vertices_ = 0;
+};
+
+}  // namespace kvscope::gui
