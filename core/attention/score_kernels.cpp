@@ -91,18 +91,18 @@ template <int kRows>
 HWY_INLINE void DotsOfColumns(const float* q, const Index* channels, Index n_channels,
                               const float* block, float* sums) {
   const hn::CappedTag<float, 16> d;
-  using V = hn::Vec<decltype(d)>;
+  using Keys = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   for (Index t = 0; t < kColumnKeys; t += 2 * lanes) {
-    V low[kRows];
-    V high[kRows];
+    Keys low[kRows];
+    Keys high[kRows];
     for (int r = 0; r < kRows; ++r) low[r] = high[r] = hn::Zero(d);
     for (Index i = 0; i < n_channels; ++i) {
       const float* column = block + channels[i] * kColumnKeys + t;
-      const V k_low = hn::LoadU(d, column);
-      const V k_high = hn::LoadU(d, column + lanes);
+      const Keys k_low = hn::LoadU(d, column);
+      const Keys k_high = hn::LoadU(d, column + lanes);
       for (int r = 0; r < kRows; ++r) {
-        const V x = hn::Set(d, q[r * n_channels + i]);
+        const Keys x = hn::Set(d, q[r * n_channels + i]);
         low[r] = hn::MulAdd(x, k_low, low[r]);
         high[r] = hn::MulAdd(x, k_high, high[r]);
       }

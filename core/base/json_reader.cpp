@@ -270,8 +270,24 @@ double JsonObject::number_or(const std::string& field, double low, double high,
 }
 
 bool JsonObject::boolean_or(const std::string& field, bool fallback) const {
+  return boolean_if(field).value_or(fallback);
+}
+
+std::optional<std::int64_t> JsonObject::integer_if(const std::string& field, std::int64_t low,
+                                                   std::int64_t high) const {
+  return find(field) == nullptr ? std::nullopt : std::optional(integer(field, low, high));
+}
+
+std::optional<double> JsonObject::number_if(const std::string& field) const {
   const Json* value = find(field);
-  if (value == nullptr) return fallback;
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number() || !std::isfinite(value->get<double>())) refuse(field, "a finite number");
+  return value->get<double>();
+}
+
+std::optional<bool> JsonObject::boolean_if(const std::string& field) const {
+  const Json* value = find(field);
+  if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) refuse(field, "true or false");
   return value->get<bool>();
 }

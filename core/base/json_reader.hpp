@@ -61,6 +61,11 @@ class JsonObject {
   double number(const std::string& field, double low, double high) const;
   double number_or(const std::string& field, double low, double high, double fallback) const;
   bool boolean_or(const std::string& field, bool fallback) const;
+  /// The same, empty if the field is absent or null; a number is any finite one.
+  std::optional<std::int64_t> integer_if(const std::string& field, std::int64_t low,
+                                         std::int64_t high) const;
+  std::optional<double> number_if(const std::string& field) const;
+  std::optional<bool> boolean_if(const std::string& field) const;
   const std::string& string(const std::string& field) const;
   std::optional<std::string> string_if(const std::string& field) const;
   /// The field as an object of its own.

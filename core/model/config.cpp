@@ -421,7 +421,8 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
 }
 
 std::string model_config_text(const std::filesystem::path& model) {
-  if (const auto gguf = gguf_file_of(model)) return hub_config(GgufCheckpoint(*gguf));
+  if (const auto gguf = gguf_file_of(model))
+    return hub_config(GgufCheckpoint(*gguf, GgufTables::skipped));
   const std::filesystem::path path = model / "config.json";
   const MappedFile file(path);
   if (file.size() > kMaxConfigBytes) {

@@ -1,11 +1,13 @@
 #include "core/model/matrix_rows.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
-#include "core/model/mxfp4.hpp"
 
 namespace kvscope {
 
@@ -93,6 +95,53 @@ class ColumnRows final : public MatrixRows {
   StoredTensor stored_;
   Index n_rows_, n_cols_;
 };
+
+// MXFP4 weights as published gpt-oss checkpoints pack them: blocks of 32 four-bit floats that share
+// one power of two.
+//
+// A row of n values is n / 32 blocks of 16 bytes; the value 2 i of a block is the low half of byte
+// i, 2 i + 1 the high half. Each half is a float of one sign, two exponent and one mantissa bit
+// (0, 0.5, 1, 1.5, 2, 3, 4, 6); the block's scale byte s multiplies it by 2^(s - 127), and s = 255
+// means NaN (Open Compute Project, Microscaling Formats v1.0).
+constexpr Index kMxfp4Block = 32;       // values that share a scale
+constexpr Index kMxfp4BlockBytes = 16;  // their packed size
+constexpr std::array<float, 16> kHalfByte = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,
+                                             4.0f,  6.0f,  -0.0f, -0.5f, -1.0f, -1.5f,
+                                             -2.0f, -3.0f, -4.0f, -6.0f};
+
+// Both values of every byte: one look-up for two.
+std::array<std::array<float, 2>, 256> make_pairs() {
+  std::array<std::array<float, 2>, 256> pairs{};
+  for (std::size_t byte = 0; byte < pairs.size(); ++byte) {
+    pairs[byte] = {kHalfByte[byte & 15U], kHalfByte[byte >> 4U]};
+  }
+  return pairs;
+}
+
+std::array<float, 256> make_scales() {
+  std::array<float, 256> scales{};
+  for (int s = 0; s < 255; ++s) scales[static_cast<std::size_t>(s)] = std::ldexp(1.0f, s - 127);
+  scales[255] = std::numeric_limits<float>::quiet_NaN();
+  return scales;
+}
+
+/// Widens n_blocks consecutive blocks, exactly. blocks [n_blocks, 16], scales [n_blocks], out
+/// [n_blocks * 32].
+void widen_mxfp4(const std::uint8_t* blocks, const std::uint8_t* scales, Index n_blocks,
+                 float* out) {
+  static const auto kPairs = make_pairs();
+  static const auto kScales = make_scales();
+  for (Index block = 0; block < n_blocks; ++block) {
+    const float scale = kScales[scales[block]];
+    const std::uint8_t* bytes = blocks + block * kMxfp4BlockBytes;
+    float* values = out + block * kMxfp4Block;
+    for (Index i = 0; i < kMxfp4BlockBytes; ++i) {
+      const auto& pair = kPairs[bytes[i]];
+      values[2 * i] = scale * pair[0];
+      values[2 * i + 1] = scale * pair[1];
+    }
+  }
+}
 
 class Mxfp4Rows final : public MatrixRows {
  public:

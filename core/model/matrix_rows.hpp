@@ -64,7 +64,7 @@ MatrixRowsPtr columns_as_rows(const WeightFiles& files, const std::string& name,
                               Index n_rows, Index n_cols);
 
 /// The expert's part of `name`_blocks [n_experts, n_rows, n_cols / 32, 16] and `name`_scales
-/// [n_experts, n_rows, n_cols / 32], see core/model/mxfp4.hpp. Throws ConfigError if n_cols is no
+/// [n_experts, n_rows, n_cols / 32], see matrix_rows.cpp. Throws ConfigError if n_cols is no
 /// multiple of 32.
 MatrixRowsPtr mxfp4_rows(const WeightFiles& files, const std::string& name, ExpertSlice slice,
                          Index n_rows, Index n_cols);

@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <variant>
+#include <nlohmann/json.hpp>
 
 #include "core/base/mapped_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -45,19 +45,17 @@ void add_text(std::string& text, std::string_view word) {
 }
 
 /// The tables of a GGUF file, by name.
-std::string tokenizer_tables(const GgufMetadata& metadata) {
+std::string tokenizer_tables(const nlohmann::json& metadata) {
   std::string text;
-  for (const auto& [name, value] : metadata.values()) {
+  const auto add = [&](const nlohmann::json& one) {
+    if (one.is_string()) return add_text(text, one.get_ref<const std::string&>());
+    add_text(text, one.is_number_float() ? fmt::format("{}", one.get<double>()) : one.dump());
+  };
+  for (const auto& [name, value] : metadata.items()) {
     if (!name.starts_with("tokenizer.")) continue;
     add_text(text, name);
-    const auto* list = std::get_if<GgufArray>(&value);
-    const auto* words = std::get_if<std::string_view>(&value);
-    if (list == nullptr) {
-      add_text(text, words != nullptr ? std::string(*words) : describe(value));
-      continue;
-    }
-    for (const std::string_view one : list->strings) add_text(text, one);
-    for (const double one : list->numbers) add_text(text, fmt::format("{}", one));
+    if (!value.is_array()) add(value);
+    for (std::size_t i = 0; value.is_array() && i < value.size(); ++i) add(value[i]);
   }
   return text;
 }
@@ -65,7 +63,7 @@ std::string tokenizer_tables(const GgufMetadata& metadata) {
 std::string tokenizer_text(const std::filesystem::path& model) {
   const auto file = tokenizer_file(model);
   if (!file) return "";
-  if (gguf_file_of(*file)) return tokenizer_tables(GgufCheckpoint(*file).metadata());
+  if (gguf_file_of(*file)) return tokenizer_tables(GgufCheckpoint(*file).metadata().value());
   return read_whole_file(*file, kMostText);
 }
 

@@ -125,7 +125,7 @@ void widen_iq4_nl(const StoredByte* block, float* out) {
   for (std::size_t i = 0; i < q.size(); ++i) out[i] = d * kLevels[static_cast<std::size_t>(q[i])];
 }
 
-// Twice the values of the four-bit floats (core/model/mxfp4.hpp); the scale is halved instead.
+// Twice the values of the four-bit floats (matrix_rows.cpp); the scale is halved instead.
 constexpr std::array<float, 16> kDoubled = {0.0f, 1.0f,  2.0f,  3.0f,  4.0f,  6.0f,  8.0f,  12.0f,
                                             0.0f, -1.0f, -2.0f, -3.0f, -4.0f, -6.0f, -8.0f, -12.0f};
 

@@ -17,7 +17,7 @@
 
 namespace kvscope {
 
-class GgufMetadata;
+class JsonObject;
 
 /// One token of the vocabulary or one added token.
 struct TokenInfo {
@@ -85,6 +85,6 @@ TokenizerParts sentencepiece_tokenizer(std::string_view bytes, const std::string
 /// follow from its vocabulary). Control and user-defined tokens become added tokens; BOS and EOS go
 /// around a text as the file's flags say. Throws FormatError, or ConfigError for kinds that are not
 /// implemented.
-TokenizerParts gguf_tokenizer(const GgufMetadata& metadata);
+TokenizerParts gguf_tokenizer(const JsonObject& metadata);
 
 }  // namespace kvscope

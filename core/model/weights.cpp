@@ -169,7 +169,7 @@ WeightFiles::~WeightFiles() = default;
 WeightFiles WeightFiles::open(const std::filesystem::path& model) {
   auto impl = std::make_unique<Impl>();
   if (const auto file = gguf_file_of(model)) {
-    impl->gguf.emplace(*file);
+    impl->gguf.emplace(*file, GgufTables::skipped);
     impl->entries = hub_weights(*impl->gguf);
     impl->gguf->drop_metadata();
   } else if (file_exists(model / kSingleFile)) {

@@ -59,14 +59,14 @@ class WithSide final : public PassingOn {
                           std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
     const IndexShape& index = info_.index;
     const auto made = [&](SideTensor what, Index n_heads, TokenRange range, Index width) {
-      Tensor<float> out(Shape{n_heads, range.size(), width});
+      Tensor<float> side(Shape{n_heads, range.size(), width});
       for (Index h = 0; h < n_heads; ++h) {
         for (Index i = 0; i < range.size(); ++i) {
           for (Index c = 0; c < width; ++c)
-            out(h, i, c) = side_value(what, layer, h, range.begin + i, c);
+            side(h, i, c) = side_value(what, layer, h, range.begin + i, c);
         }
       }
-      return out;
+      return side;
     };
     const auto q = made(SideTensor::index_q, index.n_heads, kept, index.width);
     const auto k = made(SideTensor::index_k, index.n_key_heads, tokens, index.width);

@@ -33,15 +33,15 @@ std::optional<std::string> template_in(const JsonObject& config) {
   config.refuse("chat_template", "one template of the name \"default\"");
 }
 
-ChatTemplate::SpecialTokens special_in(const GgufMetadata& metadata, const Tokenizer& tokenizer) {
+ChatTemplate::SpecialTokens special_in(const JsonObject& metadata, const Tokenizer& tokenizer) {
   ChatTemplate::SpecialTokens special;
   const std::pair<const char*, const char*> kNames[] = {{"bos_token", "bos"},
                                                         {"eos_token", "eos"},
                                                         {"unk_token", "unknown"},
                                                         {"pad_token", "padding"}};
   for (const auto& [name, field] : kNames) {
-    const auto id = metadata.integer(fmt::format("tokenizer.ggml.{}_token_id", field), 0,
-                                     tokenizer.n_ids() - 1);
+    const auto id = metadata.integer_if(fmt::format("tokenizer.ggml.{}_token_id", field), 0,
+                                        tokenizer.n_ids() - 1);
     if (id) special.emplace_back(name, tokenizer.bytes_of(static_cast<TokenId>(*id)));
   }
   return special;
@@ -63,7 +63,7 @@ ChatTemplate::ChatTemplate(std::string source, SpecialTokens special, std::strin
 std::optional<ChatTemplate> ChatTemplate::find(const fs::path& model, const Tokenizer& tokenizer) {
   if (const auto file = gguf_file_of(model)) {
     if (tokenizer.chat_template().empty()) return std::nullopt;
-    const GgufCheckpoint checkpoint(*file);
+    const GgufCheckpoint checkpoint(*file, GgufTables::skipped);
     return ChatTemplate(tokenizer.chat_template(), special_in(checkpoint.metadata(), tokenizer),
                         file->filename().string(), "tokenizer.chat_template");
   }

@@ -81,22 +81,22 @@ std::optional<fs::path> gguf_file_of(const fs::path& model) {
   return files.front();
 }
 
-GgufCheckpoint::Part GgufCheckpoint::open_part(const fs::path& path) {
+GgufCheckpoint::Part GgufCheckpoint::open_part(const fs::path& path, GgufTables tables) {
   MappedFile mapped(path);
-  GgufFile header = parse_gguf(mapped.bytes(), path.string());
+  GgufFile header = parse_gguf(mapped.bytes(), path.string(), tables);
   return {path, std::move(mapped), std::move(header)};
 }
 
-GgufCheckpoint::GgufCheckpoint(const fs::path& file) {
+GgufCheckpoint::GgufCheckpoint(const fs::path& file, GgufTables tables) {
   const auto name = part_name(file);
   if (!name) {
-    parts_.push_back(open_part(file));
-    const auto n_split = metadata().integer("split.count", 0, kMostParts);
-    if (n_split && *n_split > 1) {
+    parts_.push_back(open_part(file, tables));
+    const auto n_split = metadata().integer_or("split.count", 0, kMostParts, 0);
+    if (n_split > 1) {
       throw FormatError(
           "{}: expected the name of a part, as in "
           "NAME-00001-of-{:05}.gguf (split.count says {} parts)",
-          file.string(), *n_split, *n_split);
+          file.string(), n_split, n_split);
     }
     return;
   }
@@ -108,12 +108,12 @@ GgufCheckpoint::GgufCheckpoint(const fs::path& file) {
       throw MissingFile("{} is missing: part {} of {} of {}", part.string(), i + 1, name->n_parts,
                         file.filename().string());
     }
-    parts_.push_back(open_part(part));
-    const GgufMetadata& split = parts_.back().header.metadata;
-    if (split.integer("split.no", 0, kMostParts).value_or(i) != i) {
+    parts_.push_back(open_part(part, tables));
+    const JsonObject split(parts_.back().header.metadata, part.string());
+    if (split.integer_or("split.no", 0, kMostParts, i) != i) {
       split.refuse("split.no", fmt::format("{}, as the file's name says", i));
     }
-    if (split.integer("split.count", 0, kMostParts).value_or(name->n_parts) != name->n_parts) {
+    if (split.integer_or("split.count", 0, kMostParts, name->n_parts) != name->n_parts) {
       split.refuse("split.count", fmt::format("{}, as the file's name says", name->n_parts));
     }
   }
@@ -125,7 +125,7 @@ GgufCheckpoint::GgufCheckpoint(std::span<const std::byte> bytes, const std::stri
 
 void GgufCheckpoint::drop_metadata() {
   for (Part& part : parts_) {
-    part.header.metadata = GgufMetadata(part.path.string());
+    part.header.metadata = nlohmann::json::object();
     const std::span<const std::byte> bytes = part.mapped.bytes();
     const std::byte* first = bytes.data() + bytes.size();  // of all tensors
     for (const GgufTensor& tensor : part.header.tensors) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/model/gguf/gguf_file.hpp"
 
@@ -26,13 +27,13 @@ class GgufCheckpoint {
  public:
   /// Opens `file` and, if it is a part, the others beside it. Throws IoError (a part is missing) or
   /// FormatError.
-  explicit GgufCheckpoint(const std::filesystem::path& file);
+  explicit GgufCheckpoint(const std::filesystem::path& file, GgufTables tables = GgufTables::read);
 
   /// One file that lies in memory, which must outlive this object. Throws FormatError.
   GgufCheckpoint(std::span<const std::byte> bytes, const std::string& name);
 
   /// Of the first file, which has all of the model's.
-  const GgufMetadata& metadata() const { return parts_.front().header.metadata; }
+  JsonObject metadata() const { return {parts_.front().header.metadata, file()}; }
   std::uint32_t version() const { return parts_.front().header.version; }
   std::size_t n_files() const { return parts_.size(); }
   std::string file() const { return parts_.front().path.string(); }
@@ -52,7 +53,7 @@ class GgufCheckpoint {
     MappedFile mapped;
     GgufFile header;
   };
-  static Part open_part(const std::filesystem::path& path);
+  static Part open_part(const std::filesystem::path& path, GgufTables tables);
 
   std::vector<Part> parts_;
 };

@@ -35,12 +35,28 @@ constexpr std::array<Architecture, 11> kArchitectures = {{{"llama", ModelFamily:
                                                           {"olmo2", ModelFamily::olmo2},
                                                           {"gptneox", ModelFamily::gpt_neox}}};
 
+/// The family whose layers a GGUF architecture has: "qwen3moe" is qwen3_moe. Throws ConfigError
+/// with the list of those there are.
+ModelFamily family_of(const JsonObject& metadata) {
+  if (const auto type = metadata.string_if("general.type"); type && *type != "model") {
+    metadata.refuse("general.type", "\"model\" (a language model by itself)");
+  }
+  const std::string name = metadata.string_if("general.architecture").value_or("");
+  std::vector<std::string_view> names;
+  for (const Architecture& row : kArchitectures) {
+    if (row.gguf == name) return row.family;
+    names.push_back(row.gguf);
+  }
+  throw ConfigError("general.architecture ({}): expected one of {}, found {}", metadata.where(),
+                    fmt::join(names, ", "), quote(name));
+}
+
 class ConfigWriter {
  public:
   explicit ConfigWriter(const GgufCheckpoint& checkpoint)
       : checkpoint_(checkpoint),
-        meta_(checkpoint.metadata()),
-        arch_(meta_.string("general.architecture").value_or("")),
+        meta_(checkpoint.metadata().value(), checkpoint.file(), "", &read_),
+        arch_(meta_.string_if("general.architecture").value_or("")),
         family_(family_of(meta_)) {}
 
   HubJson write() {
@@ -63,15 +79,15 @@ class ConfigWriter {
   // A count of the model. Some converters write one per layer; all of them must be equal then.
   std::optional<Index> count(std::string_view name) const {
     const std::string full = key(name);
-    const GgufValue* value = meta_.value(full);
-    if (value == nullptr) return std::nullopt;
-    const auto* list = std::get_if<GgufArray>(value);
-    if (list == nullptr) return meta_.integer(full, 0, kMaxPositions);
-    const std::vector<double>& values = *meta_.numbers(full);
-    const bool all_equal = !values.empty() && values[0] >= 0 && values[0] <= kMaxPositions &&
-                           std::equal(values.begin() + 1, values.end(), values.begin());
+    const nlohmann::json* value = meta_.find(full);
+    if (value == nullptr || !value->is_array()) return meta_.integer_if(full, 0, kMaxPositions);
+    const bool has_first = !value->empty() && value->front().is_number();
+    const double first = has_first ? value->front().get<double>() : -1.0;
+    const bool all_equal =
+        first >= 0 && first <= kMaxPositions &&
+        std::all_of(value->begin(), value->end(), [&](const auto& one) { return one == first; });
     if (!all_equal) meta_.refuse(full, "one number for all layers");
-    return static_cast<Index>(values[0]);
+    return static_cast<Index>(first);
   }
 
   Index require(std::string_view name) const {
@@ -109,10 +125,10 @@ class ConfigWriter {
     const bool is_neox = family_ == ModelFamily::gpt_neox;
     const std::string eps_key =
         key(is_neox ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon");
-    const auto eps = meta_.number(eps_key);
+    const auto eps = meta_.number_if(eps_key);
     if (!eps) meta_.refuse(eps_key, "a number (no reader of GGUF assumes one)");
     json_[is_neox ? "layer_norm_eps" : "rms_norm_eps"] = *eps;
-    if (!meta_.boolean(key("attention.causal")).value_or(true)) {
+    if (!meta_.boolean_if(key("attention.causal")).value_or(true)) {
       meta_.refuse(key("attention.causal"), "true (only causal attention is computed)");
     }
   }
@@ -120,7 +136,8 @@ class ConfigWriter {
   void write_biases() {
     if (family_ == ModelFamily::gpt_neox) {
       json_["attention_bias"] = has_tensor("blk.0.attn_qkv.bias");
-      json_["use_parallel_residual"] = meta_.boolean(key("use_parallel_residual")).value_or(true);
+      json_["use_parallel_residual"] =
+          meta_.boolean_if(key("use_parallel_residual")).value_or(true);
       return;
     }
     const FamilyTraits& traits = traits_of(family_);
@@ -140,7 +157,7 @@ class ConfigWriter {
       json_[family_ == ModelFamily::gpt_neox ? "rotary_pct" : "partial_rotary_factor"] =
           static_cast<double>(n_rotated) / static_cast<double>(d_head_);
     }
-    const double amplitude = meta_.number(key("rope.scaling.attn_factor")).value_or(1.0);
+    const double amplitude = meta_.number_if(key("rope.scaling.attn_factor")).value_or(1.0);
     read_scaling(rope, n_rotated);
     rope.amplitude *= amplitude;
     if (!traits_of(family_).local_rope_theta) {
@@ -158,7 +175,7 @@ class ConfigWriter {
   std::optional<double> first_number(std::initializer_list<std::string_view> names) const {
     std::optional<double> first;
     for (const std::string_view name : names) {
-      const auto value = meta_.number(key(name));
+      const auto value = meta_.number_if(key(name));
       if (!first) first = value;
     }
     return first;
@@ -180,21 +197,21 @@ class ConfigWriter {
       throw ConfigError("tensor {} ({}): expected none (longrope is not computed), found one",
                         quote(tensor), checkpoint_.file());
     }
-    const std::string type(meta_.string(key("rope.scaling.type")).value_or("linear"));
+    const std::string type(meta_.string_if(key("rope.scaling.type")).value_or("linear"));
     if (type != "none" && type != "linear" && type != "yarn") {
       throw ConfigError("{} ({}): expected one of none, linear, yarn, found {}",
-                        key("rope.scaling.type"), meta_.file(), quote(type));
+                        key("rope.scaling.type"), meta_.where(), quote(type));
     }
     const double unset = 0.0;
-    double factor = meta_.number(key("rope.scaling.factor")).value_or(unset);
-    const double old_factor = meta_.number(key("rope.scale_linear")).value_or(unset);
+    double factor = meta_.number_if(key("rope.scaling.factor")).value_or(unset);
+    const double old_factor = meta_.number_if(key("rope.scale_linear")).value_or(unset);
     if (factor == unset) factor = old_factor == unset ? 1.0 : old_factor;
     if (!(factor >= 1e-6 && factor <= 1e9)) meta_.refuse(key("rope.scaling.factor"), "1e-6 to 1e9");
     rope.original_positions =
         static_cast<double>(count("rope.scaling.original_context_length")
                                 .value_or(count("context_length").value_or(0)));
-    rope.beta_fast = meta_.number(key("rope.scaling.yarn_beta_fast")).value_or(rope.beta_fast);
-    rope.beta_slow = meta_.number(key("rope.scaling.yarn_beta_slow")).value_or(rope.beta_slow);
+    rope.beta_fast = meta_.number_if(key("rope.scaling.yarn_beta_fast")).value_or(rope.beta_fast);
+    rope.beta_slow = meta_.number_if(key("rope.scaling.yarn_beta_slow")).value_or(rope.beta_slow);
     rope.truncate = family_ != ModelFamily::gpt_oss;  // no field says it; OpenAI's config does
     if (const GgufTensor* freqs = checkpoint_.find("rope_freqs.weight")) {
       rope.divisors = divisors_in(*freqs, n_rotated);
@@ -207,7 +224,7 @@ class ConfigWriter {
     rope.amplitude = yarn_amplitude(factor);
     if (rope.original_positions < 1.0 || rope.theta <= 1.0) {
       throw ConfigError("{} ({}): expected a context length and a base above 1 with yarn",
-                        key("rope.scaling.original_context_length"), meta_.file());
+                        key("rope.scaling.original_context_length"), meta_.where());
     }
   }
 
@@ -235,7 +252,7 @@ class ConfigWriter {
   void write_windows() {
     if (family_ == ModelFamily::olmo2 && window()) {  // OLMo 3 under the same name
       throw ConfigError("{} ({}): expected none (an OLMo 2 model has no windows), found {}",
-                        key("attention.sliding_window"), meta_.file(), *window());
+                        key("attention.sliding_window"), meta_.where(), *window());
     }
     const bool takes_window = traits_of(family_).sliding != FamilyTraits::Sliding::never &&
                               !traits_of(family_).window_needs_flag;
@@ -244,17 +261,13 @@ class ConfigWriter {
     // llama.cpp slides nothing then, while the hub's config class has a default.
     if (family_ == ModelFamily::gemma3_text && !window()) json_["sliding_window"] = nullptr;
     const std::string pattern = key("attention.sliding_window_pattern");
-    const GgufValue* value = meta_.value(pattern);
+    const nlohmann::json* value = meta_.find(pattern);
     if (value == nullptr) return;
-    if (!std::holds_alternative<GgufArray>(*value)) {
-      json_["sliding_window_pattern"] = *meta_.integer(pattern, 1, kMaxLayers);
+    if (!value->is_array()) {
+      json_["sliding_window_pattern"] = meta_.integer(pattern, 1, kMaxLayers);
       return;
     }
-    const std::vector<double>& slides = *meta_.numbers(pattern);
-    if (static_cast<Index>(slides.size()) != n_layers_) {
-      meta_.refuse(pattern, fmt::format("a list of {}", n_layers_));
-    }
-    for (const double one : slides) {
+    for (const double one : gguf_numbers(meta_, pattern, static_cast<std::size_t>(n_layers_))) {
       json_["layer_types"].push_back(one != 0.0 ? "sliding_attention" : "full_attention");
     }
   }
@@ -265,7 +278,7 @@ class ConfigWriter {
     for (const auto& [name, is_read] :
          {std::pair{"attn_logit_softcapping", traits.score_softcap.has_value()},
           std::pair{"final_logit_softcapping", traits.logit_softcap.has_value()}}) {
-      const auto cap = is_read ? meta_.number(key(name)) : std::nullopt;
+      const auto cap = is_read ? meta_.number_if(key(name)) : std::nullopt;
       if (cap) json_[name] = *cap;
     }
     if (!traits.query_scale) return;
@@ -277,7 +290,7 @@ class ConfigWriter {
         n_layers_ == (family_ == ModelFamily::gemma2 ? kGemma2Layers : kGemma3Layers);
     double scalar =
         static_cast<double>(is_largest ? json_["hidden_size"].get<Index>() / n_heads_ : d_head_);
-    if (const auto scale = meta_.number(key("attention.scale")); scale && *scale > 0.0) {
+    if (const auto scale = meta_.number_if(key("attention.scale")); scale && *scale > 0.0) {
       scalar = 1.0 / (*scale * *scale);
     }
     json_["query_pre_attn_scalar"] = scalar;
@@ -291,7 +304,7 @@ class ConfigWriter {
       throw ConfigError(
           "{} ({}): expected no experts in a {} model, found {} (a "
           "mixture such as Mixtral is not computed)",
-          key("expert_count"), meta_.file(), name_of(family_), n_experts);
+          key("expert_count"), meta_.where(), name_of(family_), n_experts);
     }
     if (!takes_experts) return;
     json_["num_experts"] = n_experts;
@@ -301,7 +314,7 @@ class ConfigWriter {
       json_[is_clamped ? "intermediate_size" : "moe_intermediate_size"] = *n;
     }
     if (family_ != ModelFamily::qwen3_moe) return;
-    json_["norm_topk_prob"] = meta_.boolean(key("expert_weights_norm")).value_or(true);
+    json_["norm_topk_prob"] = meta_.boolean_if(key("expert_weights_norm")).value_or(true);
     json_["mlp_only_layers"] = HubJson::array();
     for (Index layer = 0; layer < std::min(n_layers_, kMaxLayers); ++layer) {
       if (!has_tensor(fmt::format("blk.{}.ffn_gate_exps.weight", layer))) {
@@ -312,7 +325,8 @@ class ConfigWriter {
 
   void write_tokens() {
     for (const char* name : {"bos", "eos"}) {
-      const auto id = meta_.integer(fmt::format("tokenizer.ggml.{}_token_id", name), 0, kMaxVocab);
+      const auto id =
+          meta_.integer_if(fmt::format("tokenizer.ggml.{}_token_id", name), 0, kMaxVocab);
       json_[fmt::format("{}_token_id", name)] = id ? HubJson(*id) : HubJson(nullptr);
     }
   }
@@ -320,21 +334,18 @@ class ConfigWriter {
   // Fields of the architecture that nothing above asked for: under their own names, so that the
   // reader of the config tells them as it tells its own (ModelConfig::unread).
   void write_unread() {
-    for (const std::string& name : meta_.unread(arch_ + ".")) {
-      const bool is_harmless = name == key("vocab_size") || name == key("rope.scaling.finetuned") ||
+    for (const auto& [name, value] : meta_.value().items()) {
+      const bool is_harmless = !name.starts_with(arch_ + ".") || read_.contains(name) ||
+                               name == key("vocab_size") || name == key("rope.scaling.finetuned") ||
                                name.starts_with(key("vision.")) || name.starts_with(key("mm."));
-      if (!is_harmless) json_[name] = std::visit(FieldToJson{}, *meta_.value(name));
+      if (is_harmless) continue;
+      json_[name] = value.is_array() ? HubJson(describe_gguf_list(value)) : HubJson(value);
     }
   }
 
-  struct FieldToJson {
-    HubJson operator()(std::string_view text) const { return std::string(text); }
-    HubJson operator()(const GgufArray& list) const { return describe(list); }
-    HubJson operator()(auto scalar) const { return scalar; }
-  };
-
   const GgufCheckpoint& checkpoint_;
-  const GgufMetadata& meta_;
+  FieldsRead read_;
+  JsonObject meta_;
   std::string arch_;
   ModelFamily family_;
   Index n_layers_ = 0;
@@ -344,20 +355,6 @@ class ConfigWriter {
 };
 
 }  // namespace
-
-ModelFamily family_of(const GgufMetadata& metadata) {
-  if (const auto type = metadata.string("general.type"); type && *type != "model") {
-    metadata.refuse("general.type", "\"model\" (a language model by itself)");
-  }
-  const std::string_view name = metadata.string("general.architecture").value_or("");
-  std::vector<std::string_view> names;
-  for (const Architecture& row : kArchitectures) {
-    if (row.gguf == name) return row.family;
-    names.push_back(row.gguf);
-  }
-  throw ConfigError("general.architecture ({}): expected one of {}, found {}", metadata.file(),
-                    fmt::join(names, ", "), quote(name));
-}
 
 std::string hub_config(const GgufCheckpoint& checkpoint) {
   return ConfigWriter(checkpoint)

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <unordered_set>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -35,14 +36,7 @@ enum ValueType : std::uint32_t {
 // Bytes of a value by its type; of a string at least its length.
 constexpr std::array<std::uint64_t, 13> kLeastBytes = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 
-constexpr std::uint64_t kMostValues = 1 << 24;
-
-double as_double(const GgufValue& value) {
-  if (const auto* u = std::get_if<std::uint64_t>(&value)) return static_cast<double>(*u);
-  if (const auto* i = std::get_if<std::int64_t>(&value)) return static_cast<double>(*i);
-  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1.0 : 0.0;
-  return std::get<double>(value);
-}
+constexpr std::uint64_t kMostValues = 1 << 22;
 
 /// A place in the bytes of a file that never leaves them. Every function throws FormatError where
 /// the bytes end too early.
@@ -94,14 +88,14 @@ class GgufCursor {
     return n;
   }
 
-  /// The type of a metadata value and the value.
-  GgufValue value() {
+  /// The type of a metadata value and the value; lists of texts stay empty unless they are kept.
+  nlohmann::json value(bool keeps_texts) {
     const auto type = number<std::uint32_t>();
     if (type >= kLeastBytes.size()) {
       fail(fmt::format("expected a metadata value of type 0 to {}, found type {}",
                        kLeastBytes.size() - 1, type));
     }
-    if (type == kArray) return array();
+    if (type == kArray) return array(keeps_texts);
     return scalar(type);
   }
 
@@ -117,7 +111,7 @@ class GgufCursor {
                     "or damaged",
                     n, at_, n_left()));
   }
-  GgufValue scalar(std::uint32_t type) {
+  nlohmann::json scalar(std::uint32_t type) {
     switch (type) {
       case kU8:
         return std::uint64_t{number<std::uint8_t>()};
@@ -142,29 +136,31 @@ class GgufCursor {
       case kF64:
         return number<double>();
       default:
-        return string(std::numeric_limits<std::uint64_t>::max());
+        return std::string(string(n_left()));
     }
   }
-  GgufArray array() {
+  nlohmann::json array(bool keeps_texts) {
     const auto type = number<std::uint32_t>();
     if (type >= kLeastBytes.size() || type == kArray) {
       fail(fmt::format("expected a list of numbers or strings, found a list of values of type {}",
                        type));
     }
-    GgufArray result;
-    result.holds_strings = type == kString;
     const std::uint64_t n = count("values of a list", kLeastBytes[type]);
     // Values take more room in memory than in the file; no vocabulary is as long.
     if (n > kMostValues)
       fail(fmt::format("a list of {} values, expected at most {}", n, kMostValues));
-    if (result.holds_strings) {
-      result.strings.reserve(n);
-      for (std::uint64_t i = 0; i < n; ++i) result.strings.push_back(string(n_left()));
-    } else {
-      result.numbers.reserve(n);
-      for (std::uint64_t i = 0; i < n; ++i) result.numbers.push_back(as_double(scalar(type)));
+    nlohmann::json::array_t list;
+    list.reserve(type == kString && !keeps_texts ? 0 : n);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      if (type == kString) {
+        const std::string_view text = string(n_left());
+        if (keeps_texts) list.emplace_back(std::string(text));
+        continue;
+      }
+      const nlohmann::json one = scalar(type);
+      list.emplace_back(one.is_number() ? one.get<double>() : one == true ? 1.0 : 0.0);
     }
-    return result;
+    return nlohmann::json(std::move(list));
   }
 
   std::span<const std::byte> bytes_;
@@ -302,8 +298,8 @@ void place_gguf_tensors(std::vector<PlacedTensor>& tensors, std::span<const std:
   }
 }
 
-std::uint64_t read_gguf_alignment(const GgufMetadata& metadata) {
-  const auto value = metadata.integer("general.alignment", 8, 1 << 20).value_or(32);
+std::uint64_t read_gguf_alignment(const JsonObject& metadata) {
+  const auto value = metadata.integer_or("general.alignment", 8, 1 << 20, 32);
   if (!std::has_single_bit(static_cast<std::uint64_t>(value))) {
     metadata.refuse("general.alignment", "a power of two");
   }
@@ -327,25 +323,40 @@ bool begins_as_gguf(std::span<const std::byte> bytes) {
              kGgufMagic;
 }
 
-GgufFile parse_gguf(std::span<const std::byte> bytes, const std::string& file) {
+std::string describe_gguf_list(const nlohmann::json& list) {
+  const bool holds_strings = !list.empty() && list.front().is_string();
+  return fmt::format("a list of {} {}", list.size(), holds_strings ? "strings" : "numbers");
+}
+
+std::vector<double> gguf_numbers(const JsonObject& metadata, const std::string& field,
+                                 std::size_t n) {
+  const nlohmann::json* list = metadata.find(field);
+  const bool fits = list != nullptr && list->is_array() && list->size() == n;
+  if (!fits || (n > 0 && !list->front().is_number()))
+    metadata.refuse(field, fmt::format("a list of {} numbers", n));
+  return list->get<std::vector<double>>();
+}
+
+GgufFile parse_gguf(std::span<const std::byte> bytes, const std::string& file, GgufTables tables) {
   if (!begins_as_gguf(bytes)) {
     throw FormatError("{}: expected a GGUF file, which begins with \"GGUF\", found other bytes",
                       file);
   }
   GgufCursor cursor(bytes, file);
   cursor.skip(kGgufMagic.size());
-  GgufFile result{0, GgufMetadata(file), {}};
+  GgufFile result;
   result.version = read_gguf_version(cursor);
   // The shortest tensor takes 33 bytes of the header, the shortest field 14.
   const std::uint64_t n_tensors = cursor.count("tensors", 33);
   const std::uint64_t n_fields = cursor.count("metadata fields", 14);
   for (std::uint64_t i = 0; i < n_fields; ++i) {
     const std::string name(cursor.string(kMaxGgufName));
-    if (!result.metadata.add(name, cursor.value())) {
+    const bool keeps_texts = tables == GgufTables::read || !name.starts_with("tokenizer.");
+    if (!result.metadata.emplace(name, cursor.value(keeps_texts)).second) {
       cursor.fail(fmt::format("metadata field {} is given twice", quote(name)));
     }
   }
-  const std::uint64_t alignment = read_gguf_alignment(result.metadata);
+  const std::uint64_t alignment = read_gguf_alignment(JsonObject(result.metadata, file));
 
   std::vector<PlacedTensor> placed;
   std::unordered_set<std::string> seen;

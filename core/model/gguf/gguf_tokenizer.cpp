@@ -89,36 +89,30 @@ constexpr std::array<NamedPreTokenizer, 13> kPreTokenizers = {
 
 class GgufTokenizerReader {
  public:
-  explicit GgufTokenizerReader(const GgufMetadata& metadata) : meta_(metadata) {}
+  explicit GgufTokenizerReader(const JsonObject& metadata) : meta_(metadata) {}
 
   TokenizerParts read() {
-    const auto model = meta_.string(ggml_key("model"));
+    const auto model = meta_.string_if(ggml_key("model"));
     if (model == "gpt2") {
       read_byte_level();
     } else if (model == "llama") {
       read_sentencepiece();
     } else {
-      refuse_kind("model", "\"gpt2\" or \"llama\"");
+      refuse_kind(meta_, ggml_key("model"), "\"gpt2\" or \"llama\"");
     }
     add_ends();
-    parts_.chat_template = meta_.string("tokenizer.chat_template").value_or("");
+    parts_.chat_template = meta_.string_if("tokenizer.chat_template").value_or("");
     return std::move(parts_);
   }
 
  private:
-  [[noreturn]] void refuse_kind(std::string_view name, std::string_view expected) const {
-    const auto it = meta_.values().find(ggml_key(name));
-    throw ConfigError("{} ({}): expected {}, found {}", ggml_key(name), meta_.file(), expected,
-                      it == meta_.values().end() ? "nothing" : describe(it->second));
-  }
-
   void read_byte_level() {
-    const std::string pre(meta_.string(ggml_key("pre")).value_or(""));
+    const std::string pre = meta_.string_if(ggml_key("pre")).value_or("");
     const auto row = std::ranges::find(kPreTokenizers, pre, &NamedPreTokenizer::name);
     if (row == kPreTokenizers.end()) {
       std::vector<std::string_view> names;
       for (const NamedPreTokenizer& known : kPreTokenizers) names.push_back(known.name);
-      refuse_kind("pre", fmt::format("one of {}", fmt::join(names, ", ")));
+      refuse_kind(meta_, ggml_key("pre"), fmt::format("one of {}", fmt::join(names, ", ")));
     }
     const GgufPreTokenizer& kind = row->kind;
     nlohmann::json steps = {{"pre_tokenizer", kind.steps(flag("add_space_prefix") == true)}};
@@ -162,46 +156,52 @@ class GgufTokenizerReader {
     read_added(vocabulary);
     parts_.bpe.unknown_id = special("unknown_token_id");
     parts_.bpe.fuse_unknown = true;
-    read_decoder(JsonObject(steps, meta_.file()), parts_);
+    read_decoder(JsonObject(steps, meta_.where()), parts_);
   }
 
   void read_text_steps(const nlohmann::json& steps) {
-    const JsonObject root(steps, meta_.file());
+    const JsonObject root(steps, meta_.where());
     read_normalizer(root, parts_);
     read_pre_tokenizer(root, parts_);
   }
 
-  std::optional<bool> flag(std::string_view name) const { return meta_.boolean(ggml_key(name)); }
+  std::optional<bool> flag(std::string_view name) const { return meta_.boolean_if(ggml_key(name)); }
+
+  const nlohmann::json& texts(std::string_view name) const {
+    const nlohmann::json* list = meta_.find(ggml_key(name));
+    if (list == nullptr || !list->is_array() || (!list->empty() && !list->front().is_string()))
+      meta_.refuse(ggml_key(name), "a list of strings");
+    return *list;
+  }
 
   // SentencePiece's tokens of spaces alone are spelled with spaces in some files.
   Vocabulary read_vocabulary(bool respells_spaces) {
-    const auto* tokens = meta_.strings(ggml_key("tokens"));
-    if (tokens == nullptr || tokens->empty()) meta_.refuse(ggml_key("tokens"), "a list of strings");
+    const nlohmann::json& tokens = texts("tokens");
+    if (tokens.empty()) meta_.refuse(ggml_key("tokens"), "a list of strings");
     Vocabulary vocabulary;
-    vocabulary.id_from_content.reserve(tokens->size());
-    for (std::size_t i = 0; i < tokens->size(); ++i) {
-      std::string content((*tokens)[i]);
+    vocabulary.id_from_content.reserve(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      auto content = tokens[i].get<std::string>();
       if (first_invalid_utf8(content)) {
         throw FormatError("{}[{}] ({}): expected UTF-8, found {}", ggml_key("tokens"), i,
-                          meta_.file(), quote(content));
+                          meta_.where(), quote(content));
       }
       if (respells_spaces && content.find_first_not_of(' ') == std::string::npos) {
         content = replace_all(content, " ", kWordMark);
       }
       contents_.push_back(content);
-      add_model_token(meta_.file(), content, static_cast<TokenId>(i), vocabulary, parts_);
+      add_model_token(meta_.where(), content, static_cast<TokenId>(i), vocabulary, parts_);
     }
     return vocabulary;
   }
 
   void read_merges(const Vocabulary& vocabulary) {
-    const auto* merges = meta_.strings(ggml_key("merges"));
-    if (merges == nullptr) meta_.refuse(ggml_key("merges"), "a list of strings");
-    parts_.bpe.merges.reserve(merges->size());
-    for (std::size_t i = 0; i < merges->size(); ++i) {
-      const std::string_view merge = (*merges)[i];
+    const nlohmann::json& merges = texts("merges");
+    parts_.bpe.merges.reserve(merges.size());
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const std::string_view merge = merges[i].get_ref<const std::string&>();
       const auto name = [&] {
-        return fmt::format("{}[{}] ({})", ggml_key("merges"), i, meta_.file());
+        return fmt::format("{}[{}] ({})", ggml_key("merges"), i, meta_.where());
       };
       const std::size_t space = merge.find(' ', 1);
       if (space == std::string_view::npos)
@@ -212,17 +212,13 @@ class GgufTokenizerReader {
   }
 
   void derive_merges(const Vocabulary& vocabulary) {
-    const auto architecture = meta_.string("general.architecture").value_or("");
+    const auto architecture = meta_.string_if("general.architecture").value_or("");
     std::vector<double> scores;
     if (architecture.starts_with("gemma")) {
       // Gemma's merges go by the tokens' places; the scores do not follow them.
       for (std::size_t i = 0; i < contents_.size(); ++i) scores.push_back(-static_cast<double>(i));
     } else {
-      const auto* list = meta_.numbers(ggml_key("scores"));
-      if (list == nullptr || list->size() != contents_.size()) {
-        meta_.refuse(ggml_key("scores"), fmt::format("a list of {} numbers", contents_.size()));
-      }
-      scores = *list;
+      scores = gguf_numbers(meta_, ggml_key("scores"), contents_.size());
       const auto is_finite = [](double score) { return std::isfinite(score); };
       if (!std::all_of(scores.begin(), scores.end(), is_finite)) {
         meta_.refuse(ggml_key("scores"), "finite numbers");
@@ -232,16 +228,13 @@ class GgufTokenizerReader {
   }
 
   void read_added(const Vocabulary& vocabulary) {
-    const auto* types = meta_.numbers(ggml_key("token_type"));
-    if (types == nullptr) return;
-    const auto& tokens = *meta_.strings(ggml_key("tokens"));
-    if (types->size() != tokens.size()) {
-      meta_.refuse(ggml_key("token_type"), fmt::format("a list of {} numbers", tokens.size()));
-    }
+    if (meta_.find(ggml_key("token_type")) == nullptr) return;
+    const nlohmann::json& tokens = texts("tokens");
+    const std::vector<double> types = gguf_numbers(meta_, ggml_key("token_type"), tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const bool is_control = (*types)[i] == kControlToken;
-      if (!is_control && (*types)[i] != kUserToken) continue;
-      const std::string content(tokens[i]);
+      const bool is_control = types[i] == kControlToken;
+      if (!is_control && types[i] != kUserToken) continue;
+      const auto content = tokens[i].get<std::string>();
       // A token of spaces comes out of the merges; an empty one cannot be found in a text.
       if (content.empty() || content != contents_[i] || content.size() > kMaxAddedToken) continue;
       AddedToken token;
@@ -255,7 +248,7 @@ class GgufTokenizerReader {
 
   std::optional<TokenId> special(std::string_view name) const {
     const auto last = static_cast<std::int64_t>(contents_.size()) - 1;
-    const auto id = meta_.integer(ggml_key(name), 0, last);
+    const auto id = meta_.integer_if(ggml_key(name), 0, last);
     return id ? std::optional(static_cast<TokenId>(*id)) : std::nullopt;
   }
 
@@ -272,7 +265,7 @@ class GgufTokenizerReader {
     add(flag("add_eos_token").value_or(false), "eos_token_id", parts_.suffix);
   }
 
-  const GgufMetadata& meta_;
+  const JsonObject& meta_;
   TokenizerParts parts_;
   std::vector<std::string> contents_;  // as they are spelled in the vocabulary
   bool adds_bos_ = false;              // where the file does not say it
@@ -280,7 +273,7 @@ class GgufTokenizerReader {
 
 }  // namespace
 
-TokenizerParts gguf_tokenizer(const GgufMetadata& metadata) {
+TokenizerParts gguf_tokenizer(const JsonObject& metadata) {
   return GgufTokenizerReader(metadata).read();
 }
 

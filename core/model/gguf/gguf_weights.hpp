@@ -9,17 +9,12 @@
 
 namespace kvscope {
 
-/// The family whose layers a GGUF architecture has: "qwen3moe" is qwen3_moe. Throws ConfigError
-/// with the list of those there are.
-ModelFamily family_of(const GgufMetadata& metadata);
-
 /// What config.json of the same model would say: parse_model_config reads it. Throws FormatError or
 /// ConfigError.
 std::string hub_config(const GgufCheckpoint& checkpoint);
 
 /// Every tensor by the hub's name, with its rows in the order of the file (WeightEntry::order);
-/// stacked experts one by one. Tensors without a name at the hub keep theirs. Throws what family_of
-/// throws, and FormatError.
+/// stacked experts one by one. Tensors without a name at the hub keep theirs. Throws FormatError.
 WeightEntries hub_weights(const GgufCheckpoint& checkpoint);
 
 /// "F32, F16, ... or MXFP4", for messages.

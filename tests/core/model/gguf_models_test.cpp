@@ -111,7 +111,7 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
               "): expected one of llama, qwen2, qwen3, qwen3moe, smollm3, gpt-oss, gemma2, gemma3, "
               "phi3, olmo2, gptneox, found \"rwkv7\"");
   refused(GgufBuilder().string("general.architecture", "llama").string("general.type", "adapter"),
-          "expected \"model\" (a language model by itself), found \"adapter\"");
+          "expected \"model\" (a language model by itself), found the string \"adapter\"");
   refused(base().string("general.architecture", "llama"), "\"token_embd.weight\"");
   refused(base()
               .string("general.architecture", "llama")

@@ -156,7 +156,7 @@ TEST_CASE("tables that are broken or of another kind are refused by name") {
   };
   const std::vector<std::string> tokens = {"a", "b", "ab"};
   refused(GgufBuilder(), "tokenizer.ggml.model");
-  refused(GgufBuilder().string("tokenizer.ggml.model", "t5"), "found \"t5\"");
+  refused(GgufBuilder().string("tokenizer.ggml.model", "t5"), "the string \"t5\"");
   refused(GgufBuilder().string("tokenizer.ggml.model", "gpt2"),
           "expected one of gpt-2, olmo, phi-2, smollm, llama-bpe");
   refused(gpt2(), "tokenizer.ggml.tokens");
@@ -169,7 +169,7 @@ TEST_CASE("tables that are broken or of another kind are refused by name") {
   refused(merges("a b").numbers("tokenizer.ggml.token_type", std::vector<float>{1}),
           "expected a list of 3 numbers");
   refused(merges("a b").boolean("tokenizer.ggml.add_bos_token", true), "bos_token_id");
-  refused(merges("a b").u32("tokenizer.ggml.bos_token_id", 3), "from 0 to 2, found 3");
+  refused(merges("a b").u32("tokenizer.ggml.bos_token_id", 3), "from 0 to 2, found the number 3");
   refused(gpt2().strings("tokenizer.ggml.tokens", {"\xff"}), "expected UTF-8");
   const auto spm = [&](std::vector<float> scores) {
     return GgufBuilder()
