@@ -152,7 +152,6 @@ class App {
   void renew_palette();
   std::vector<Action> actions();
   void add_method_actions(std::vector<Action>& all, const MethodLine& line);
-  void go_to(const Destination& to);
   void bring_up(const std::string& name);
   bool stands_in_layout(const std::string& panel) const;
   void focus_next_panel(int by);

@@ -54,7 +54,7 @@ struct CopiedPicture {
 // ---- the palette ----
 
 void App::ask_palette() {
-  palette_.ask(actions(), [this](const Destination& to) { go_to(to); });
+  palette_.ask(actions(), [this](const RowTarget& to) { go_to(*session_, to, "palette"); });
 }
 
 /// The commands of kvscope come a moment later: the program is asked for them.
@@ -146,16 +146,6 @@ void App::add_method_actions(std::vector<Action>& all, const MethodLine& line) {
                  [this, name, on] { session_->set_ticked(name, !on); }, also});
 }
 
-void App::go_to(const Destination& to) {
-  session_->select("palette", [&](Selection& s) {
-    if (to.layer) s.layer = *to.layer;
-    if (to.head) s.q_head = *to.head;
-    if (to.query) s.query = *to.query;
-    if (to.key) s.key = *to.key;
-  });
-  if (to.budget) session_->set_parameters("palette", [&](Parameters& p) { p.budget = *to.budget; });
-}
-
 /// Shows a panel where it stands in the layout, else alone.
 void App::bring_up(const std::string& name) {
   cells_.maximise(stands_in_layout(name) ? "" : name);
@@ -207,12 +197,7 @@ void App::ask_bookmark() {
 void App::draw_bookmark_dialog() {
   if (!begin_dialog(look_, kBookmarkId, asks_note_, {480, 0})) return;
   const Selection& s = session_->selection();
-  Bookmark here;
-  here.layer = s.layer;
-  here.q_head = s.q_head;
-  here.query = s.query;
-  here.key = s.key;
-  ImGui::TextUnformatted(here.words().c_str());
+  ImGui::TextUnformatted(RowTarget{s.layer, s.q_head, s.query, s.key}.words().c_str());
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1.0f);
   const bool entered = ImGui::InputTextWithHint("##note", "a note, or nothing", &note_,

@@ -72,10 +72,7 @@ void App::draw_top_bar() {
   landmark("tour");
   help_tooltip("Six steps through the window; Esc leaves");
   ImGui::SameLine();
-  if (ImGui::Button(theme)) {
-    settings_.theme =
-        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
-  }
+  if (ImGui::Button(theme)) requests_.press = "light or dark";
   help_tooltip("Light or dark (Ctrl+Shift+T)");
   ImGui::SameLine();
   if (ImGui::Button("Help")) shows_help_ = true;
@@ -135,33 +132,17 @@ void App::draw_body() {
     if (takes_keyboard("page")) keyboard_here();
     const StartChoice choice = start_page_.draw(shared, settings_);
     ImGui::EndChild();
-    for (const auto& file : choice.open) open(file);
-    if (choice.shows_samples && !settings_.tour_done) awaited_traces_ = choice.open.size();
-    if (choice.ask_for_file) ask_open();
+    if (choice.shows_samples && !settings_.tour_done) awaited_traces_ = requests_.open.size();
     if (choice.record) ask_record(*choice.record);
   } else {
     cells_.draw(shared, panels_, arrangement_, area);
     if (cells_.has_changed()) keep_arrangement();
-    switch (cells_.take_action()) {
-      case CellAction::copy_csv:
-        copy_csv();
-        break;
-      case CellAction::export_figure:
-        ask_export();
-        break;
-      case CellAction::copy_picture:
-        copy_picture();
-        break;
-      case CellAction::bookmark:
-        ask_bookmark();
-        break;
-      case CellAction::none:
-        break;
-    }
   }
   for (const auto& file : requests_.open) open(file);
   if (!requests_.flash.empty()) flash(requests_.flash);
   if (requests_.export_page) export_page();
+  const auto pressed = std::ranges::find(shortcuts_, requests_.press, &Shortcut::words);
+  if (pressed != shortcuts_.end()) pressed->run();
   if (!requests_.show_panel.empty()) bring_up(requests_.show_panel);
   ImGui::SetCursorScreenPos({at.x, at.y + room.y - status});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(3)});

@@ -134,19 +134,21 @@ void Cells::draw_panel_menu(const Panels& panels, Place& leaf) {
   ImGui::EndPopup();
 }
 
-void Cells::draw_menu(const std::string& panel, bool has_help, bool is_alone) {
+void Cells::draw_menu(Requests& requests, const std::string& panel, bool has_help, bool is_alone) {
   if (!ImGui::BeginPopup("menu")) return;
   focused_ = panel;
-  if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
+  const auto item = [&](const char* label, const char* keys, const char* press, bool on = false) {
+    if (ImGui::MenuItem(label, keys, on)) requests.press = press;
+  };
+  item("Export what I see...", "Ctrl+E", "export what the panel shows");
   landmark("menu: export");
-  if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
-  if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
+  item("Copy the numbers as CSV", "Ctrl+C", "copy the panel's numbers as CSV");
+  item("Copy the picture", "Ctrl+Shift+C", "copy the panel's picture");
   ImGui::Separator();
-  if (ImGui::MenuItem("Bookmark the selection...", "Ctrl+B")) action_ = CellAction::bookmark;
-  if (has_help && ImGui::MenuItem("What is shown", "F2", shows_help(panel)))
-    show_help(panel, !shows_help(panel));
-  if (ImGui::MenuItem(is_alone ? "Back to the layout" : "This panel alone", "F"))
-    maximised_ = is_alone ? "" : panel;
+  item("Bookmark the selection...", "Ctrl+B", "bookmark the selection");
+  if (has_help)
+    item("What is shown", "F2", "what the panel shows, in words and formulas", shows_help(panel));
+  item(is_alone ? "Back to the layout" : "This panel alone", "F", "this panel alone, and back");
   ImGui::EndPopup();
 }
 
@@ -196,7 +198,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   if (ImGui::Button(is_alone ? "↙" : "↗", {button, 0})) maximised_ = is_alone ? "" : info.name;
   help_tooltip(is_alone ? "Back to the layout (F)" : "This panel alone (F)");
   ImGui::PopStyleColor();
-  draw_menu(info.name, has_help, is_alone);
+  draw_menu(context.requests, info.name, has_help, is_alone);
 
   // The panel's switches: beside the title where they fit, else below it.
   const float spacing = ImGui::GetStyle().ItemSpacing.x;
@@ -225,10 +227,6 @@ void Cells::show_help(const std::string& panel, bool on) {
   } else {
     helped_.erase(panel);
   }
-}
-
-CellAction Cells::take_action() {
-  return std::exchange(action_, CellAction::none);
 }
 
 std::optional<Area> Cells::area_of(const std::string& panel) const {

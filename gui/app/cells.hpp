@@ -15,9 +15,6 @@
 
 namespace kvscope::gui {
 
-/// What a header's menu asks for.
-enum class CellAction { none, copy_csv, copy_picture, export_figure, bookmark };
-
 class Cells {
  public:
   using Panels = std::vector<std::unique_ptr<Panel>>;
@@ -41,8 +38,6 @@ class Cells {
   bool shows_help(const std::string& panel) const { return helped_.contains(panel); }
   void show_help(const std::string& panel, bool on);
 
-  /// Asked for by a header's menu in the last frame, for `focused()`.
-  CellAction take_action();
   /// True if a bar was moved or a panel exchanged in the last frame.
   bool has_changed() const { return changed_; }
   std::optional<Area> area_of(const std::string& panel) const;
@@ -52,14 +47,13 @@ class Cells {
   void draw_header(PanelContext& context, const Panels& panels, Place& leaf, Panel& panel);
   /// The menu behind a title: all panels.
   void draw_panel_menu(const Panels& panels, Place& leaf);
-  /// What can be taken away.
-  void draw_menu(const std::string& panel, bool has_help, bool is_alone);
+  /// What can be taken away: of `focused()`, as by keys.
+  void draw_menu(Requests& requests, const std::string& panel, bool has_help, bool is_alone);
   void draw_splitter(PanelContext& context, Splitter& splitter);
 
   std::string focused_;
   std::string maximised_;
   Place alone_;  // the maximised panel's cell: its address names it in all frames
-  CellAction action_ = CellAction::none;
   bool changed_ = false;
   bool takes_keyboard_ = false;
   bool opens_menu_ = false;

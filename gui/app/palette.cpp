@@ -1,6 +1,5 @@
 #include "gui/app/palette.hpp"
 
-#include <fmt/format.h>
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
@@ -52,37 +51,24 @@ std::vector<const Action*> matching(const std::vector<Action>& actions, std::str
   return ranked;
 }
 
-std::string Destination::words() const {
-  std::string text;
-  const auto add = [&](const char* name, const std::optional<long long>& value) {
-    if (value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *value);
-  };
-  add("layer", layer);
-  add("head", head);
-  add("query", query);
-  add("key", key);
-  add("budget", budget);
-  return text;
-}
-
-Destination destination_of(std::string_view typed) {
-  Destination to;
+RowTarget target_of(std::string_view typed) {
+  RowTarget to;
   const std::vector<std::string> words = lower_words(typed);
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
-    const auto value = number_from<long long>(words[i + 1]);
-    std::optional<long long>* place = words[i] == "layer"    ? &to.layer
-                                      : words[i] == "head"   ? &to.head
-                                      : words[i] == "query"  ? &to.query
-                                      : words[i] == "key"    ? &to.key
-                                      : words[i] == "budget" ? &to.budget
-                                                             : nullptr;
+    const auto value = number_from<Index>(words[i + 1]);
+    std::optional<Index>* place = words[i] == "layer"    ? &to.layer
+                                  : words[i] == "head"   ? &to.q_head
+                                  : words[i] == "query"  ? &to.query
+                                  : words[i] == "key"    ? &to.key
+                                  : words[i] == "budget" ? &to.budget
+                                                         : nullptr;
     if (place == nullptr || !value || *value < 0) return {};
     *place = value;
   }
-  return words.size() % 2 == 0 ? to : Destination{};
+  return words.size() % 2 == 0 ? to : RowTarget{};
 }
 
-void Palette::ask(std::vector<Action> actions, std::function<void(const Destination&)> go_to) {
+void Palette::ask(std::vector<Action> actions, std::function<void(const RowTarget&)> go_to) {
   actions_ = std::move(actions);
   go_to_ = std::move(go_to);
   typed_.clear();
@@ -110,8 +96,8 @@ void Palette::draw(const Look& look) {
   landmark("palette field");
   if (typed_ != before) chosen_ = 0;
   const auto found = matching(actions_, typed_, recent_);
-  const Destination to = destination_of(typed_);
-  const std::size_t n_before = to.is_empty() ? 0 : 1;
+  const RowTarget to = target_of(typed_);
+  const std::size_t n_before = to.empty() ? 0 : 1;
   const std::size_t n = n_before + std::min(found.size(), kMostShown);
   const auto pressed = [](ImGuiKey key) { return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key)); };
   bool moved = false;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "gui/model/results/table_view.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {
@@ -27,20 +27,14 @@ struct Action {
 std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed,
                                     const std::vector<std::string>& recent = {});
 
-/// Where "layer 5 head 3 query 400 key 20 budget 512" leads, each part optional.
-struct Destination {
-  std::optional<long long> layer, head, query, key, budget;
-  bool is_empty() const { return !layer && !head && !query && !key && !budget; }
-  /// "layer 5, head 3".
-  std::string words() const;
-};
-/// Empty if anything else is typed as well.
-Destination destination_of(std::string_view typed);
+/// Where "layer 5 head 3 query 400 key 20 budget 512" leads, each part optional; empty if anything
+/// else is typed as well.
+RowTarget target_of(std::string_view typed);
 
 class Palette {
  public:
-  /// Opens with these actions; `go_to` is offered for what destination_of understands.
-  void ask(std::vector<Action> actions, std::function<void(const Destination&)> go_to);
+  /// Opens with these actions; `go_to` is offered for what target_of understands.
+  void ask(std::vector<Action> actions, std::function<void(const RowTarget&)> go_to);
   /// The same with more of them, while it is open.
   void renew(std::vector<Action> actions) { actions_ = std::move(actions); }
   /// Draws it while it is open: arrows choose, Enter runs, Escape closes.
@@ -49,7 +43,7 @@ class Palette {
 
  private:
   std::vector<Action> actions_;
-  std::function<void(const Destination&)> go_to_;
+  std::function<void(const RowTarget&)> go_to_;
   std::string typed_;
   std::vector<std::string> recent_;  // words of what was run, the last first
   std::size_t chosen_ = 0;

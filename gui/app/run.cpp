@@ -16,6 +16,7 @@
 #include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
 #include "gui/model/results/export.hpp"
+#include "gui/model/results/table_view.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
@@ -44,11 +45,7 @@ void prepare(App& app, const CommandLine& line) {
 /// Once the trace is open: layers and heads are known only then.
 bool select_given(App& app, const CommandLine& line) {
   if (!app.session().document()) return false;
-  app.session().select("command line", [&](Selection& s) {
-    if (line.layer) s.layer = *line.layer;
-    if (line.head) s.q_head = *line.head;
-    if (line.query) s.query = *line.query;
-  });
+  go_to(app.session(), {line.layer, line.head, line.query}, "command line");
   return true;
 }
 

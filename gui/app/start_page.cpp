@@ -145,7 +145,7 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
       if (!short_ones.empty()) {
         context.requests.flash = "the samples were not recorded to their end: record them again";
       } else if (are_there(samples)) {
-        choice.open = samples;
+        context.requests.open = samples;
         choice.shows_samples = true;
       }
     } catch (const Error& error) {
@@ -188,7 +188,7 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
   });
   if (!demo.empty()) {
     ImGui::Dummy({0, context.look.px(6)});
-    if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
+    if (ImGui::Selectable("The demo's traces, of ./demo.sh")) context.requests.open = demo;
     landmark("demo traces");
   }
 }
@@ -219,7 +219,8 @@ void StartPage::draw_recording(const PanelContext& context, StartChoice& choice)
 void StartPage::draw_files(PanelContext& context, const Settings& settings, StartChoice& choice) {
   ImGui::TextUnformatted("Open");
   ImGui::Dummy({0, context.look.px(4)});
-  if (main_button(context, "Open a file...   Ctrl+O")) choice.ask_for_file = true;
+  if (main_button(context, "Open a file...   Ctrl+O"))
+    context.requests.press = "open a trace or a result";
   muted(context, "Traces, results and sessions; or drop them onto this window.");
   if (settings.recent.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
@@ -233,7 +234,7 @@ void StartPage::draw_files(PanelContext& context, const Settings& settings, Star
       });
   std::size_t i = 0;
   for (const RecentFile& entry : entries) {
-    if (draw_recent(context, entry)) choice.open = {entry.file};
+    if (draw_recent(context, entry)) context.requests.open = {entry.file};
     landmark(fmt::format("recent {}", i++));
   }
 }

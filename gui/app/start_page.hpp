@@ -17,9 +17,7 @@ namespace kvscope::gui {
 
 /// What was chosen on the page.
 struct StartChoice {
-  std::vector<std::filesystem::path> open;
-  bool ask_for_file = false;
-  bool shows_samples = false;           // open these: they are the samples, with the tour
+  bool shows_samples = false;           // what is to be opened are the samples, with the tour
   std::optional<CommandValues> record;  // show the form of kvscope record, with these filled in
 };
 

@@ -268,7 +268,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       const RowTarget head = target_of_cell(next_.panels[hit.panel], *hit.row, *hit.col);
       if (!head.empty()) {
         detail_tooltip({{"cell", head.words()}, {"value", fmt::format("{:.4g}", *hit.value)}});
-        if (hit.clicked) gui::go_to(context.session, head);
+        if (hit.clicked) gui::go_to(context.session, head, info_.title + " click");
         return;
       }
     }

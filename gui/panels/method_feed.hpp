@@ -7,19 +7,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "gui/model/tokens/token_losses.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 
 namespace kvscope::gui {
-
-/// Of whose queries: in the session's selection.
-struct MethodScope {
-  Phase phase = Phase::prefill;
-  LossHeads heads = LossHeads::head;
-  LossKind kind = LossKind::mass;  // of losses
-  bool operator==(const MethodScope&) const = default;
-};
 
 template <class Value>
 class MethodFeed {
@@ -30,16 +23,18 @@ class MethodFeed {
   /// `what`: "Lists of", before the method's name in the title of the job.
   MethodFeed(std::string_view what, Compute compute) : what_(what), compute_(compute) {}
 
-  /// `is_new`: the session has changed since the last call. Needs an open trace.
-  void ask(const Session& session, const MethodSpec& method, const MethodScope& scope,
+  /// `asked`: phase, heads and kind, in the session's selection. `is_new`: that has changed since
+  /// the last call. Needs an open trace.
+  void ask(const Session& session, const MethodSpec& method, const LossRequest& asked,
            bool is_new) {
-    if (is_new || !question_.trace || scope != scope_) {
+    const auto scope_of = [](const LossRequest& of) {
+      return std::tuple(of.phase, of.heads, of.kind);
+    };
+    if (is_new || !question_.trace || scope_of(asked) != scope_of(request())) {
       const auto before = question_.trace;
-      scope_ = scope;
-      question_ = kept_question(session, method, scope.phase);
-      request_ = {question_.request, scope.heads, scope.kind};
+      question_ = method_question(session, method, asked);
       key_ = fmt::format("{}{}/{}", documents_key(*question_.trace, question_.draft.get()), what_,
-                         request_.key());
+                         request().key());
       if (before != question_.trace) value_.reset();
     }
     is_fresh_ = false;
@@ -48,7 +43,7 @@ class MethodFeed {
     if (problem_.empty()) {
       const auto view =
           slot_.ask(session.bench(), key_, {fmt::format("{} {}", what_, method), Lane::heavy},
-                    on_traces(question_.trace, question_.draft, request_, compute_));
+                    on_traces(question_.trace, question_.draft, request(), compute_));
       is_fresh_ = view.fresh;
       busy_ = view.is_pending();
       status_ = view.status;
@@ -78,7 +73,7 @@ class MethodFeed {
   std::shared_ptr<const Value> fresh() const { return is_fresh_ ? value_ : nullptr; }
   /// Of fresh(), in the cache.
   const std::string& key() const { return key_; }
-  const LossRequest& request() const { return request_; }
+  const LossRequest& request() const { return question_.request; }
   /// A sentence: why there is none.
   const std::string& problem() const { return problem_; }
   bool is_busy() const { return busy_; }
@@ -91,9 +86,7 @@ class MethodFeed {
   std::string_view what_;
   Compute compute_;
   AsyncValue<Value> slot_;
-  MethodScope scope_;
-  KeptQuestion question_;
-  LossRequest request_;
+  MethodQuestion question_;
   std::string key_;
   std::shared_ptr<const Value> value_;
   std::string problem_;

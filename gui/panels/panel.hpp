@@ -38,6 +38,7 @@ struct Requests {
   std::string show_panel;                   // bring this panel into view
   std::vector<std::filesystem::path> open;  // files to be opened as if they had been dropped
   std::string flash;                        // words for the status bar, for a moment
+  std::string press;                        // runs the key of these words in the App's table
   bool export_page = false;                 // bookmarks and results as an HTML page
   bool redraw = false;                      // another frame soon: something moves
   std::chrono::steady_clock::time_point look_again =  // another frame then, within a second

@@ -251,7 +251,8 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   if (!hit) return;
   detail_tooltip(hit_lines(shown_->figure, *hit));
   if (hit->clicked && hit->row && hit->col) {
-    go_to(context.session, target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col));
+    go_to(context.session, target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col),
+          "results click");
   }
 }
 

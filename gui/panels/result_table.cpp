@@ -244,7 +244,7 @@ void ResultTable::press(Session& session, std::size_t place) {
     return;
   }
   selected_ = {row};
-  go_to(session, target_of(rows_.table(), row));
+  go_to(session, target_of(rows_.table(), row), "results click");
 }
 
 // ---- copies ----

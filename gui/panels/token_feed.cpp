@@ -32,7 +32,8 @@ Advances advances_of(const ImFont& font, const std::string& alphabet) {
 void MethodOfText::ask(const Session& session, const MethodSpec& method, const TokenWish& wish,
                        bool is_new) {
   if (is_new) method_ = method.text();
-  MethodScope scope{session.phase(), wish.heads, wish.losses.value_or(LossKind::mass)};
+  LossRequest scope{
+      .phase = session.phase(), .heads = wish.heads, .kind = wish.losses.value_or(LossKind::mass)};
   if (wish.losses) {
     losses_.ask(session, method, scope, is_new);
   } else {
@@ -222,7 +223,7 @@ std::optional<KeptKeys> TokenFeed::keys(bool of_other) const {
   const MethodOfText& method = of_other ? other_ : method_;
   const auto lists = method.lists().fresh();
   if (!lists || !is_row_fresh_) return std::nullopt;
-  return KeptKeys{method.name(), budget_words(method.lists().request().of.budget),
+  return KeptKeys{method.name(), budget_words(method.lists().request().budget),
                   of_other ? row_->other_outcomes : row_->outcomes,
                   lists->layer(row_->row.layer)->is_dense()};
 }

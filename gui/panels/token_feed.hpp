@@ -52,7 +52,7 @@ class MethodOfText {
   const std::string& name() const { return method_; }
   /// A sentence: why there are none.
   const std::string& problem() const { return lists_.problem(); }
-  const MethodSpec& spec() const { return lists_.request().of.spec; }
+  const MethodSpec& spec() const { return lists_.request().spec; }
   bool is_busy() const {
     return lists_.is_busy() || losses_.is_busy() || (reads_far_ && far_lists_.is_busy());
   }

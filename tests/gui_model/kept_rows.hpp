@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/tokens/token_losses.hpp"
 
 namespace kvscope::gui::test {
 
@@ -18,7 +18,7 @@ struct KeptRow {
 };
 
 /// Ascending.
-inline std::vector<KeptRow> kept_rows(const TraceSource& trace, const KeptRequest& request,
+inline std::vector<KeptRow> kept_rows(const TraceSource& trace, const LossRequest& request,
                                       JobContext& job) {
   std::vector<KeptRow> kept;
   std::mutex mutex;

@@ -146,7 +146,7 @@ TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, b
   const MemoryTrace trace = planted_trace(plant());
   TestJob job;
   for (std::size_t m = 0; m < 2; ++m) {
-    KeptRequest request{.layer = 1,
+    LossRequest request{.layer = 1,
                         .q_head = 2,
                         .chunk = 32,
                         .spec = question.methods[m].spec,

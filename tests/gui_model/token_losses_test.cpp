@@ -21,11 +21,11 @@ PlantOptions plant() {
 }
 
 LossRequest asking(LossHeads heads) {
-  return LossRequest{.of = {.layer = 1,
-                            .q_head = 2,
-                            .chunk = 16,
-                            .spec = "quoka",
-                            .budget = Budget{Budget::Kind::tokens, 12.0}},
+  return LossRequest{.layer = 1,
+                     .q_head = 2,
+                     .chunk = 16,
+                     .spec = "quoka",
+                     .budget = Budget{Budget::Kind::tokens, 12.0},
                      .heads = heads};
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("a head's losses are one minus the mass on the keys that it keeps") {
   TestJob job;
   const LossRequest request = asking(LossHeads::head);
   const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
-  const auto kept = kept_rows(trace, request.of, job.context);
+  const auto kept = kept_rows(trace, request, job.context);
   REQUIRE(losses.pos.size() == kept.size());
   double sum = 0.0;
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -53,7 +53,7 @@ TEST_CASE("what stays dense loses nothing, and the words say so") {
   const auto trace = planted_trace(plant());
   TestJob job;
   LossRequest request = asking(LossHeads::layer);
-  request.of.dense_layers = 2;
+  request.dense_layers = 2;
   const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
   CHECK(losses.empty());
   CHECK(losses.largest() == 0.0);
@@ -67,7 +67,7 @@ TEST_CASE("the error of the output is that of the values on the kept keys") {
   LossRequest request = asking(LossHeads::head);
   request.kind = LossKind::output;
   const TokenLosses losses = token_losses(trace, nullptr, request, job.context);
-  const auto kept = kept_rows(trace, request.of, job.context);
+  const auto kept = kept_rows(trace, request, job.context);
   REQUIRE(losses.pos.size() == kept.size());
   const TraceInfo& info = trace.info();
   const Tensor<float> v = trace.read_v(1, 2 / info.group(), {0, info.n_tokens});
@@ -104,7 +104,7 @@ TEST_CASE("two methods are compared where both were measured") {
   CHECK(difference.most == 0.25);
   CHECK(difference.worst == 0);
   LossRequest other = asking(LossHeads::head);
-  other.of.spec = "quest";
+  other.spec = "quest";
   CHECK(difference_words(difference, other) ==
         "QuoKA loses 0.0 % more than Quest on average, at most 25.0 % more, at least 25.0 % less");
   CHECK_THAT(difference_words({}, other), ContainsSubstring("no token"));
@@ -118,14 +118,14 @@ TEST_CASE("the loss of the next token is what the running model says under the m
   TestJob job;
   LossRequest request = asking(LossHeads::all);
   request.kind = LossKind::next_token;
-  request.of.spec = "full";
-  request.of.budget.reset();
+  request.spec = "full";
+  request.budget.reset();
   const TokenLosses none = next_token_losses(model, trace, request, job.context);
   REQUIRE(none.pos.size() == 95);
   CHECK(none.most == 0.0);
   request = asking(LossHeads::head);
   request.kind = LossKind::next_token;
-  request.of.spec = "streamingllm";
+  request.spec = "streamingllm";
   const TokenLosses losses = next_token_losses(model, trace, request, job.context);
   CHECK(losses.most > 0.0);
   // The last token of the second chunk, by hand.
@@ -136,9 +136,8 @@ TEST_CASE("the loss of the next token is what the running model says under the m
         live.prefill(tokens.first(32), 16, PrefillMode::sparse, Logits::last);
     return negative_log_likelihood(logits.view().row(0), tokens[32]);
   };
-  LiveOptions sparse{.selector = request.of.spec,
-                     .budget = request.of.budget,
-                     .dense_layers = request.of.dense_layers};
+  LiveOptions sparse{
+      .selector = request.spec, .budget = request.budget, .dense_layers = request.dense_layers};
   CHECK_THAT(losses.lost[31], WithinAbs(surprise(sparse) - surprise({}), 1e-5));
   CHECK_THAT(loss_words(losses), ContainsSubstring("nats of the next token"));
 }

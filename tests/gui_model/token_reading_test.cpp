@@ -16,11 +16,11 @@ PlantOptions plant() {
 }
 
 LossRequest asking(const char* method, LossHeads heads) {
-  return LossRequest{.of = {.layer = 1,
-                            .q_head = 2,
-                            .chunk = 16,
-                            .spec = method,
-                            .budget = Budget{Budget::Kind::tokens, 12.0}},
+  return LossRequest{.layer = 1,
+                     .q_head = 2,
+                     .chunk = 16,
+                     .spec = method,
+                     .budget = Budget{Budget::Kind::tokens, 12.0},
                      .heads = heads};
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("a head's outcomes are the keys that the method keeps, told apart by r
     const LossRequest request = asking(method, LossHeads::head);
     const MethodSelections selections = method_selections(trace, nullptr, request, job.context);
     CHECK_FALSE(selections.layers.front().is_dense());
-    const auto kept = kept_rows(trace, request.of, job.context);
+    const auto kept = kept_rows(trace, request, job.context);
     REQUIRE(kept.size() > 100);
     for (const KeptRow& row : kept) {
       const Reading reading =
@@ -83,9 +83,9 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
         const AttentionRow row = attention_row(trace, layer, head, kQuery);
         for (Index key = 0; key <= kQuery; ++key) mean[key] += row.prob(key);
         LossRequest one = request;
-        one.of.layer = layer;
-        one.of.q_head = head;
-        const auto kept = kept_rows(trace, one.of, job.context);
+        one.layer = layer;
+        one.q_head = head;
+        const auto kept = kept_rows(trace, one, job.context);
         const auto own = std::ranges::find(kept, kQuery, &KeptRow::pos);
         lost += 1.0 - own->mass;
         const Reading alike = reading_of(trace, {layer, head, kQuery, LossHeads::head}, &selections,

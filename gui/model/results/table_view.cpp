@@ -290,9 +290,9 @@ bool is_about_selection(const Table& table, std::size_t row, const Session& sess
   return !budget || *budget == session.parameters().budget;
 }
 
-void go_to(Session& session, const RowTarget& target) {
+void go_to(Session& session, const RowTarget& target, std::string_view origin) {
   if (target.empty()) return;
-  session.select("results click", [&](Selection& s) {
+  session.select(origin, [&](Selection& s) {
     if (target.layer) s.layer = *target.layer;
     if (target.q_head) s.q_head = *target.q_head;
     if (target.query) s.query = *target.query;
@@ -300,7 +300,7 @@ void go_to(Session& session, const RowTarget& target) {
     if (target.selector) s.selector = *target.selector;
   });
   if (!target.budget && !target.nucleus) return;
-  session.set_parameters("results click", [&](Parameters& p) {
+  session.set_parameters(origin, [&](Parameters& p) {
     if (target.budget) p.budget = *target.budget;
     if (target.nucleus) p.nucleus = *target.nucleus;
   });

@@ -7,6 +7,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/base/table.hpp"
@@ -87,7 +88,7 @@ RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col);
 /// as far as it names any.
 bool is_about_selection(const Table& table, std::size_t row, const Session& session);
 
-/// Selects what the line names, as far as the open trace has it. One step of undo.
-void go_to(Session& session, const RowTarget& target);
+/// Selects what is named, as far as the open trace has it. One step of undo.
+void go_to(Session& session, const RowTarget& target, std::string_view origin);
 
 }  // namespace kvscope::gui

@@ -99,21 +99,21 @@ TokenLosses next_token_losses(const TraceSource& trace, const LossRequest& reque
 
 TokenLosses next_token_losses(const Transformer& model, const TraceSource& trace,
                               const LossRequest& request, JobContext& job) {
-  const SelectorCaps& caps = request.of.spec.caps();
+  const SelectorCaps& caps = request.spec.caps();
   if (caps.needs_draft || caps.needs_calibration) {
     throw ConfigError(
         "The loss of the next token is measured without a draft and a calibration, which {} needs.",
-        request.of.spec);
+        request.spec);
   }
   LiveOptions options;
   const auto surprise = [&](Index part) {
     return next_token_surprise(model, trace, options, caps.is_defined(Phase::prefill),
-                               caps.is_defined(Phase::decode), request.of.chunk, job, part);
+                               caps.is_defined(Phase::decode), request.chunk, job, part);
   };
   const std::vector<double> dense = surprise(0);
-  options.selector = request.of.spec;
-  options.budget = request.of.budget;
-  options.dense_layers = request.of.dense_layers;
+  options.selector = request.spec;
+  options.budget = request.budget;
+  options.dense_layers = request.dense_layers;
   const std::vector<double> sparse = surprise(1);
   TokenLosses losses{.request = request};
   for (std::size_t pos = 0; pos < dense.size(); ++pos)

@@ -16,6 +16,7 @@
 #include "core/base/number_text.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/sim/replay.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/model/tokens/next_token_losses.hpp"
 
 namespace kvscope::gui {
@@ -23,6 +24,8 @@ namespace kvscope::gui {
 namespace {
 
 constexpr Index kLongestSection = 128;
+constexpr Index kAllRowsUpTo = 8192;
+constexpr Index kMostDecodeSteps = 1024;
 constexpr std::size_t kMostLossPoints = 600;
 
 std::string_view words_for(LossHeads heads) {
@@ -31,7 +34,7 @@ std::string_view words_for(LossHeads heads) {
   return kWords[static_cast<std::size_t>(heads)];
 }
 
-std::string label_of(const KeptRequest& request) {
+std::string label_of(const LossRequest& request) {
   return figures::method_label(request.spec.text()) +
          (request.budget ? " at " + request.budget->to_string() : "");
 }
@@ -39,12 +42,43 @@ std::string label_of(const KeptRequest& request) {
 }  // namespace
 
 std::string LossRequest::key() const {
-  KeptRequest what = of;
   const bool is_of_model = kind == LossKind::next_token;
-  if (is_of_model || heads != LossHeads::head) what.q_head = -1;
-  if (is_of_model || heads == LossHeads::all) what.layer = -1;
-  return fmt::format("losses/{}/{}/{}", what.key(), is_of_model ? "" : enum_name(heads),
-                     enum_name(kind));
+  return fmt::format(
+      "losses/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", is_of_model || heads == LossHeads::all ? -1 : layer,
+      is_of_model || heads != LossHeads::head ? -1 : q_head, name_of(phase), chunk, spec,
+      budget ? budget->to_string() : "", dense_layers, rows_per_chunk.value_or(0),
+      is_of_model ? "" : enum_name(heads), enum_name(kind));
+}
+
+ReplayOptions LossRequest::replay(const TraceInfo& info) const {
+  ReplayOptions options{.rows_per_chunk = rows_per_chunk, .dense_layers = dense_layers};
+  options.calls.phase = phase;
+  options.calls.chunk = chunk;
+  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostDecodeSteps);
+  return options;
+}
+
+MethodQuestion method_question(const Session& session, const MethodSpec& method,
+                               const LossRequest& asked) {
+  const Parameters& parameters = session.parameters();
+  MethodQuestion question{.trace = session.document(),
+                          .draft = session.draft_for(method),
+                          .obstacle = obstacle(method, asked.phase, session.second() != nullptr)};
+  const TraceInfo& info = question.trace->info();
+  question.request = {.layer = session.selection().layer,
+                      .q_head = session.selection().q_head,
+                      .phase = asked.phase,
+                      .chunk = parameters.chunk,
+                      .spec = spec_of(method, parameters),
+                      .budget = budget_of(method, parameters),
+                      .dense_layers = parameters.dense_layers,
+                      .heads = asked.heads,
+                      .kind = asked.kind};
+  if (info.n_tokens > kAllRowsUpTo)
+    question.request.rows_per_chunk = std::max<Index>(1, 64 * kAllRowsUpTo / info.n_tokens);
+  if (!info.capture.qkv)
+    question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
+  return question;
 }
 
 void TokenLosses::add(Index position, double loss) {
@@ -104,10 +138,10 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job) {
   if (request.kind == LossKind::next_token) return next_token_losses(trace, request, job);
   const TraceInfo& info = trace.info();
-  ReplayOptions options = request.of.replay(info);
-  if (request.heads == LossHeads::head) options.q_heads = {request.of.q_head};
+  ReplayOptions options = request.replay(info);
+  if (request.heads == LossHeads::head) options.q_heads = {request.q_head};
   const std::vector<Index> layers =
-      request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.of.layer};
+      request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.layer};
   const std::vector<Index>& heads =
       request.heads == LossHeads::head ? options.q_heads : info.q_heads;
   ValueReader values(trace, info.n_tokens);
@@ -128,13 +162,13 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
       throw ConfigError(
           "{} answers with summaries or weighted keys, whose output error is not measured token by "
           "token: shade by mass, or see output_error_rel of kvscope sweep",
-          request.of.spec);
+          request.spec);
     };
   }
   std::vector<Mean> sums(static_cast<std::size_t>(info.n_tokens));
   for (const LayerReplay& layer :
-       replay_layers(trace, draft, layers, {{request.of.spec, request.of.budget}}, options,
-                     job.pool, job.progress, job.stop)) {
+       replay_layers(trace, draft, layers, {{request.spec, request.budget}}, options, job.pool,
+                     job.progress, job.stop)) {
     const PairReplay& pair = layer.pairs.front();
     if (layer.has_window || pair.is_dense) continue;
     std::size_t at = 0;  // in mass_rows
@@ -227,15 +261,15 @@ std::string difference_words(const TokenLosses& difference, const LossRequest& o
                        loss >= 0.0 ? "more" : "less");
   };
   return fmt::format("{} loses {} than {} on average, at most {}, at least {}",
-                     figures::method_label(request.of.spec.text()), words(difference.mean),
-                     figures::method_label(other.of.spec.text()), words(difference.largest()),
+                     figures::method_label(request.spec.text()), words(difference.mean),
+                     figures::method_label(other.spec.text()), words(difference.largest()),
                      words(*std::ranges::min_element(difference.lost)));
 }
 
 namespace {
 
 plot::Line loss_line(const TokenLosses& losses) {
-  const KeptRequest& of = losses.request.of;
+  const LossRequest& of = losses.request;
   plot::Line line{.label = label_of(of),
                   .tone = {plot::Role::series, figures::method_slot(of.spec.text()).value_or(0)},
                   .markers = false};
@@ -271,11 +305,10 @@ plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
   if (other != nullptr) panel.marks.push_back(loss_line(*other));
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(fmt::format("{}, {}, {}: {} {}.", document.name(),
-                                       name_of(request.of.phase), enum_name(request.heads),
-                                       label_of(request.of), loss_words(losses)));
+                                       name_of(request.phase), enum_name(request.heads),
+                                       label_of(request), loss_words(losses)));
   if (other != nullptr)
-    figure.caption.push_back(
-        fmt::format("{} {}.", label_of(other->request.of), loss_words(*other)));
+    figure.caption.push_back(fmt::format("{} {}.", label_of(other->request), loss_words(*other)));
   const std::size_t width = (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints;
   if (width > 1)
     figure.caption.push_back(fmt::format("The largest loss of {} tokens each.", width));
@@ -285,7 +318,7 @@ plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
 std::string loss_csv(const TokenLosses& losses, const TokenLosses* other,
                      const Document& document) {
   std::string csv = "position,id,text,lost";
-  if (other != nullptr) csv += "," + csv_field("lost by " + label_of(other->request.of));
+  if (other != nullptr) csv += "," + csv_field("lost by " + label_of(other->request));
   csv += "\n";
   const auto tokens = document.source().tokens();
   for (std::size_t i = 0; i < losses.pos.size(); ++i) {

@@ -4,13 +4,15 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
-#include "gui/model/methods/kept_rows.hpp"
+#include "core/sim/replay.hpp"
+#include "gui/model/session/session.hpp"
 #include "gui/model/tokens/token_lines.hpp"
 
 namespace kvscope::gui {
@@ -36,12 +38,35 @@ namespace kvscope::gui {
 
 /// What is asked of a method: its lists, or what it loses.
 struct LossRequest {
-  KeptRequest of;  // its layer and head, as far as `heads` leaves them
+  Index layer = 0;  // as the head, as far as `heads` leaves it
+  Index q_head = 0;
+  Phase phase = Phase::prefill;
+  Index chunk = 128;
+  MethodSpec spec;
+  std::optional<Budget> budget;  // empty for methods that take none
+  Index dense_layers = 0;
+  /// Measured queries per prefill chunk, evenly spaced; empty = all of them.
+  std::optional<Index> rows_per_chunk;
   LossHeads heads = LossHeads::head;
   LossKind kind = LossKind::mass;  // of losses
   /// Everything that determines the result, as a cache key.
   std::string key() const;
+  /// Of all heads; at most 1024 of the decoded steps.
+  ReplayOptions replay(const TraceInfo& info) const;
 };
+
+/// What to compute for the session's selection, its layer and head and its sliders, and of which
+/// files.
+struct MethodQuestion {
+  LossRequest request;
+  std::shared_ptr<const Document> trace;
+  std::shared_ptr<const Document> draft;  // null for methods that need none
+  std::string obstacle;                   // a sentence: why there is no answer; empty if there is
+};
+/// For the phase, heads and kind of `asked`. Rows per chunk keep what is computed of a whole trace
+/// small: all up to 8192 tokens, then fewer. Needs an open trace.
+MethodQuestion method_question(const Session& session, const MethodSpec& method,
+                               const LossRequest& asked);
 
 /// Means over the heads that choose; the tokens of layers or calls that stay dense are not there.
 struct TokenLosses {

@@ -117,7 +117,7 @@ MethodSelections method_selections(const TraceSource& trace, const TraceSource* 
   MethodSelections out;
   out.is_one_head = request.heads == LossHeads::head;
   std::size_t bytes = 0;
-  ReplayOptions options = request.of.replay(info);
+  ReplayOptions options = request.replay(info);
   options.rows_per_chunk = 1;
   options.only_costs = true;
   options.on_selection = [&](const SelectedCall& selected) {
@@ -126,7 +126,7 @@ MethodSelections method_selections(const TraceSource& trace, const TraceSource* 
     MethodSelections::Call& call = layer.calls.emplace_back();
     call.tokens = selected.tokens;
     const std::optional<Index> owner =
-        out.is_one_head ? std::optional(owner_of(selected.selection.owner, request.of.q_head,
+        out.is_one_head ? std::optional(owner_of(selected.selection.owner, request.q_head,
                                                  info.group(selected.layer)))
                         : std::nullopt;
     call.selection = copied(selected.selection, owner);
@@ -135,18 +135,18 @@ MethodSelections method_selections(const TraceSource& trace, const TraceSource* 
       throw ConfigError(
           "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer), "
           "or a smaller budget",
-          request.of.spec, kMostSelections >> 20);
+          request.spec, kMostSelections >> 20);
     }
   };
   const std::vector<Index> layers =
-      request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.of.layer};
+      request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.layer};
   for (const Index layer : layers) out.layers.push_back({layer, {}});
   const auto replay = [&](const std::vector<Index>& some) {
-    replay_layers(trace, draft, some, {{request.of.spec, request.of.budget}}, options, job.pool,
+    replay_layers(trace, draft, some, {{request.spec, request.budget}}, options, job.pool,
                   job.progress, job.stop);
   };
   // Layers one by one hold less; what passes between layers needs all at once.
-  if (request.of.spec.caps().cross_layer) {
+  if (request.spec.caps().cross_layer) {
     replay(layers);
   } else {
     for (const Index layer : layers) replay({layer});

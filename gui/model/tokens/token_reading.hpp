@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/attention/selection.hpp"
-#include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/tokens/token_losses.hpp"
 #include "gui/model/tokens/token_view.hpp"
 
