@@ -85,13 +85,13 @@ std::string NumberFormats::sentence() const {
   return text + ": choices and numbers are not those of f32.";
 }
 
-void add_formats(std::span<const NumberFormats> of_rows, ColumnTable& table) {
+void add_formats(std::span<const NumberFormats> of_rows, Table& table) {
   for (const NumberFormats::Field& field : NumberFormats::fields()) {
     const auto is_plain = [&](const NumberFormats& row) { return is_f32(row.*field.text); };
     if (std::ranges::all_of(of_rows, is_plain)) continue;
-    table.text_names.emplace_back(field.name);
-    for (std::size_t i = 0; i < of_rows.size(); ++i)
-      table.rows[i].texts.push_back(is_plain(of_rows[i]) ? "f32" : of_rows[i].*field.text);
+    TextColumnBuilder words;
+    for (const NumberFormats& row : of_rows) words.add(is_plain(row) ? "f32" : row.*field.text);
+    table.add_text(field.name, words.take());
   }
 }
 

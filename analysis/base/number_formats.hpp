@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "analysis/base/column_table.hpp"
+#include "analysis/base/table.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {
@@ -42,6 +42,6 @@ struct NumberFormats {
 };
 
 /// Columns of what is not f32 in some row; `of_rows` [rows] says it of each.
-void add_formats(std::span<const NumberFormats> of_rows, ColumnTable& table);
+void add_formats(std::span<const NumberFormats> of_rows, Table& table);
 
 }  // namespace kvscope

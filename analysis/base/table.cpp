@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "analysis/base/statistics.hpp"
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/suggest.hpp"
@@ -21,6 +25,13 @@ TextColumn stacked_words(const TableColumn* above, std::size_t n_above, const Ta
   for (std::size_t row = 0; row < n_above; ++row) words.add(above ? above->cell(row) : "");
   for (std::size_t row = 0; row < n_below; ++row) words.add(below ? below->cell(row) : "");
   return words.take();
+}
+
+/// Whole numbers as such: layer 3 is not 3.0.
+Json json_cell(double x) {
+  if (std::isfinite(x) && x == std::floor(x) && std::abs(x) < 9e15)
+    return static_cast<std::int64_t>(x);
+  return json_number(x);
 }
 
 }  // namespace
@@ -152,6 +163,73 @@ void Table::append(const Table& other) {
     units_.values.resize(n_rows);
   }
   n_rows_ = n_rows;
+}
+
+Table table_of_rows(const Json& rows, std::string name) {
+  Table table(std::move(name));
+  if (rows.empty()) return table;
+  const auto fullest = std::max_element(
+      rows.begin(), rows.end(), [](const Json& a, const Json& b) { return a.size() < b.size(); });
+  for (const bool is_text : {true, false}) {
+    for (const auto& [column, value] : fullest->items()) {
+      if (value.is_string() != is_text) continue;
+      TextColumnBuilder words;
+      std::vector<double> numbers;
+      for (const Json& row : rows) {
+        if (is_text) {
+          words.add(text_at(row, column));
+        } else {
+          numbers.push_back(number_at(row, column));
+        }
+      }
+      if (is_text) {
+        table.add_text(column, words.take());
+      } else {
+        table.add_numbers(column, std::move(numbers));
+      }
+    }
+  }
+  return table;
+}
+
+std::string table_csv(const Table& table, const std::string& config_hash) {
+  std::string csv;
+  for (const TableColumn& column : table.columns()) csv += column.name + ",";
+  csv += "config_hash\n";
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    for (const TableColumn& column : table.columns())
+      csv += (column.is_text ? csv_field(column.words.at(r)) : csv_number(column.numbers[r])) + ",";
+    csv += config_hash + "\n";
+  }
+  return csv;
+}
+
+Json table_json(const Table& table, const std::string& config_hash) {
+  Json rows = Json::array();
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    Json line;
+    for (const TableColumn& column : table.columns())
+      line[column.name] = column.is_text ? Json(column.words.at(r)) : json_cell(column.numbers[r]);
+    line["config_hash"] = config_hash;
+    rows.push_back(std::move(line));
+  }
+  return rows;
+}
+
+Json write_table(const Table& table, ResultWriter& output) {
+  Json categories = Json::object();
+  const auto n_rows = static_cast<Index>(table.n_rows());
+  for (const TableColumn& column : table.columns()) {
+    const std::string name = "rows/" + column.name;
+    if (column.is_text) {
+      output.put<std::int32_t>(name, {n_rows}, {"row"}, "1",
+                               column.name + ", numbered as in the summary", column.words.codes);
+      categories[column.name] = column.words.categories;
+    } else {
+      output.put<double>(name, {n_rows}, {"row"}, "1", column.name, column.numbers);
+    }
+  }
+  return categories;
 }
 
 }  // namespace kvscope

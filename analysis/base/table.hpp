@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/tensor/tensor.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 
@@ -100,5 +101,19 @@ class Table {
   std::vector<TableColumn> columns_;
   std::map<std::string, std::size_t, std::less<>> place_of_;  // in columns_, by name
 };
+
+/// Rows that are objects as a table: the columns of the fullest row, words in front of numbers.
+/// Cells that a row lacks are empty.
+Table table_of_rows(const nlohmann::ordered_json& rows, std::string name);
+
+/// Header and one line per row, with a last column config_hash; NaN is empty, text is quoted where
+/// it must be, whole numbers have no point.
+std::string table_csv(const Table& table, const std::string& config_hash);
+
+/// [{...}] with the same columns; NaN is null.
+nlohmann::ordered_json table_json(const Table& table, const std::string& config_hash);
+
+/// Arrays rows/COLUMN [row]. Text columns are numbers; returns {COLUMN: [text of each number]}.
+nlohmann::ordered_json write_table(const Table& table, ResultWriter& output);
 
 }  // namespace kvscope

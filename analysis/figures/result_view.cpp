@@ -78,17 +78,7 @@ Table rows_of(const ResultView& result) {
 void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& output,
                      const std::function<void(ResultWriter&)>& more) {
   output.begin(info);
-  const auto n = static_cast<Index>(table.n_rows());
-  Json categories = Json::object();
-  for (const TableColumn& column : table.columns()) {
-    const std::string name = std::string(kRows) + column.name;
-    if (column.is_text) {
-      output.put<std::int32_t>(name, {n}, {"row"}, "1", column.name, column.words.codes);
-      categories[column.name] = column.words.categories;
-    } else {
-      output.put<double>(name, {n}, {"row"}, "1", column.name, column.numbers);
-    }
-  }
+  const Json categories = write_table(table, output);
   if (more) more(output);
   output.finish({{"categories", categories}});
 }

@@ -7,6 +7,7 @@
 // list is analysis/papers/items.toml.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +34,7 @@ enum class Verdict {
 inline constexpr std::size_t kVerdicts = 8;
 std::string verdict_word(Verdict verdict);
 
-/// A command whose result lies below runs/. Words in braces are put in by expand()
-/// (analysis/papers/expand.hpp).
+/// A command whose result lies below runs/. Words in braces are put in by expand().
 struct Run {
   std::string name;    // "needle": the result is runs/needle + ending
   std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
@@ -152,5 +152,24 @@ std::span<const Item> items();
 Item with_readings(Item item);
 /// Null for a name that no run has.
 const Run* run_named(std::string_view name);
+
+// Command lines of items as words: names in braces become files of the report's folder, models and
+// chosen heads.
+
+/// Gives the text that stands for "{name}"; a line feed separates words, no text at all is no word.
+/// Throws ConfigError for a name it does not know.
+using Substitute = std::function<std::string(std::string_view name)>;
+
+/// Splits at blanks ('...' keeps them) and replaces every {name}. A word that is one {name} becomes
+/// as many words as its text has lines.
+std::vector<std::string> expand(std::string_view command, const Substitute& substitute);
+
+/// True of names that choose from another run's table: "pick:..." and "--chat:...".
+inline bool is_choice(std::string_view name) {
+  return name.starts_with("pick:") || name.starts_with("--chat:");
+}
+
+/// The names in braces, in their order, each once.
+std::vector<std::string> names_in(std::string_view command);
 
 }  // namespace kvscope::papers

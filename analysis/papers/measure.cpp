@@ -5,20 +5,60 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/base/table.hpp"
-#include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::papers {
 
 namespace {
+
+/// One part of a Value's `where`.
+struct Condition {
+  std::string column;
+  std::string op;  // = != >= <=
+  std::string value;
+};
+
+std::vector<Condition> conditions_of(const std::string& where) {
+  std::vector<Condition> conditions;
+  for (std::size_t begin = 0; begin < where.size();) {
+    const std::size_t end = std::min(where.find(';', begin), where.size());
+    const std::string part = where.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t at = part.find_first_of("!<>=");
+    if (at == part.npos) throw ConfigError("\"{}\": expected a comparison", part);
+    const std::size_t after = part[at] == '=' ? at + 1 : at + 2;
+    conditions.push_back({part.substr(0, at), part.substr(at, after - at), part.substr(after)});
+  }
+  return conditions;
+}
+
+bool matches(const Table& table, std::size_t row, const Condition& condition) {
+  const TableColumn* column = table.find(condition.column);
+  if (column == nullptr) {  // CSV leaves out nothing, other tasks' rows have fewer columns
+    return condition.op == "=" && condition.value.empty();
+  }
+  const std::string cell = column->cell(row);
+  if (condition.op == "=" || condition.op == "!=") {
+    const auto number = number_from<double>(condition.value);
+    const auto found = number_from<double>(cell);
+    const bool equal = number && found ? *number == *found : cell == condition.value;
+    return equal == (condition.op == "=");
+  }
+  const auto number = number_from<double>(condition.value);
+  const auto found = number_from<double>(cell);
+  if (!number || !found) return false;
+  return condition.op == ">=" ? *found >= *number : *found <= *number;
+}
 
 double reduced(const std::vector<double>& x, Reduce how) {
   if (how == Reduce::min) return *std::ranges::min_element(x);
@@ -155,7 +195,47 @@ void derive(const Value& value, Measured than, Measured& measured) {
   }
 }
 
+/// The share of a machine's cores from which others disturb.
+constexpr double kBusy = 0.1;
+
+/// Rows of the run's table that values of the item read.
+std::set<std::size_t> rows_read(const Item& item, const std::string& run, const Table& table) {
+  std::set<std::size_t> rows;
+  for (const Value& value : item.values) {
+    if (value.run != run || value.column.starts_with("totals.")) continue;
+    const auto more = rows_where(table, value.where);
+    rows.insert(more.begin(), more.end());
+  }
+  return rows;
+}
+
+/// Every row that a doubt is about is one of them.
+bool is_about(const Json& doubt, const std::set<std::size_t>& rows) {
+  const auto& about = doubt.at("rows");
+  return std::ranges::all_of(
+      about, [&](const auto& row) { return rows.contains(row.template get<std::size_t>()); });
+}
+
+/// That others used the machine while something was timed; empty if they did not, or nobody knows.
+std::string busy_machine(const Json& config) {
+  const double others = number_at(config, "other_cores");
+  const double cores = number_at(config, "machine_cores");
+  if (!(others > kBusy * cores)) return "";
+  return fmt::format("Other programs kept {:.1f} of {:.0f} cores busy while this was timed.",
+                     others, cores);
+}
+
 }  // namespace
+
+std::vector<std::size_t> rows_where(const Table& table, const std::string& where) {
+  const auto conditions = conditions_of(where);
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < table.n_rows(); ++row) {
+    if (std::ranges::all_of(conditions, [&](const Condition& c) { return matches(table, row, c); }))
+      rows.push_back(row);
+  }
+  return rows;
+}
 
 std::vector<Measured> measure(const Item& item, const FindRun& find_run) {
   Reader reader(find_run);
@@ -199,6 +279,26 @@ std::string number_of(const Measured& measured, Unit unit) {
   return fmt::format(fmt::runtime(measured.is_range ? "{}, {} to {}" : "{} [{}, {}]"),
                      plain_number(measured.value, unit), plain_number(measured.low, unit),
                      plain_number(measured.high, unit));
+}
+
+std::vector<std::string> doubts_of(const Item& item, const FindRun& find_run) {
+  std::vector<std::string> doubts;
+  std::set<std::string> seen;
+  for (const Value& value : item.values) {
+    if (!seen.insert(value.run).second) continue;
+    const ResultView* const view = find_run(value.run).view;
+    if (view == nullptr) continue;
+    if (view->info().config.is_object()) {
+      const std::string busy = busy_machine(view->info().config);
+      if (!busy.empty()) doubts.push_back(busy);
+    }
+    if (!view->summary().contains("doubts")) continue;
+    const std::set<std::size_t> rows = rows_read(item, value.run, rows_of(*view));
+    for (const auto& doubt : view->summary()["doubts"]) {
+      if (is_about(doubt, rows)) doubts.push_back(doubt.at("sentence").get<std::string>() + ".");
+    }
+  }
+  return doubts;
 }
 
 }  // namespace kvscope::papers

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/table.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/papers/item.hpp"
 
@@ -33,8 +34,16 @@ struct RunResult {
 };
 using FindRun = std::function<RunResult(const std::string& run)>;
 
+/// Rows that meet a Value's `where`, "selector=quoka;budget>=256;q_head=" ("q_head=": an empty
+/// cell), ascending. Throws ConfigError for a part without a comparison.
+std::vector<std::size_t> rows_where(const Table& table, const std::string& where);
+
 /// One Measured per value of the item, in their order.
 std::vector<Measured> measure(const Item& item, const FindRun& find_run);
+
+/// What the runs behind an item say against themselves (gates of closed-loop runs): the doubts of
+/// the rows that its values read, a sentence each, in the runs' order.
+std::vector<std::string> doubts_of(const Item& item, const FindRun& find_run);
 
 /// "87 % [80 %, 92 %]", of a range "0.48, 0.23 to 0.56", "3.42", "1.80x" in the unit of the value;
 /// "-" if missing.

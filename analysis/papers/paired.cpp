@@ -8,7 +8,6 @@
 
 #include "analysis/base/paired_numbers.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/nan.hpp"

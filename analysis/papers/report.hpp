@@ -48,10 +48,4 @@ Page report_page(const ReportHead& head, const std::vector<ItemOutcome>& outcome
 /// out.
 std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind);
 
-/// The item's note and the outcome's remark.
-std::string note_of(const ItemOutcome& outcome);
-
-/// The heading that an item stands under: its paper, the errors, or what is ambiguous.
-std::string section_of(const Item& item);
-
 }  // namespace kvscope::papers

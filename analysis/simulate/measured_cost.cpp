@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "core/base/nan.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope {
 
@@ -87,44 +85,39 @@ double quantity_of(const CostTotals& costs, MatchQuantity quantity) {
   return costs.density();
 }
 
-NewRow begin_row(ColumnTable& table, const SimulationSetup& setup, const std::string& task,
-                 std::size_t pair) {
+Json begin_row(const SimulationSetup& setup, const std::string& task, std::size_t pair) {
   const ReplayPair& asked = setup.pairs[pair].asked;
-  NewRow row(table);
-  row.add("model", setup.models.verifier_name);
-  row.add("task", task);
-  row.add("selector", asked.selector.text());
-  row.add("budget_kind", kind_of(asked.budget));
-  row.add("budget", budget_value(setup.pairs[pair]));
-  return row;
+  return {{"model", setup.models.verifier_name},
+          {"task", task},
+          {"selector", asked.selector.text()},
+          {"budget_kind", kind_of(asked.budget)},
+          {"budget", budget_value(setup.pairs[pair])}};
 }
 
-void add_cost_cells(NewRow& row, const SimulationSetup& setup, std::size_t pair,
+void add_cost_cells(Json& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place) {
   const CostTotals costs = costs_of(units, {&place, 1});
-  row.add("kept", costs.keys());
-  row.add("density", costs.density());
-  row.add("bytes", costs.bytes_per_call());
+  row["kept"] = costs.keys();
+  row["density"] = costs.density();
+  row["bytes"] = costs.bytes_per_call();
   if (!setup.is_matched()) return;
   const LivePair& live = setup.pairs[pair];
   const double reached = live.match ? quantity_of(costs, live.match->quantity) : kNan;
-  row.add("match", live.labels.target);
-  row.add("knob", live.labels.setting);
-  row.add("match_note", row_note(live, reached));
-  row.add("match_reached", reached);
+  row["match"] = live.labels.target;
+  row["knob"] = live.labels.setting;
+  row["match_note"] = row_note(live, reached);
+  row["match_reached"] = reached;
 }
 
-void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task) {
+void add_refused_rows(Json& rows, const SimulationSetup& setup, const std::string& task) {
   for (const LivePair& pair : setup.refused) {
-    ColumnTable::Row row;
-    row.texts = {setup.models.verifier_name, task, pair.asked.selector.text(), "none"};
-    row.texts.resize(table.text_names.size());
-    row.numbers.assign(table.number_names.size(), kNan);
-    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.setting,
-                                              pair.labels.note};
-    std::copy(texts.begin(), texts.end(),
-              row.texts.end() - static_cast<std::ptrdiff_t>(texts.size()));
-    table.rows.push_back(std::move(row));
+    rows.push_back({{"model", setup.models.verifier_name},
+                    {"task", task},
+                    {"selector", pair.asked.selector.text()},
+                    {"budget_kind", "none"},
+                    {"match", pair.labels.target},
+                    {"knob", pair.labels.setting},
+                    {"match_note", pair.labels.note}});
   }
 }
 

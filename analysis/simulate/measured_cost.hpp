@@ -31,14 +31,15 @@ double quantity_of(const CostTotals& costs, MatchQuantity quantity);
 
 /// A row of `pair` with its texts model, task, selector and budget_kind and the number budget, as
 /// sweeps write them.
-NewRow begin_row(ColumnTable& table, const SimulationSetup& setup, const std::string& task,
-                 std::size_t pair);
+nlohmann::ordered_json begin_row(const SimulationSetup& setup, const std::string& task,
+                                 std::size_t pair);
 /// kept, density and bytes of a row, and with a match also match, knob, match_note and
 /// match_reached: what the row's own runs cost; a note says where that is not the target.
-void add_cost_cells(NewRow& row, const SimulationSetup& setup, std::size_t pair,
+void add_cost_cells(nlohmann::ordered_json& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place);
 /// A row of each method that refused every value of its setting: its name, its match and no number.
-void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task);
+void add_refused_rows(nlohmann::ordered_json& rows, const SimulationSetup& setup,
+                      const std::string& task);
 
 /// What methods of a cell are ranked by: equal targets, where a cost was to be met,
 /// else equal budgets.

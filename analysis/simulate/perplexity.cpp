@@ -79,8 +79,8 @@ class Perplexity final : public SimulationTask {
     };
   }
 
-  ColumnTable table(const Units& units) const override {
-    ColumnTable table;
+  Json rows(const Units& units) const override {
+    Json rows;
     const double dense = dense_perplexity(units);
     const Resampled resampled = resample(units);
     const auto words = doubt_words(doubts_of(units, resampled), setup_.pairs.size());
@@ -91,24 +91,24 @@ class Perplexity final : public SimulationTask {
       const Reductions kept = reductions_of(mine, 0);
       const Interval interval = percentiles95(resampled[p]);
       const Interval increase = percentiles95(differences(resampled, p, dense_pair()));
-      NewRow row = begin_row(table, setup_, name(), p);
-      row.add("protocol", protocol());
-      row.add("doubt", words[p]);
-      row.add("n_tokens", static_cast<double>(options_.n_tokens));
-      row.add("texts", static_cast<double>(texts_.size()));
-      row.add("scored_tokens", static_cast<double>(n_scored()) * static_cast<double>(n_cases()));
-      row.add("perplexity", perplexity);
-      row.add("perplexity_low", std::exp(interval.low));
-      row.add("perplexity_high", std::exp(interval.high));
-      row.add("relative_increase", perplexity / dense - 1.0);
-      row.add("relative_increase_low", std::exp(increase.low) - 1.0);
-      row.add("relative_increase_high", std::exp(increase.high) - 1.0);
-      row.add("log_perplexity", log_perplexity);
-      row.add("kv_reduction", kept.per_head);
-      row.add("kv_union_reduction", kept.per_union);
+      Json& row = rows.emplace_back(begin_row(setup_, name(), p));
+      row["protocol"] = protocol();
+      row["doubt"] = words[p];
+      row["n_tokens"] = options_.n_tokens;
+      row["texts"] = texts_.size();
+      row["scored_tokens"] = static_cast<double>(n_scored()) * static_cast<double>(n_cases());
+      row["perplexity"] = perplexity;
+      row["perplexity_low"] = std::exp(interval.low);
+      row["perplexity_high"] = std::exp(interval.high);
+      row["relative_increase"] = perplexity / dense - 1.0;
+      row["relative_increase_low"] = std::exp(increase.low) - 1.0;
+      row["relative_increase_high"] = std::exp(increase.high) - 1.0;
+      row["log_perplexity"] = log_perplexity;
+      row["kv_reduction"] = kept.per_head;
+      row["kv_union_reduction"] = kept.per_union;
       add_cost_cells(row, setup_, p, mine, 0);
     }
-    return table;
+    return rows;
   }
 
   std::vector<Doubt> doubts(const Units& units) const override {

@@ -244,14 +244,14 @@ class Retrieval final : public SimulationTask {
     };
   }
 
-  ColumnTable table(const SimulationUnits& units) const override {
-    ColumnTable table;
+  Json rows(const SimulationUnits& units) const override {
+    Json rows;
     const std::vector<RetrievalCell> cells = cells_of(units);
     const auto judged = judged_cells(cells, setup_, options_, grid_.depths);
     const auto words = doubt_words(doubts_of(cells, judged), cells.size());
     for (std::size_t r = 0; r < cells.size(); ++r)
-      add_row(table, units, cells, judged, r, words[r]);
-    return table;
+      rows.push_back(row_of(units, cells, judged, r, words[r]));
+    return rows;
   }
 
   std::vector<Doubt> doubts(const SimulationUnits& units) const override {
@@ -480,9 +480,8 @@ class Retrieval final : public SimulationTask {
     return std::nullopt;
   }
 
-  void add_row(ColumnTable& table, const SimulationUnits& units,
-               const std::vector<RetrievalCell>& cells, const std::vector<JudgedRow>& judged,
-               std::size_t r, const std::string& doubt) const {
+  Json row_of(const SimulationUnits& units, const std::vector<RetrievalCell>& cells,
+              const std::vector<JudgedRow>& judged, std::size_t r, const std::string& doubt) const {
     const RetrievalCell& cell = cells[r];
     const auto all_dense = dense_cell(units, cell, std::nullopt);
     const double dense = all_dense ? all_dense->mean : kNan;
@@ -491,31 +490,32 @@ class Retrieval final : public SimulationTask {
       if (other != r && judged[other].cell == judged[r].cell && judged[other].selector == "full")
         p_dense = test_cells(cell, cells[other]).p;
     }
-    NewRow row = begin_row(table, setup_, name(), cell.pair);
-    row.add("kind", std::string(enum_name(options_.kinds[cell.place.kind])));
-    row.add("dense_solves", dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no");
-    row.add("protocol", options_.protocols[cell.place.protocol].name);
-    row.add("doubt", doubt);
-    if (options_.chat) row.add("wording", wording_of(cell.place.kind));
-    row.add("length", static_cast<double>(options_.lengths[cell.place.length]));
-    if (cell.depth) row.add("depth", grid_.depths[*cell.depth]);
-    if (options_.turns > 1) row.add("turn", static_cast<double>(cell.turn + 1));
+    Json row = begin_row(setup_, name(), cell.pair);
+    row["kind"] = std::string(enum_name(options_.kinds[cell.place.kind]));
+    row["dense_solves"] = dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no";
+    row["protocol"] = options_.protocols[cell.place.protocol].name;
+    row["doubt"] = doubt;
+    if (options_.chat) row["wording"] = wording_of(cell.place.kind);
+    row["length"] = options_.lengths[cell.place.length];
+    if (cell.depth) row["depth"] = grid_.depths[*cell.depth];
+    if (options_.turns > 1) row["turn"] = cell.turn + 1;
     if (has_chains()) {
       const auto own = chain_numbers(cell, dense_cell(units, cell, cell.depth), options_);
-      row.add("steps_right", own[0]);
-      row.add("same_as_dense", own[1]);
-      row.add("first_difference", own[2]);
+      row["steps_right"] = own[0];
+      row["same_as_dense"] = own[1];
+      row["first_difference"] = own[2];
     }
     const Reductions kept = reductions_of(cell.units, cell.turn * kTurnValues + 1);
-    row.add("texts", static_cast<double>(grid_.n_texts));
-    row.add("prompts", static_cast<double>(cell.scores.size()));
-    row.add("accuracy", cell.mean);
-    row.add("accuracy_low", cell.interval.low);
-    row.add("accuracy_high", cell.interval.high);
-    row.add("p_dense", p_dense);
-    row.add("kv_reduction", kept.per_head);
-    row.add("kv_union_reduction", kept.per_union);
+    row["texts"] = grid_.n_texts;
+    row["prompts"] = cell.scores.size();
+    row["accuracy"] = cell.mean;
+    row["accuracy_low"] = cell.interval.low;
+    row["accuracy_high"] = cell.interval.high;
+    row["p_dense"] = p_dense;
+    row["kv_reduction"] = kept.per_head;
+    row["kv_union_reduction"] = kept.per_union;
     add_cost_cells(row, setup_, cell.pair, cell.units, cell.turn * kTurnValues + 1);
+    return row;
   }
 
   /// [{protocol, kind, length, depth, trial, scores: {pair: [by turn]}}].

@@ -106,11 +106,11 @@ SimulationResult empty_result(const SimulationTask& task, const SimulationSetup&
 
 /// What follows from the units.
 void conclude(const SimulationTask& task, const SimulationSetup& setup, SimulationResult& result) {
-  result.table = task.table(result.units);
-  add_refused_rows(result.table, setup, task.name());
-  const std::vector<NumberFormats> formats(result.table.rows.size(),
-                                           NumberFormats::of(result.config));
-  add_formats(formats, result.table);
+  Json rows = task.rows(result.units);
+  add_refused_rows(rows, setup, task.name());
+  const NumberFormats formats = NumberFormats::of(result.config);
+  for (Json& row : rows) formats.add_to(row);
+  result.table = table_of_rows(rows, "simulation");
   result.doubts = task.doubts(result.units);
 }
 

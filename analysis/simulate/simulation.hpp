@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/base/column_table.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/base/table.hpp"
 #include "analysis/runs/work.hpp"
 #include "analysis/simulate/gates.hpp"
 #include "analysis/sweep/match.hpp"
@@ -153,13 +153,13 @@ class SimulationTask {
   virtual bool measures_seconds() const { return false; }
   /// Cases whose cost is what a match meets: few, and one of every length.
   virtual std::vector<std::size_t> match_cases() const { return {0}; }
-  /// Of every unit; a store with other units is refused, since table() believes them.
+  /// Of every unit; a store with other units is refused, since rows() believes them.
   virtual UnitShape unit_shape() const = 0;
   /// Prepares case `index`; from several threads at once, for different cases. Its runs (of pairs
   /// of setup.pairs) end with Interrupted on a stop. It keeps nothing of the pool.
   virtual OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) = 0;
-  /// The table of all units, [n_cases][n_pairs].
-  virtual ColumnTable table(const std::vector<std::vector<UnitResult>>& units) const = 0;
+  /// The rows of the table of all units, as table_of_rows() takes them.
+  virtual nlohmann::ordered_json rows(const SimulationUnits& units) const = 0;
   /// Further arrays of the HDF5 result; may add to `json`, which goes beside the rows.
   virtual void extras(const std::vector<std::vector<UnitResult>>& units, ResultWriter* output,
                       nlohmann::ordered_json& json) const {
@@ -182,7 +182,7 @@ struct SimulationResult {
   nlohmann::ordered_json config;
   std::string config_hash;
   std::vector<std::string> skipped;
-  ColumnTable table;
+  Table table{"simulation"};
   std::vector<std::vector<UnitResult>> units;  // [n_cases][n_pairs]
   std::vector<Doubt> doubts;
   std::string command_line;  // the caller's, as far as it decides the numbers

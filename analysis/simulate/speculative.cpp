@@ -120,18 +120,17 @@ class Speculative final : public SimulationTask {
     };
   }
 
-  ColumnTable table(const Units& units) const override {
-    ColumnTable table;
+  Json rows(const Units& units) const override {
+    Json rows = Json::array({greedy_row(units)});
     for (std::size_t g = 0; g < gammas_.size(); ++g) {
       for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
         std::vector<const UnitResult*> mine;
         for (std::size_t i = 0; i < n_prompts(); ++i)
           mine.push_back(&units[g * n_prompts() + i][p]);
-        add_row(table, mine, gammas_[g], p);
+        rows.push_back(row_of(mine, gammas_[g], p));
       }
     }
-    add_greedy_row(units, table);
-    return table;
+    return rows;
   }
 
  private:
@@ -191,28 +190,22 @@ class Speculative final : public SimulationTask {
   }
 
   /// Decoding without a draft; the seconds of all its runs, which were one per case.
-  void add_greedy_row(const Units& units, ColumnTable& table) const {
+  Json greedy_row(const Units& units) const {
     double seconds = 0.0;
     for (const auto& of_case : units) seconds += of_case.front().values[kGreedySeconds];
     const double tokens = static_cast<double>(units.size()) * static_cast<double>(options_.n_new);
-    ColumnTable::Row row;
-    row.texts = {setup_.models.verifier_name, name(), "greedy", "none", ""};
-    row.texts.resize(table.text_names.size());
-    row.numbers.assign(table.number_names.size(), kNan);
-    const auto set = [&](std::string_view column, double value) {
-      const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
-      row.numbers[static_cast<std::size_t>(at - table.number_names.begin())] = value;
-    };
-    set("texts", static_cast<double>(texts_.size()));
-    set("prompts", static_cast<double>(n_prompts()));
-    set("tokens", tokens);
-    set("tokens_per_pass", 1.0);
-    set("tokens_per_second", tokens / seconds);
-    table.rows.insert(table.rows.begin(), std::move(row));
+    return {{"model", setup_.models.verifier_name},
+            {"task", name()},
+            {"selector", "greedy"},
+            {"budget_kind", "none"},
+            {"texts", texts_.size()},
+            {"prompts", n_prompts()},
+            {"tokens", tokens},
+            {"tokens_per_pass", 1.0},
+            {"tokens_per_second", tokens / seconds}};
   }
 
-  void add_row(ColumnTable& table, const std::vector<const UnitResult*>& units, Index gamma,
-               std::size_t pair) const {
+  Json row_of(const std::vector<const UnitResult*>& units, Index gamma, std::size_t pair) const {
     const double passes = sum(units, kPasses);
     const double accepted = sum(units, kAccepted) / passes;
     double n_same = 0.0;
@@ -231,27 +224,28 @@ class Speculative final : public SimulationTask {
     const double draft = sum(units, kDraftSeconds);
     const double selection = sum(units, kSelectionSeconds);
     const double attention = sum(units, kAttentionSeconds);
-    NewRow row = begin_row(table, setup_, name(), pair);
-    row.add("draft", setup_.models.draft_name);
-    row.add("gamma", static_cast<double>(gamma));
-    row.add("texts", static_cast<double>(texts_.size()));
-    row.add("prompts", static_cast<double>(units.size()));
-    row.add("tokens", sum(units, kTokens));
-    row.add("acceptance_length", accepted);
-    row.add("acceptance_length_low", interval.low);
-    row.add("acceptance_length_high", interval.high);
-    row.add("acceptance_rate", accepted / static_cast<double>(gamma));
-    row.add("tokens_per_pass", accepted + 1.0);
-    row.add("kv_reduction", kept.per_head);
-    row.add("kv_union_reduction", kept.per_union);
-    row.add("same_as_dense", n_same / static_cast<double>(units.size()));
-    row.add("first_difference", std::isinf(first) ? kNan : first);
-    row.add("tokens_per_second", sum(units, kTokens) / total);
-    row.add("draft_seconds", draft);
-    row.add("selection_seconds", selection);
-    row.add("attention_seconds", attention);
-    row.add("rest_seconds", total - draft - selection - attention);
+    Json row = begin_row(setup_, name(), pair);
+    row["draft"] = setup_.models.draft_name;
+    row["gamma"] = gamma;
+    row["texts"] = texts_.size();
+    row["prompts"] = units.size();
+    row["tokens"] = sum(units, kTokens);
+    row["acceptance_length"] = accepted;
+    row["acceptance_length_low"] = interval.low;
+    row["acceptance_length_high"] = interval.high;
+    row["acceptance_rate"] = accepted / static_cast<double>(gamma);
+    row["tokens_per_pass"] = accepted + 1.0;
+    row["kv_reduction"] = kept.per_head;
+    row["kv_union_reduction"] = kept.per_union;
+    row["same_as_dense"] = n_same / static_cast<double>(units.size());
+    row["first_difference"] = std::isinf(first) ? kNan : first;
+    row["tokens_per_second"] = sum(units, kTokens) / total;
+    row["draft_seconds"] = draft;
+    row["selection_seconds"] = selection;
+    row["attention_seconds"] = attention;
+    row["rest_seconds"] = total - draft - selection - attention;
     add_cost_cells(row, setup_, pair, units, kKept);
+    return row;
   }
 
   const SimulationSetup& setup_;

@@ -6,12 +6,16 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "analysis/base/json_rows.hpp"
 #include "analysis/base/paired_numbers.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/study/study_state.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json_members.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
@@ -80,6 +84,37 @@ std::vector<double> differences_by_head(const Json& a, const Json& b) {
   return differences;
 }
 
+/// The item's rows below those of the table.
+void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how) {
+  const bool has_means = how != StudyRows::all && std::ranges::any_of(rows, [](const Json& row) {
+                           return row.contains("layer");
+                         });
+  for (const Json& row : has_means ? Json::array({means_of(rows)}) : rows) {
+    Json line = row_of(item);
+    if (how != StudyRows::means) {
+      const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
+      const std::string amount = item.budget.substr(std::min(equals + 1, item.budget.size()));
+      const auto number = number_from<double>(amount);
+      line["selector"] = item.method;
+      line["budget_kind"] = item.budget.empty() ? "none" : item.budget.substr(0, equals);
+      line["budget"] = number ? Json(*number) : Json(amount);
+    }
+    line.update(row);
+    table.push_back(std::move(line));
+  }
+}
+
+/// A line that only says what became of the item.
+void add_remark(Json& table, const StudyItem& item, const std::string& remark) {
+  table.push_back(row_of(item, remark));
+}
+
+/// A member of an item's line; null if there is none.
+Json member_of(const std::string& line, std::string_view name, const StudyItem& item) {
+  const std::string_view text = json_member(line, name, item.what);
+  return text.empty() ? Json() : parse_ordered_json(text, item.what);
+}
+
 }  // namespace
 
 Json rows_of_item(const Json& rows, const StudyItem& item) {
@@ -130,27 +165,76 @@ std::vector<HeadDifference> head_differences(const Json& heads, const Json& agai
   return list;
 }
 
-void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how) {
-  const bool has_means = how != StudyRows::all && std::ranges::any_of(rows, [](const Json& row) {
-                           return row.contains("layer");
-                         });
-  for (const Json& row : has_means ? Json::array({means_of(rows)}) : rows) {
-    Json line = row_of(item);
-    if (how != StudyRows::means) {
-      const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
-      const std::string amount = item.budget.substr(std::min(equals + 1, item.budget.size()));
-      const auto number = number_from<double>(amount);
-      line["selector"] = item.method;
-      line["budget_kind"] = item.budget.empty() ? "none" : item.budget.substr(0, equals);
-      line["budget"] = number ? Json(*number) : Json(amount);
-    }
-    line.update(row);
-    table.push_back(std::move(line));
-  }
+StudyAnswers::StudyAnswers(const StudyPlan& plan, const Store& store)
+    : plan_(plan), store_(store) {}
+
+std::string StudyAnswers::line_of(const StudyItem& item) const {
+  return store_.knows(item.key) ? store_.line(item.key) : "";
 }
 
-void add_remark(Json& table, const StudyItem& item, const std::string& remark) {
-  table.push_back(row_of(item, remark));
+std::vector<const StudyItem*> StudyAnswers::items(const std::string& task) const {
+  std::vector<const StudyItem*> items;
+  for (const StudyItem& item : plan_.items) {
+    if (!plan_.jobs[item.job].is_recording && (task.empty() || item.task == task))
+      items.push_back(&item);
+  }
+  return items;
+}
+
+Json StudyAnswers::table(const std::string& task, StudyRows how) const {
+  Json table = Json::array();
+  for (const StudyItem* item : items(task)) {
+    const std::string failure = failure_of(plan_, store_, *item);
+    if (!failure.empty()) {
+      add_remark(table, *item, "failed: " + failure);
+      continue;
+    }
+    const std::string line = line_of(*item);
+    if (line.empty()) continue;
+    const Json rows = member_of(line, "rows", *item);
+    const Json remark = member_of(line, "remark", *item);
+    if (rows.empty())
+      add_remark(table, *item, remark.is_string() ? remark.get<std::string>() : "");
+    else
+      add_item(table, *item, rows, how);
+  }
+  return table;
+}
+
+Json StudyAnswers::with_differences(const std::string& task, const std::string& against) const {
+  const auto place_of = [](const StudyItem& item) {
+    return std::tuple(item.task, item.model, item.text, item.protocol, item.budget);
+  };
+  std::map<decltype(place_of(plan_.items[0])), Json> references;
+  for (const StudyItem* item : items(task)) {
+    if (item->method != against) continue;
+    if (const std::string line = line_of(*item); !line.empty())
+      references[place_of(*item)] = member_of(line, "heads", *item);
+  }
+  Json table = Json::array();
+  for (const StudyItem* item : items(task)) {
+    const std::string line = line_of(*item);
+    if (line.empty()) continue;
+    const Json rows = member_of(line, "rows", *item);
+    if (rows.empty()) continue;
+    add_item(table, *item, rows, StudyRows::named_means);
+    const auto reference = references.find(place_of(*item));
+    if (reference == references.end()) continue;
+    const Json heads = member_of(line, "heads", *item);
+    for (const HeadDifference& one : head_differences(heads, reference->second)) {
+      const std::string column(one.column);
+      table.back()[column] = one.mean;
+      table.back()[column + "_low"] = json_number(one.low);
+      table.back()[column + "_high"] = json_number(one.high);
+    }
+  }
+  return table;
+}
+
+std::size_t StudyAnswers::n_unknown(const std::string& task) const {
+  return static_cast<std::size_t>(std::ranges::count_if(items(task), [&](const StudyItem* item) {
+    return failure_of(plan_, store_, *item).empty() && !store_.knows(item->key);
+  }));
 }
 
 Json common_layers(const Json& table) {

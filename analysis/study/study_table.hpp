@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
 #include "core/base/json.hpp"
 
@@ -40,10 +41,31 @@ enum class StudyRows {
   all,          // every row as it is, with these names
 };
 
-/// The item's rows below those of the table.
-void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how);
-/// A line that only says what became of the item.
-void add_remark(Json& table, const StudyItem& item, const std::string& remark);
+/// What a store says of the items of a study, whole: tables, numbers of heads, remarks, failures.
+class StudyAnswers {
+ public:
+  /// Both must outlive it. Of the store's file, what is asked for is read then, an item's newest
+  /// line once: every member throws IoError or FormatError as Store::line does.
+  StudyAnswers(const StudyPlan& plan, const Store& store);
+
+  /// Lines of the items of a task (empty: of every task); those that failed, or that the task left
+  /// out, have a remark.
+  Json table(const std::string& task, StudyRows how) const;
+  /// The same as named means without remarks, and with columns NAME_difference,
+  /// NAME_difference_low and NAME_difference_high to the method `against` at the same budget in the
+  /// same model, text and protocol, where both have numbers of heads.
+  Json with_differences(const std::string& task, const std::string& against) const;
+  /// Items that nobody has computed yet, of a task or of every one.
+  std::size_t n_unknown(const std::string& task) const;
+
+ private:
+  std::string line_of(const StudyItem& item) const;
+  std::vector<const StudyItem*> items(const std::string& task) const;
+
+  const StudyPlan& plan_;
+  const Store& store_;
+};
+
 /// Without rows of layers with a window, and of layers that one method leaves dense at every budget
 /// in the same model, text and protocol: means over the others compare. `table`: StudyRows::all.
 Json common_layers(const Json& table);

@@ -4,10 +4,8 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/column_table.hpp"
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
-#include "analysis/base/number_formats.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/json.hpp"
 #include "core/base/shell_word.hpp"
@@ -26,20 +24,14 @@ NumberFormats formats_of(const SweepResult& result, std::size_t trace) {
   return NumberFormats::of(config);
 }
 
-ColumnTable rows_of(const SweepResult& result) {
-  ColumnTable table;
-  table.text_names.assign(kSweepTexts.begin(), kSweepTexts.end());
-  table.number_names.assign(kSweepNumbers.begin(), kSweepNumbers.end());
+Table rows_of(const SweepResult& result) {
+  std::vector<const SweepRow*> rows;
   std::vector<NumberFormats> formats;  // [row]
   for (const SweepBlock& block : result.blocks) {
-    for (const SweepRow& row : block.rows) {
-      table.rows.push_back(
-          {{row.texts.begin(), row.texts.end()}, {row.numbers.begin(), row.numbers.end()}});
-    }
-    formats.resize(table.rows.size(), formats_of(result, block.trace));
+    for (const SweepRow& row : block.rows) rows.push_back(&row);
+    formats.resize(rows.size(), formats_of(result, block.trace));
   }
-  add_formats(formats, table);
-  return table;
+  return table_of(rows, "sweep", formats);
 }
 
 /// The command that measures this again. From the configuration, not as it was typed: threads and
@@ -143,13 +135,15 @@ void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t)
 
 }  // namespace
 
-Table table_of(std::span<const SweepRow* const> rows, std::string name) {
+Table table_of(std::span<const SweepRow* const> rows, std::string name,
+               std::span<const NumberFormats> formats) {
   Table table(std::move(name));
   for (std::size_t c = 0; c < kSweepTexts.size(); ++c) {
     TextColumnBuilder words;
     for (const SweepRow* row : rows) words.add(row->texts[c]);
     table.add_text(std::string(kSweepTexts[c]), words.take());
   }
+  add_formats(formats, table);
   for (std::size_t c = 0; c < kSweepNumbers.size(); ++c) {
     const auto number = [&](const SweepRow* row) { return row->numbers[c]; };
     table.add_numbers(std::string(kSweepNumbers[c]), mapped<double>(rows, number));

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/base/table.hpp"
 #include "core/base/enum_names.hpp"
 #include "core/sim/metrics.hpp"
@@ -124,8 +125,9 @@ struct SweepBlock {
   std::vector<std::int64_t> ages;  // [kAgeBins] kept keys by age
 };
 
-/// The rows as a table for figures, with the columns that a sweep's file has. `name` is what
-/// messages call it.
-Table table_of(std::span<const SweepRow* const> rows, std::string name);
+/// The rows as a table, with the columns that a sweep's file has; `formats` [rows] says what of
+/// each is not in f32. `name` is what messages call it.
+Table table_of(std::span<const SweepRow* const> rows, std::string name,
+               std::span<const NumberFormats> formats = {});
 
 }  // namespace kvscope

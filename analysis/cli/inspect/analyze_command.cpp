@@ -106,6 +106,25 @@ class KnownLayers final : public ResultWriter, public LayerStore {
   std::map<Index, LayerTexts> layers_;
 };
 
+/// The rows under "layers", one line each, then one line "all" from "totals", in those columns of
+/// which some row has the value. Empty without rows.
+std::string summary_table(const Json& summary, const std::vector<FilledColumn>& wanted) {
+  Json rows = summary.value("layers", Json::array());
+  if (rows.empty()) return "";
+  Json totals = summary.value("totals", Json::object());
+  std::vector<FilledColumn> columns = {{"layer", "{layer}"}};
+  bool has_totals = false;
+  for (const FilledColumn& column : wanted) {
+    const std::string key(column.cell.substr(1, column.cell.size() - 2));
+    if (std::ranges::none_of(rows, [&](const Json& row) { return row.contains(key); })) continue;
+    columns.push_back(column);
+    has_totals = has_totals || totals.contains(key);
+  }
+  totals["layer"] = "all";
+  if (has_totals) rows.push_back(std::move(totals));
+  return filled_table(rows, columns);
+}
+
 }  // namespace
 
 CommandCard AnalyzeCommand::card() const {

@@ -12,7 +12,6 @@
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
-#include "analysis/cli/inspect/analyze_report.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "core/base/progress.hpp"
 #include "traces/reader.hpp"
@@ -23,12 +22,12 @@ namespace kvscope::cli {
 struct AnalysisCard {
   std::string kind;
   std::string summary;
-  std::string about = "";  // a sentence or two for the help: what the numbers mean
-  std::vector<ReportColumn> columns;
-  std::string headline = "";  // one line under the table, as filled_in has it
-  std::string measured = "";  // the total that says whether anything was, and
-  std::string if_none = "";   // what is said if it is 0
-  std::string more_of = "";   // a second table, of this list of the summary
+  std::string about = "";             // a sentence or two for the help: what the numbers mean
+  std::vector<FilledColumn> columns;  // of the table over layers, each a value alone: "{mass}"
+  std::string headline = "";          // one line under the table, as filled_in has it
+  std::string measured = "";          // the total that says whether anything was, and
+  std::string if_none = "";           // what is said if it is 0
+  std::string more_of = "";           // a second table, of this list of the summary
   std::vector<FilledColumn> more = {};
   std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
   std::string needs_out = "";     // why --out must be given

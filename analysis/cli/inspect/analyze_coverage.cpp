@@ -35,20 +35,20 @@ AnalysisCard coverage_card() {
   AnalysisCard card;
   card.kind = "coverage";
   card.summary = "attention kept per layer, head and page; nucleus sizes, smallest budgets";
-  card.columns = {{"nucleus_0.5", "keys p=0.5"},
-                  {"nucleus_0.9", "p=0.9"},
-                  {"nucleus_0.99", "p=0.99"},
-                  {"budget_mean", "target: mean"},
-                  {"budget_p95", "p95"},
-                  {"budget_max", "max"},
-                  {"budget_shared", "shared"},
-                  {"kl", "KL to draft"},
-                  {"pinsker_floor", "Pinsker floor"},
-                  {"tv_floor", "TV floor"},
-                  {"nucleus_mass", "on nucleus"},
-                  {"specattn_mass", "SpecAttn"},
-                  {"specattn_kept", "keys kept"},
-                  {"violations", "violated"}};
+  card.columns = {{"keys p=0.5", "{nucleus_0.5}"},
+                  {"p=0.9", "{nucleus_0.9}"},
+                  {"p=0.99", "{nucleus_0.99}"},
+                  {"target: mean", "{budget_mean}"},
+                  {"p95", "{budget_p95}"},
+                  {"max", "{budget_max}"},
+                  {"shared", "{budget_shared}"},
+                  {"KL to draft", "{kl}"},
+                  {"Pinsker floor", "{pinsker_floor}"},
+                  {"TV floor", "{tv_floor}"},
+                  {"on nucleus", "{nucleus_mass}"},
+                  {"SpecAttn", "{specattn_mass}"},
+                  {"keys kept", "{specattn_kept}"},
+                  {"violated", "{violations}"}};
   card.must_be_zero = "violations";
   card.more_of = "pairs";
   card.more = {{"selection", "{pair}"},          {"kept keys", "{kept_keys}"},

@@ -18,12 +18,12 @@ KVSCOPE_COMMAND(
     AnalysisCard{
         .kind = "quoka",
         .summary = "QuoKA: representative queries of a chunk, key scores, kept keys",
-        .columns = {{"mass_mean", "attention kept"},
-                    {"mass_p05", "5th percentile"},
-                    {"oracle_recall", "oracle recall"},
-                    {"sink_selected", "sink kept"},
-                    {"reduction_per_kv_head", "keys saved"},
-                    {"pearson_log_mean", "r(S_q, log weight)"}},
+        .columns = {{"attention kept", "{mass_mean}"},
+                    {"5th percentile", "{mass_p05}"},
+                    {"oracle recall", "{oracle_recall}"},
+                    {"sink kept", "{sink_selected}"},
+                    {"keys saved", "{reduction_per_kv_head}"},
+                    {"r(S_q, log weight)", "{pearson_log_mean}"}},
         .headline = "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: "
                     "{mass_p05:%}) and save {reduction_per_kv_head:%} of the key reads",
         .measured = "rows_where_the_budget_cuts",
@@ -38,14 +38,14 @@ KVSCOPE_COMMAND(
     AnalysisCard{
         .kind = "theorem-b1",
         .summary = "Theorem B.1: cosines against the printed and the repaired bounds",
-        .columns = {{"rows", "rows"},
-                    {"cos_mean", "mean cos"},
-                    {"printed_violations", "printed violated"},
-                    {"repaired_violations", "repaired violated"},
-                    {"jensen_violations", "Jensen violated"},
-                    {"worst_violations", "worst violated"},
-                    {"jensen_mean_gap", "Jensen gap"},
-                    {"worst_mean_gap", "worst gap"}},
+        .columns = {{"rows", "{rows}"},
+                    {"mean cos", "{cos_mean}"},
+                    {"printed violated", "{printed_violations}"},
+                    {"repaired violated", "{repaired_violations}"},
+                    {"Jensen violated", "{jensen_violations}"},
+                    {"worst violated", "{worst_violations}"},
+                    {"Jensen gap", "{jensen_mean_gap}"},
+                    {"worst gap", "{worst_mean_gap}"}},
         .headline = "{rows} rows: printed bound violated {printed_violations} times, repaired "
                     "{repaired_violations}, Jensen {jensen_violations}, worst case "
                     "{worst_violations}; mean Jensen gap {jensen_mean_gap:3}",
@@ -57,14 +57,14 @@ KVSCOPE_COMMAND(
     AnalysisCard{
         .kind = "quest",
         .summary = "Quest: page bounds against the true maxima, kept attention",
-        .columns = {{"violations", "violated"},
-                    {"gap_mean", "bound gap"},
-                    {"rank_correlation", "rank corr."},
-                    {"eval_mass", "mass (eval)"},
-                    {"eval_best_page_kept", "best page kept"},
-                    {"kernel_mass", "mass (kernel)"},
-                    {"kernel_best_page_kept", "best page kept"},
-                    {"eval_reduction_per_kv_head", "keys saved"}},
+        .columns = {{"violated", "{violations}"},
+                    {"bound gap", "{gap_mean}"},
+                    {"rank corr.", "{rank_correlation}"},
+                    {"mass (eval)", "{eval_mass}"},
+                    {"best page kept", "{eval_best_page_kept}"},
+                    {"mass (kernel)", "{kernel_mass}"},
+                    {"best page kept", "{kernel_best_page_kept}"},
+                    {"keys saved", "{eval_reduction_per_kv_head}"}},
         .headline =
             "bound violated {violations} times in {rows} rows; kept pages hold {eval_mass:%} "
             "of the attention (kernel rule: {kernel_mass:%}) and save "
@@ -78,12 +78,12 @@ KVSCOPE_COMMAND(
     AnalysisCard{
         .kind = "layer-map",
         .summary = "SpecAttn: KL(verifier || draft) of all layer pairs, layer maps",
-        .columns = {{"draft_layer", "mapped to"},
-                    {"kl", "KL"},
-                    {"total_variation", "total variation"},
-                    {"pinsker_floor", "Pinsker floor"},
-                    {"argmax_draft_layer", "nearest"},
-                    {"argmax_kl", "its KL"}},
+        .columns = {{"mapped to", "{draft_layer}"},
+                    {"KL", "{kl}"},
+                    {"total variation", "{total_variation}"},
+                    {"Pinsker floor", "{pinsker_floor}"},
+                    {"nearest", "{argmax_draft_layer}"},
+                    {"its KL", "{argmax_kl}"}},
         .headline = "mean KL of the mapped layers {kl_mean_mapped:3} nat; monotone map costs "
                     "{monotone_cost:3}, the unconstrained one {argmax_cost:3}"})
 
@@ -98,15 +98,15 @@ KVSCOPE_COMMAND(
             "prompt: a cosine of 1 to the mean says that all vectors point one way. Rows are means "
             "over the heads, the last line the mean over the layers; shares of the variance are "
             "out of 1.",
-        .columns = {{"explained_first", "1st axis"},
-                    {"explained_shown", "first 3"},
-                    {"axes_for_90_percent", "axes for 90 %"},
-                    {"query_clustering", "cos(q, mean q)"},
-                    {"key_clustering", "cos(k, mean k)"},
-                    {"mean_query_mean_key", "cos(mean q, mean k)"},
-                    {"q_norm_mean", "|q|"},
-                    {"k_norm_mean", "|k|"},
-                    {"v_norm_mean", "|v|"}},
+        .columns = {{"1st axis", "{explained_first}"},
+                    {"first 3", "{explained_shown}"},
+                    {"axes for 90 %", "{axes_for_90_percent}"},
+                    {"cos(q, mean q)", "{query_clustering}"},
+                    {"cos(k, mean k)", "{key_clustering}"},
+                    {"cos(mean q, mean k)", "{mean_query_mean_key}"},
+                    {"|q|", "{q_norm_mean}"},
+                    {"|k|", "{k_norm_mean}"},
+                    {"|v|", "{v_norm_mean}"}},
         .headline = "three axes hold {explained_shown:%} of the variance; queries lie at cosine "
                     "{query_clustering:3} to their mean, keys at {key_clustering:3} to theirs, and "
                     "the two means at {mean_query_mean_key:3}",
@@ -125,15 +125,15 @@ KVSCOPE_COMMAND(
                  "or by ranks (partial ranks). Rows are means over the heads; partial > 0 is the "
                  "share of heads in which it is positive; the best head is that of the largest "
                  "Pearson correlation, so expect it to be above the mean by chance.",
-        .columns = {{"prompt_pearson_log", "Pearson"},
-                    {"prompt_spearman", "Spearman"},
-                    {"prompt_partial_pearson", "partial"},
-                    {"prompt_partial_spearman", "partial ranks"},
-                    {"partial_positive", "partial > 0"},
-                    {"chunk_pearson_log", "chunk mean"},
-                    {"within_chunk", "within chunk"},
-                    {"best_pearson_log", "best head"},
-                    {"best_head", "which"}},
+        .columns = {{"Pearson", "{prompt_pearson_log}"},
+                    {"Spearman", "{prompt_spearman}"},
+                    {"partial", "{prompt_partial_pearson}"},
+                    {"partial ranks", "{prompt_partial_spearman}"},
+                    {"partial > 0", "{partial_positive}"},
+                    {"chunk mean", "{chunk_pearson_log}"},
+                    {"within chunk", "{within_chunk}"},
+                    {"best head", "{best_pearson_log}"},
+                    {"which", "{best_head}"}},
         .headline =
             "S_q and the log of the largest weight: Pearson {prompt_pearson_log:3}, Spearman "
             "{prompt_spearman:3}; given the position {prompt_partial_pearson:3} and "
@@ -165,14 +165,14 @@ KVSCOPE_COMMAND(
             "out of its mean. A replay measures what each head loses under sparse methods at "
             "one budget. --out also holds a small map of every head; kvscope figure heads draws "
             "the atlas. Rows are means over the heads of a layer; --json has every head.",
-        .columns = {{"distance", "distance"},
-                    {"entropy", "entropy"},
-                    {"sink_share", "sink"},
-                    {"local_share", "local"},
-                    {"retrieval", "retrieval"},
-                    {"retrieval_chance", "by chance"},
-                    {"retrieval_max", "best"},
-                    {"best_head", "its head"}},
+        .columns = {{"distance", "{distance}"},
+                    {"entropy", "{entropy}"},
+                    {"sink", "{sink_share}"},
+                    {"local", "{local_share}"},
+                    {"retrieval", "{retrieval}"},
+                    {"by chance", "{retrieval_chance}"},
+                    {"best", "{retrieval_max}"},
+                    {"its head", "{best_head}"}},
         .headline = "{heads} heads look {distance:3} tokens back on average; {sink_share:%} of the "
                     "attention lies on the first tokens, {local_share:%} nearby, {retrieval:%} on "
                     "what is looked for ({retrieval_chance:%} by chance)",
@@ -193,10 +193,10 @@ KVSCOPE_COMMAND(
             "at the same budget, and each with all the others together: shared keys / keys of "
             "either (Jaccard), and the attention on keys that both keep, or one alone. --out has "
             "every head.",
-        .columns = {{"jaccard", "Jaccard"},
-                    {"shared_mass", "shared mass"},
-                    {"first_mass", "first alone"},
-                    {"second_mass", "second alone"}},
+        .columns = {{"Jaccard", "{jaccard}"},
+                    {"shared mass", "{shared_mass}"},
+                    {"first alone", "{first_mass}"},
+                    {"second alone", "{second_mass}"}},
         .headline =
             "of their keys before a call two sides share {jaccard:%} on average; of a row's "
             "attention {shared_mass:%} lies on keys before the call that both keep, "

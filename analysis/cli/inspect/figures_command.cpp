@@ -3,8 +3,8 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/json.hpp"
 
@@ -38,12 +38,11 @@ class FiguresCommand final : public Command {
       return kOk;
     }
     Json list = Json::array();
-    TextTable table({"figure", "shows", "needs"});
-    for (const FigureKind& kind : figure_kinds()) {
-      list.push_back(json_of(kind));
-      table.add_row({kind.name, kind.shows, kind.needs});
-    }
-    json_ ? print_json({{"figures", list}}) : print(table.text());
+    for (const FigureKind& kind : figure_kinds()) list.push_back(json_of(kind));
+    if (json_)
+      print_json({{"figures", list}});
+    else
+      print(filled_table(list, {{"figure", "{name}"}, {"shows", "{shows}"}, {"needs", "{needs}"}}));
     return kOk;
   }
 

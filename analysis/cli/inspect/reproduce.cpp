@@ -7,8 +7,8 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
@@ -70,10 +70,8 @@ class ReproduceCommand final : public Command {
 
     bool all_same = true;
     Json rows = Json::array();
-    TextTable table({"file", "verdict"});
     const auto add = [&](const std::string& file, const std::string& verdict) {
       rows.push_back({{"file", file}, {"verdict", verdict}});
-      table.add_row({file, verdict});
       all_same = all_same && verdict == "same";
     };
     for (std::size_t i = 0; i < before.inputs.size(); ++i) {
@@ -94,7 +92,7 @@ class ReproduceCommand final : public Command {
                   {"writer_now", writer_name()},
                   {"files", rows}});
     } else {
-      print(table.text());
+      print(filled_table(rows, {{"file", "{file}"}, {"verdict", "{verdict}"}}));
       if (before.writer != writer_name())
         note("drawn then by {}, now by {}", before.writer, writer_name());
     }

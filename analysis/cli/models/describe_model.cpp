@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <string_view>
-#include <variant>
 #include <vector>
 
 #include "analysis/cli/models/model_advice.hpp"
@@ -29,18 +27,6 @@ namespace {
 
 constexpr std::size_t kMostShown = 16;  // values of a list in the metadata
 
-struct MetadataToJson {
-  Json operator()(std::string_view text) const { return std::string(text); }
-  Json operator()(const GgufArray& list) const {
-    if (list.size() > kMostShown) return describe(list);
-    Json values = Json::array();
-    for (const auto text : list.strings) values.push_back(std::string(text));
-    for (const double number : list.numbers) values.push_back(number);
-    return values;
-  }
-  Json operator()(auto scalar) const { return scalar; }
-};
-
 /// The file's own words, and how many bytes it stores as which type.
 Json describe_gguf(const GgufCheckpoint& checkpoint) {
   std::int64_t n_tensors = 0, n_parameters = 0, n_bytes = 0;
@@ -59,8 +45,10 @@ Json describe_gguf(const GgufCheckpoint& checkpoint) {
                {"stored_parameters", n_parameters},
                {"stored_bytes", n_bytes},
                {"tensors_by_type", types}};
-  for (const auto& [name, value] : checkpoint.metadata().values())
-    json["metadata"][name] = std::visit(MetadataToJson{}, value);
+  for (const auto& [name, value] : checkpoint.metadata().value().items())
+    json["metadata"][name] = value.is_array() && value.size() > kMostShown
+                                 ? Json(describe_gguf_list(value))
+                                 : Json(value);
   return json;
 }
 

@@ -6,14 +6,13 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/models/prompt.hpp"
 #include "analysis/fit/draft_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {
@@ -116,28 +115,28 @@ class FitDraftCommand final : public Command {
 
   void tell(const Json& about, const DraftFit& fit, const DraftAcceptance& plain,
             const DraftAcceptance& fitted) const {
+    const auto row = [](const char* name, const DraftAcceptance& acceptance, double error) {
+      return Json{{"draft", name},
+                  {"greedy", acceptance.greedy},
+                  {"sampled", acceptance.sampled},
+                  {"relative_error", error}};
+    };
+    const Json rows = {row("fitted head", fitted, fit.fitted_error),
+                       row("plain early exit", plain, fit.plain_error)};
     if (json_) {
-      const auto json_of = [](const DraftAcceptance& acceptance, double error) {
-        return Json{{"greedy", acceptance.greedy},
-                    {"sampled", acceptance.sampled},
-                    {"relative_error", error}};
-      };
       print_json({{"folder", out_->string()},
                   {"draft", about},
                   {"held_out_tokens", fitted.n_tokens},
-                  {"fitted", json_of(fitted, fit.fitted_error)},
-                  {"plain_exit", json_of(plain, fit.plain_error)}});
+                  {"fitted", rows[0]},
+                  {"plain_exit", rows[1]}});
       return;
     }
-    TextTable table({"draft", "accepted, greedy", "accepted, sampled", "error of the final state"});
-    const auto add = [&](const char* name, const DraftAcceptance& acceptance, double error) {
-      table.add_row({name, percent_text(acceptance.greedy), percent_text(acceptance.sampled),
-                     percent_text(error)});
-    };
-    add("fitted head", fitted, fit.fitted_error);
-    add("plain early exit", plain, fit.plain_error);
     print(
-        "{}fit draft: {} of {} in {} (ridge {}, {} tokens read, {} measured)\n", table.text(),
+        "{}fit draft: {} of {} in {} (ridge {}, {} tokens read, {} measured)\n",
+        filled_table(rows, {{"draft", "{draft}"},
+                            {"accepted, greedy", "{greedy:%}"},
+                            {"accepted, sampled", "{sampled:%}"},
+                            {"error of the final state", "{relative_error:%}"}}),
         fit_.n_layers == 1 ? "the first layer" : fmt::format("the first {} layers", fit_.n_layers),
         about.at("of").get<std::string>(), out_->string(), fit.ridge, fit.n_tokens,
         fitted.n_tokens);

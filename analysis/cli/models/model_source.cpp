@@ -108,8 +108,8 @@ std::string model_name(const fs::path& dir) {
       return model.substr(at + 2);
   }
   if (name.starts_with("sha256-")) {  // a file of Ollama's store
-    const GgufCheckpoint checkpoint(dir);
-    return std::string(checkpoint.metadata().string("general.name").value_or(name));
+    const GgufCheckpoint checkpoint(dir, GgufTables::skipped);
+    return checkpoint.metadata().string_if("general.name").value_or(name);
   }
   return own.extension() == ".gguf" ? own.stem().string() : name;
 }

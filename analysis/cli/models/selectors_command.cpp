@@ -8,6 +8,7 @@
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "core/base/json.hpp"
@@ -65,6 +66,13 @@ Json json_of(const std::vector<SelectorOption>& options) {
   return list;
 }
 
+std::string options_text(const std::vector<SelectorOption>& options) {
+  return filled_table(json_of(options), {{"option", "{name}"},
+                                         {"default", "{default}"},
+                                         {"expected", "{expected}"},
+                                         {"meaning", "{help}"}});
+}
+
 Json json_of(const SelectorEntry& entry) {
   Json json = {{"name", entry.name},
                {"title", entry.title},
@@ -110,10 +118,7 @@ std::string details_of(const SelectorEntry& entry) {
       entry.name, entry.title, entry.idea, title_of(entry.family), entry.source,
       list(phases_of(entry.caps)), words_for(entry.caps.owner), list(budgets_of(entry.caps)),
       list(needs_of(entry.caps)));
-  TextTable options({"option", "default", "expected", "meaning"});
-  for (const SelectorOption& option : entry.options)
-    options.add_row({option.name, option.default_value, option.expected, option.help});
-  if (!options.empty()) text += options.text();
+  if (!entry.options.empty()) text += options_text(entry.options);
   for (const auto& [preset, assignments] : entry.presets)
     text += fmt::format("preset {}: {}\n", preset, settings_of(entry, preset));
   for (const auto& [name, part] : lacking_of(entry))
@@ -156,11 +161,8 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
 }
 
 std::string details_of(const WrapperEntry& entry) {
-  TextTable options({"option", "default", "expected", "meaning"});
-  for (const SelectorOption& option : entry.options)
-    options.add_row({option.name, option.default_value, option.expected, option.help});
   return fmt::format("{}: a wrapper, written behind a method with a plus sign\n{}\n\n{}",
-                     entry.name, entry.idea, options.text());
+                     entry.name, entry.idea, options_text(entry.options));
 }
 
 class SelectorsCommand final : public Command {

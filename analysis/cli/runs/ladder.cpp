@@ -15,12 +15,12 @@ AnalysisCard ladder_card() {
   AnalysisCard card;
   card.kind = "ladder";
   card.summary = "what each simplification in a serving engine costs a method";
-  card.columns = {{"mass", "mass"},
-                  {"output_error", "output error"},
-                  {"bytes", "bytes"},
-                  {"together_mass", "all: mass"},
-                  {"together_output_error", "output error"},
-                  {"together_bytes", "bytes"}};
+  card.columns = {{"mass", "{mass}"},
+                  {"output error", "{output_error}"},
+                  {"bytes", "{bytes}"},
+                  {"all: mass", "{together_mass}"},
+                  {"output error", "{together_output_error}"},
+                  {"bytes", "{together_bytes}"}};
   card.more_of = "rows";
   card.more = {{"level", "{rung}"},
                {"mass", "{mass}"},

@@ -17,7 +17,6 @@
 #include "analysis/cli/runs/papers_pictures.hpp"
 #include "analysis/cli/runs/papers_runner.hpp"
 #include "analysis/cli/runs/run_job.hpp"
-#include "analysis/papers/doubts.hpp"
 #include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
 #include "core/base/json.hpp"

@@ -6,7 +6,6 @@
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/options/exit_code.hpp"
-#include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/shell_word.hpp"

@@ -10,7 +10,6 @@
 #include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/fit/draft_fit.hpp"
 #include "analysis/options/exit_code.hpp"
-#include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"

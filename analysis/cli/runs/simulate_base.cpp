@@ -18,6 +18,7 @@
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
@@ -43,44 +44,57 @@ std::string doubts_text(const std::vector<Doubt>& doubts) {
   return text;
 }
 
-/// The result's table without the rows of methods that refused every value of their setting.
-SimulationResult answered_rows(const SimulationResult& result) {
-  SimulationResult answered{.task = result.task, .table = result.table};
-  std::erase_if(answered.table.rows, [&](const ColumnTable::Row& row) {
-    return std::ranges::all_of(row.numbers, [](double x) { return std::isnan(x); });
+/// "quest tokens=256": selector and budget of a row; of a match, "quest density=0.05 (tokens=205)".
+std::string method_of(const Json& row) {
+  const std::string selector = text_at(row, "selector");
+  if (const std::string setting = text_at(row, "knob"); !setting.empty())
+    return fmt::format("{} {} ({})", selector, text_at(row, "match"), setting);
+  const double budget = number_at(row, "budget");
+  return std::isnan(budget)
+             ? selector
+             : fmt::format("{} {}={}", selector, text_at(row, "budget_kind"), budget);
+}
+
+/// The rows as they are printed, each with its "method": without those of methods that refused
+/// every value of their setting.
+Json answered_rows(Json rows) {
+  std::erase_if(rows.get_ref<Json::array_t&>(), [](const Json& row) {
+    return std::none_of(row.begin(), row.end(), [](const Json& x) { return x.is_number(); });
   });
-  return answered;
+  for (Json& row : rows) row["method"] = method_of(row);
+  return rows;
 }
 
 /// The value of every method's budget setting and what came of it, over the rows of a match;
 /// empty without one.
-std::string matches_text(const ColumnTable& table) {
-  const auto is_match = [](const std::string& name) { return name == "match"; };
-  if (std::ranges::none_of(table.text_names, is_match)) return "";
+std::string matches_text(const Json& rows) {
+  if (!rows.front().contains("match")) return "";
   TextTable text({"equal cost", "to meet", "setting", "reached"});
   std::vector<std::string> done;
   std::string notes;
-  for (const ColumnTable::Row& row : table.rows) {
-    const std::string label = row.texts[2] + ", " + text_of(table, row, "match");
-    if (text_of(table, row, "match").empty() || std::ranges::find(done, label) != done.end())
-      continue;
+  const auto label_of = [](const Json& row) {
+    return text_at(row, "selector") + ", " + text_at(row, "match");
+  };
+  for (const Json& row : rows) {
+    const std::string label = label_of(row);
+    if (text_at(row, "match").empty() || std::ranges::find(done, label) != done.end()) continue;
     done.push_back(label);
     double least = std::nan("");
     double most = least;
     std::string note;
-    for (const ColumnTable::Row& other : table.rows) {
-      if (other.texts[2] + ", " + text_of(table, other, "match") != label) continue;
-      const double reached = cell_of(table, other, "match_reached");
+    for (const Json& other : rows) {
+      if (label_of(other) != label) continue;
+      const double reached = number_at(other, "match_reached");
       least = std::fmin(least, reached);
       most = std::fmax(most, reached);
-      if (note.empty()) note = text_of(table, other, "match_note");
+      if (note.empty()) note = text_at(other, "match_note");
     }
     const std::string range = std::isnan(least) ? "-"
                               : number_text(least) == number_text(most)
                                   ? number_text(least)
                                   : number_text(least) + " to " + number_text(most);
-    const std::string setting = text_of(table, row, "knob");
-    text.add_row({row.texts[2], text_of(table, row, "match"), setting.empty() ? "-" : setting,
+    const std::string setting = text_at(row, "knob");
+    text.add_row({text_at(row, "selector"), text_at(row, "match"), setting.empty() ? "-" : setting,
                   range + (note.empty() ? "" : " *")});
     if (!note.empty()) notes += fmt::format("* {}: {}\n", label, clean_text(note));
   }
@@ -88,13 +102,10 @@ std::string matches_text(const ColumnTable& table) {
 }
 
 /// Why there are no intervals, where there are none; else empty.
-std::string missing_intervals(const ColumnTable& table) {
-  const auto& names = table.number_names;
-  if (std::ranges::find(names, "perplexity_low") == names.end()) return "";
-  const bool has_any = std::ranges::any_of(table.rows, [&](const auto& row) {
-    return !std::isnan(cell_of(table, row, "perplexity_low"));
-  });
-  if (has_any || table.rows.empty()) return "";
+std::string missing_intervals(const Table& table) {
+  if (!table.has("perplexity_low") || table.n_rows() == 0) return "";
+  const auto has_one = [](double low) { return !std::isnan(low); };
+  if (std::ranges::any_of(table.numbers("perplexity_low"), has_one)) return "";
   return "no intervals: they are drawn from blocks of 64 scored tokens, and there are fewer than "
          "8; score more (--max-tokens, --windows or another --text)";
 }
@@ -293,38 +304,10 @@ int SimulateCommand::tell(const SimulationTask& task, SimulationResult& result,
     return code;
   }
   if (n_shown_ > 0) print(task.show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
-  print(summary_table(answered_rows(result)) + NumberFormats::of(result.config).line() +
-        matches_text(result.table) + doubts_text(result.doubts));
+  const Json rows = table_json(result.table, result.config_hash);
+  print(summary_table(answered_rows(rows)) + NumberFormats::of(result.config).line() +
+        matches_text(rows) + doubts_text(result.doubts));
   return code;
-}
-
-std::string text_of(const ColumnTable& table, const ColumnTable::Row& row,
-                    std::string_view column) {
-  const auto at = std::ranges::find(table.text_names, column);
-  return at == table.text_names.end()
-             ? ""
-             : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
-}
-
-double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
-  const auto at = std::ranges::find(table.number_names, column);
-  if (at == table.number_names.end()) return std::nan("");
-  return row.numbers[static_cast<std::size_t>(at - table.number_names.begin())];
-}
-
-std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
-  if (const std::string setting = text_of(table, row, "knob"); !setting.empty())
-    return fmt::format("{} {} ({})", row.texts[2], text_of(table, row, "match"), setting);
-  const double budget = cell_of(table, row, "budget");
-  const std::string& kind = row.texts[3];
-  return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);
-}
-
-Json rows_with_methods(const SimulationResult& result) {
-  Json rows = table_json(result.table, result.config_hash);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i]["method"] = method_of(result.table, result.table.rows[i]);
-  return rows;
 }
 
 }  // namespace kvscope::cli

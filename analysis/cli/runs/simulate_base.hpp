@@ -28,8 +28,8 @@ class SimulateCommand : public Command {
   /// Called before anything is loaded: throws UsageError for values that cannot be.
   virtual void check_task() const {}
   virtual std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const = 0;
-  /// The printed table.
-  virtual std::string summary_table(const SimulationResult& result) const = 0;
+  /// The printed table; each row has a "method": selector and budget, or what it was matched to.
+  virtual std::string summary_table(const nlohmann::ordered_json& rows) const = 0;
   /// Called once when the model is there, before make_task.
   virtual void prepare(const std::filesystem::path& model, const SimulationSetup& setup,
                        ThreadPool& pool) {
@@ -70,17 +70,5 @@ class SimulateCommand : public Command {
   EngineOptions engine_;
   RunJob job_;
 };
-
-/// The text in this column of a row; empty if the table has no such column.
-std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
-
-/// The number in this column of a row; NaN if the table has no such column.
-double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
-
-/// "quest tokens=256": selector and budget of a row; of a match, "quest density=0.05 (tokens=205)".
-std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
-
-/// The rows of the table as JSON, each with its "method" as method_of says it.
-nlohmann::ordered_json rows_with_methods(const SimulationResult& result);
 
 }  // namespace kvscope::cli

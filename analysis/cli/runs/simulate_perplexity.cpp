@@ -47,8 +47,8 @@ class SimulatePerplexity final : public SimulateCommand {
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
     return make_perplexity_task(setup, task_);
   }
-  std::string summary_table(const SimulationResult& result) const override {
-    return filled_table(rows_with_methods(result),
+  std::string summary_table(const Json& rows) const override {
+    return filled_table(rows,
                         {{"method", "{method}"},
                          {"perplexity", "{perplexity:.3f}"},
                          {"95 %", "[{perplexity_low:.2f}, {perplexity_high:.2f}]"},

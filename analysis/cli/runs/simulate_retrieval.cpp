@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
@@ -18,16 +19,17 @@
 #include "analysis/simulate/chains.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/wording.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 /// The lengths of a table in its order, each once.
-std::vector<double> lengths_of(const ColumnTable& table) {
+std::vector<double> lengths_of(const Json& rows) {
   std::vector<double> lengths;
-  for (const ColumnTable::Row& row : table.rows) {
-    const double length = cell_of(table, row, "length");
+  for (const Json& row : rows) {
+    const double length = number_at(row, "length");
     if (std::ranges::find(lengths, length) == lengths.end()) lengths.push_back(length);
   }
   return lengths;
@@ -39,10 +41,10 @@ struct RowHead {
   bool operator==(const RowHead&) const = default;
 };
 
-RowHead head_of(const ColumnTable& table, const ColumnTable::Row& row) {
-  const double turn = cell_of(table, row, "turn");
-  return {row.texts[4], row.texts[6], std::isnan(turn) ? "" : number_text(turn, 9),
-          method_of(table, row)};
+RowHead head_of(const Json& row) {
+  const double turn = number_at(row, "turn");
+  return {text_at(row, "kind"), text_at(row, "protocol"),
+          std::isnan(turn) ? "" : number_text(turn, 9), text_at(row, "method")};
 }
 
 /// "80 % [49, 94]": the share over all rows, and Wilson's interval of it (of one row: its own).
@@ -57,25 +59,20 @@ std::string share_text(double share, double prompts, double low, double high) {
 
 /// Rows methods (by kind and protocol, where there are several), columns lengths: accuracy with its
 /// 95 % interval, then KV reduction of the longest.
-std::string by_length(const ColumnTable& table) {
-  const auto lengths = lengths_of(table);
-  const auto differs = [&](auto part) {
-    return std::ranges::any_of(table.rows, [&](const ColumnTable::Row& row) {
-      return part(head_of(table, row)) != part(head_of(table, table.rows.front()));
-    });
-  };
-  const bool by_turn = differs([](const RowHead& head) { return head.turn; });
+std::string by_length(const Json& rows) {
+  const auto lengths = lengths_of(rows);
+  const auto heads = mapped<RowHead>(rows, head_of);
+  const bool by_turn = std::ranges::any_of(
+      heads, [&](const RowHead& head) { return head.turn != heads.front().turn; });
   std::vector<std::string> header = {"kind", "protocol"};
   if (by_turn) header.emplace_back("turn");
   header.emplace_back("method");
   for (double length : lengths) header.push_back(number_text(length, 9));
   header.insert(header.end(), {"prompts", "KV reduction", "dense solves it"});
   TextTable text(header);
-  std::vector<RowHead> done;
-  for (const ColumnTable::Row& first : table.rows) {
-    const RowHead head = head_of(table, first);
-    if (std::ranges::find(done, head) != done.end()) continue;
-    done.push_back(head);
+  for (std::size_t first = 0; first < rows.size(); ++first) {
+    const RowHead& head = heads[first];
+    if (&*std::ranges::find(heads, head) != &head) continue;
     std::vector<std::string> cells = {head.kind, head.protocol};
     if (by_turn) cells.push_back(head.turn);
     cells.push_back(head.method);
@@ -89,16 +86,17 @@ std::string by_length(const ColumnTable& table) {
       int n_rows = 0;
       double low = std::nan("");
       double high = std::nan("");
-      for (const ColumnTable::Row& row : table.rows) {
-        if (!(head_of(table, row) == head) || cell_of(table, row, "length") != length) continue;
-        const double prompts = cell_of(table, row, "prompts");
-        sum += prompts * cell_of(table, row, "accuracy");
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        const Json& row = rows[r];
+        if (!(heads[r] == head) || number_at(row, "length") != length) continue;
+        const double prompts = number_at(row, "prompts");
+        sum += prompts * number_at(row, "accuracy");
         n += prompts;
-        low = ++n_rows == 1 ? cell_of(table, row, "accuracy_low") : std::nan("");
-        high = cell_of(table, row, "accuracy_high");
-        reduction = cell_of(table, row, "kv_reduction");
+        low = ++n_rows == 1 ? number_at(row, "accuracy_low") : std::nan("");
+        high = number_at(row, "accuracy_high");
+        reduction = number_at(row, "kv_reduction");
         solved +=
-            row.texts[5] == "no" && !solved.ends_with(number_text(length, 9))
+            text_at(row, "dense_solves") == "no" && !solved.ends_with(number_text(length, 9))
                 ? fmt::format("{}not at {}", solved.empty() ? "" : ", ", number_text(length, 9))
                 : "";
       }
@@ -109,7 +107,7 @@ std::string by_length(const ColumnTable& table) {
     cells.push_back(n_least == n_most ? number_text(n_most, 9)
                                       : fmt::format("{} to {}", n_least, n_most));
     cells.push_back(percent_text(reduction));
-    cells.push_back(solved.empty() ? first.texts[5] : solved);
+    cells.push_back(solved.empty() ? text_at(rows[first], "dense_solves") : solved);
     text.add_row(std::move(cells));
   }
   return text.text();
@@ -254,7 +252,7 @@ class SimulateRetrieval final : public SimulateCommand {
           trial.chat ? fmt::format(" and {} in its template", percent_text(*trial.chat)) : "");
     }
   }
-  std::string summary_table(const SimulationResult& result) const final {
+  std::string summary_table(const Json& rows) const final {
     std::string in_chat;
     const std::vector<PromptKind> kinds =
         task_.chat ? retrieval_options().kinds : std::vector<PromptKind>();
@@ -263,7 +261,7 @@ class SimulateRetrieval final : public SimulateCommand {
       in_chat += in_chat.empty() ? "" : ", ";
       in_chat += enum_name(kinds[kind]);
     }
-    return by_length(result.table) +
+    return by_length(rows) +
            (in_chat.empty() ? "" : fmt::format("chat: {} ({})\n", task_.chat_template, in_chat));
   }
 

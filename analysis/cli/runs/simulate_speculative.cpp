@@ -37,8 +37,8 @@ class SimulateSpeculative final : public SimulateCommand {
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
     return make_speculative_task(setup, task_, counts_of(gammas_, "gamma"));
   }
-  std::string summary_table(const SimulationResult& result) const override {
-    return filled_table(rows_with_methods(result),
+  std::string summary_table(const Json& rows) const override {
+    return filled_table(rows,
                         {{"method", "{method}"},
                          {"gamma", "{gamma:3}"},
                          {"accepted", "{acceptance_length:3}"},

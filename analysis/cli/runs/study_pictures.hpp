@@ -9,7 +9,7 @@
 
 #include "analysis/cli/runs/study_setup.hpp"
 #include "analysis/papers/page.hpp"
-#include "analysis/study/study_answers.hpp"
+#include "analysis/study/study_table.hpp"
 
 namespace kvscope::cli {
 

@@ -15,7 +15,6 @@
 #include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/cli/runs/study_runner.hpp"
 #include "analysis/options/exit_code.hpp"
-#include "analysis/study/study_forecast.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"

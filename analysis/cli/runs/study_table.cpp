@@ -14,7 +14,6 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/study_setup.hpp"
-#include "analysis/study/study_answers.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <limits>
 #include <set>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -15,15 +15,16 @@
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/command.hpp"
+#include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
-#include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_work.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
@@ -115,35 +116,31 @@ void apply_experiment_file(const fs::path& file, OptionSet& options) {
   }
 }
 
-/// Means over layers of a method and budget in one trace, for what is said of them.
-struct SummaryLine {
-  std::string trace, selector, budget;
-  double mass = 0.0;
-  bool has_windows_only = true;
-  bool keeps_all = false;  // a budget that changes nothing
-};
-
-std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
+/// `lines`: as means_of_pair has them, where each budget is what it was to be.
+std::vector<std::string> remarks_on(const Json& lines, bool is_matched) {
+  const char* const cost = is_matched ? "match" : "asked";
   std::vector<std::string> remarks;
   if (!lines.empty() &&
-      std::ranges::all_of(lines, [](const SummaryLine& line) { return line.has_windows_only; }))
+      std::ranges::all_of(lines, [](const Json& line) { return line.at("only_windows") == true; }))
     remarks.emplace_back(
         "no method chose anything: every layer that was asked for attends within a window of its "
         "own (kvscope info shows them), so there is nothing to measure");
   std::set<std::string> all;
-  for (const SummaryLine& line : lines) {
-    if (line.keeps_all) all.insert(line.selector + " " + line.budget);
+  for (const Json& line : lines) {
+    if (line.at("keeps_all") == true)
+      all.insert(text_at(line, "selector") + " " + text_at(line, cost));
   }
   if (!all.empty())
     remarks.push_back(
         fmt::format("{}: every key is kept, so that nothing was chosen", fmt::join(all, ", ")));
   std::set<std::string> above;
-  for (const SummaryLine& oracle : lines) {
-    if (oracle.selector != "oracle-topk") continue;
-    for (const SummaryLine& line : lines) {
-      if (line.trace == oracle.trace && line.budget == oracle.budget && line.selector != "full" &&
-          line.mass > oracle.mass + 5e-4)
-        above.insert(line.selector);
+  for (const Json& oracle : lines) {
+    if (oracle.at("selector") != "oracle-topk") continue;
+    for (const Json& line : lines) {
+      if (line.at("trace") == oracle.at("trace") && line.at(cost) == oracle.at(cost) &&
+          line.at("selector") != "full" &&
+          number_at(line, "mass_mean") > number_at(oracle, "mass_mean") + 5e-4)
+        above.insert(text_at(line, "selector"));
     }
   }
   if (!above.empty())
@@ -159,65 +156,47 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
   return remarks;
 }
 
-/// The layers of one trace under one pair: means over those without a window.
-struct PairMeans {
-  const SweepRow& row;  // of the first layer
+/// The layers of one trace under one pair, as a row of the table: the texts of the first, and means
+/// over those without a window. Of the blocks from `first` on; moves it behind them.
+Json means_of_pair(const std::vector<SweepBlock>& blocks, std::size_t& first) {
+  const SweepBlock& head = blocks[first];
+  const SweepRow& row = head.rows.front();
   std::array<Mean, kSweepNumbers.size()> means;
   Index n_layers = 0, n_dense = 0, n_windowed = 0;
   double lowest = std::numeric_limits<double>::infinity();  // mass of a row
-  bool has_windows_only = true;
-
-  double mean(SweepNumber column) const { return means[static_cast<std::size_t>(column)].value(); }
-  std::string cell(SweepNumber column) const { return number_text(mean(column)); }
-};
-
-/// Of the blocks from `first` on; moves it behind them.
-PairMeans means_of_pair(const std::vector<SweepBlock>& blocks, std::size_t& first) {
-  const SweepBlock& head = blocks[first];
-  PairMeans pair{.row = head.rows.front()};
+  bool only_windows = true;
   for (; first < blocks.size() && blocks[first].trace == head.trace &&
          blocks[first].pair == head.pair;
        ++first) {
-    const SweepRow& row = blocks[first].rows.front();
-    const double window = row.number(SweepNumber::window);
-    ++pair.n_layers;
-    pair.n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
-    pair.has_windows_only = pair.has_windows_only && window == 1.0;
-    pair.n_windowed += window != 0.0 ? 1 : 0;
+    const SweepRow& layer = blocks[first].rows.front();
+    const double window = layer.number(SweepNumber::window);
+    ++n_layers;
+    n_dense += layer.number(SweepNumber::dense) != 0.0 ? 1 : 0;
+    only_windows = only_windows && window == 1.0;
+    n_windowed += window != 0.0 ? 1 : 0;
     if (window != 0.0) continue;
-    for (std::size_t c = 0; c < pair.means.size(); ++c) pair.means[c].add(row.numbers[c]);
-    pair.lowest = std::min(pair.lowest, row.number(SweepNumber::mass_min));
+    for (std::size_t c = 0; c < means.size(); ++c) means[c].add(layer.numbers[c]);
+    lowest = std::min(lowest, layer.number(SweepNumber::mass_min));
   }
-  return pair;
-}
-
-/// The line of a pair in the table.
-std::vector<std::string> cells_of(const PairMeans& pair, bool is_matched, bool has_split) {
-  const SweepRow& row = pair.row;
+  Json pair;
+  for (std::size_t t = 0; t < kSweepTexts.size(); ++t)
+    pair[std::string(kSweepTexts[t])] = row.texts[t];
+  for (std::size_t c = 0; c < means.size(); ++c)
+    pair[std::string(kSweepNumbers[c])] = means[c].value();
   const double budget = row.number(SweepNumber::budget);
-  const double bytes = pair.mean(SweepNumber::bytes);
-  std::vector<std::string> cells = {
-      row.text(SweepText::selector),
-      std::isnan(budget) ? "-" : fmt::format("{}={}", row.text(SweepText::budget_kind), budget),
-      pair.cell(SweepNumber::kept),
-      pair.cell(SweepNumber::union_keys),
-      pair.cell(SweepNumber::mass_mean),
-      pair.cell(SweepNumber::mass_p05),
-      number_text(std::isfinite(pair.lowest) ? pair.lowest : std::nan("")),
-      pair.cell(SweepNumber::recall10),
-      pair.cell(SweepNumber::output_error_rel),
-      pair.cell(SweepNumber::jaccard),
-      std::isnan(bytes) ? "-" : bytes_text(bytes),
-      fmt::format("{}/{}", pair.n_dense, pair.n_layers)};
-  if (has_split)
-    cells.insert(cells.begin() + 5,
-                 {pair.cell(SweepNumber::lost_choosing), pair.cell(SweepNumber::lost_dividing)});
-  if (!is_matched) return cells;
-  cells[1] = row.text(SweepText::setting).empty() ? "-" : row.text(SweepText::setting);
-  const char* const mark = row.text(SweepText::match_note).empty() ? "" : " *";
-  cells.insert(cells.begin() + 2, {row.text(SweepText::match),
-                                   number_text(row.number(SweepNumber::match_reached)) + mark});
-  return cells;
+  const bool has_budget = !std::isnan(budget);
+  pair.update(
+      {{"asked", has_budget ? fmt::format("{}={}", row.text(SweepText::budget_kind), budget) : "-"},
+       {"reached", number_text(row.number(SweepNumber::match_reached)) +
+                       (row.text(SweepText::match_note).empty() ? "" : " *")},
+       {"lowest", std::isfinite(lowest) ? lowest : kNan},
+       {"n_layers", n_layers},
+       {"n_dense", n_dense},
+       {"n_windowed", n_windowed},
+       {"only_windows", only_windows},
+       {"keeps_all",  // a budget that changes nothing
+        has_budget && n_dense < n_layers && number_at(pair, "density") >= 1.0}});
+  return pair;
 }
 
 struct SweepSummary {
@@ -230,43 +209,43 @@ struct SweepSummary {
 /// that a method leaves dense count with their mass of 1; the last column says how many those are.
 SweepSummary sweep_summary(const SweepResult& result) {
   const bool many_traces = result.traces.size() > 1;
-  std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
-                                     "mass",       "p5",      "min",        "recall@10",
-                                     "rel. error", "Jaccard", "bytes/call", "dense layers"};
   const bool is_matched = result.config.contains("match");
   const bool has_split = std::ranges::any_of(result.blocks, [](const SweepBlock& block) {
     return std::isfinite(block.rows.front().number(SweepNumber::lost_dividing));
   });
-  if (is_matched) {
-    header[1] = "setting";
-    header.insert(header.begin() + 2, {"to meet", "reached"});
-  }
-  if (has_split) header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
-  if (many_traces) header.insert(header.begin(), "trace");
-  TextTable table(header);
+  std::vector<FilledColumn> columns;
+  const auto add = [&](bool is_shown, std::initializer_list<FilledColumn> more) {
+    if (is_shown) columns.insert(columns.end(), more);
+  };
+  add(many_traces, {{"trace", "{trace}"}});
+  add(true, {{"selector", "{selector}"}});
+  add(!is_matched, {{"budget", "{asked}"}});
+  add(is_matched, {{"setting", "{knob}"}, {"to meet", "{match}"}, {"reached", "{reached}"}});
+  add(true, {{"kept", "{kept}"}, {"union", "{union}"}, {"mass", "{mass_mean}"}});
+  add(has_split, {{"lost choosing", "{lost_choosing}"}, {"lost dividing", "{lost_dividing}"}});
+  add(true, {{"p5", "{mass_p05}"},
+             {"min", "{lowest}"},
+             {"recall@10", "{recall10}"},
+             {"rel. error", "{output_error_rel}"},
+             {"Jaccard", "{jaccard}"},
+             {"bytes/call", "{bytes:B}"},
+             {"dense layers", "{n_dense}/{n_layers}"}});
+  Json rows = Json::array();
   std::string notes;
-  std::vector<SummaryLine> lines;
-  Index n_windowed = 0;  // layers of a trace
+  Json lines = Json::array();  // of pairs that cost what they were to
+  Index n_windowed = 0;        // layers of a trace
   for (std::size_t next = 0; next < result.blocks.size();) {
-    const PairMeans pair = means_of_pair(result.blocks, next);
-    const SweepRow& row = pair.row;
-    n_windowed = std::max(n_windowed, pair.n_windowed);
-    std::vector<std::string> cells = cells_of(pair, is_matched, has_split);
-    const std::string& note = row.text(SweepText::match_note);
-    if (is_matched && !note.empty()) {
-      notes += fmt::format("* {}{}, {}: {}\n", many_traces ? row.text(SweepText::trace) + ", " : "",
-                           row.text(SweepText::selector), row.text(SweepText::match), note);
-    } else {
-      lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
-                       is_matched ? row.text(SweepText::match) : cells[1],
-                       pair.mean(SweepNumber::mass_mean), pair.has_windows_only,
-                       !std::isnan(row.number(SweepNumber::budget)) &&
-                           pair.n_dense < pair.n_layers && pair.mean(SweepNumber::density) >= 1.0});
-    }
-    if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
-    table.add_row(std::move(cells));
+    rows.push_back(means_of_pair(result.blocks, next));
+    const Json& pair = rows.back();
+    n_windowed = std::max(n_windowed, pair.at("n_windowed").get<Index>());
+    if (pair.at("match_note") != "")
+      notes += filled_in(many_traces ? "* {trace}, {selector}, {match}: {match_note}\n"
+                                     : "* {selector}, {match}: {match_note}\n",
+                         pair);
+    else
+      lines.push_back(pair);
   }
-  std::string text = table.text() + notes;
+  std::string text = filled_table(rows, columns) + notes;
   if (n_windowed > 0)
     text +=
         fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "analysis/base/read_table.hpp"
-#include "analysis/papers/doubts.hpp"
 #include "analysis/papers/verdict.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/trace/result.hpp"

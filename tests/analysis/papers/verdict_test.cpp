@@ -3,7 +3,6 @@
 
 #include <set>
 
-#include "analysis/papers/expand.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::papers::verdict_test {

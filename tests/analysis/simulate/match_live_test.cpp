@@ -53,9 +53,8 @@ struct Tiny {
   }
 };
 
-std::string text(const ColumnTable& table, const std::string& selector, std::string_view column) {
-  const auto at = std::ranges::find(table.text_names, column);
-  return row_of(table, selector).texts.at(static_cast<std::size_t>(at - table.text_names.begin()));
+std::string text(const Table& table, const std::string& selector, std::string_view column) {
+  return table.text(column).at(row_of(table, selector));
 }
 
 /// Keys that one query head keeps and sees over the decode steps of a window, by hand.
@@ -76,7 +75,7 @@ TEST_CASE("a matched run costs what was asked for, as counted by hand, dense lay
     const SimulationSetup setup = tiny.setup(
         {"full", "oracle-topk", "streamingllm", "quest:page-size=4"}, "density=0.4", dense_layers);
     REQUIRE(setup.pairs.size() == 4);
-    const ColumnTable table = Tiny::run(setup).table;
+    const Table table = Tiny::run(setup).table;
     for (const std::string selector : {"oracle-topk", "streamingllm"}) {
       const LivePair& pair = setup.pairs[selector == "oracle-topk" ? 1 : 2];
       INFO(selector << " with " << pair.labels.setting << ", " << dense_layers << " dense layers");
@@ -109,9 +108,9 @@ TEST_CASE("keys and bytes are matched as the columns count them") {
   for (std::size_t p = 0; p < 2; ++p) {
     const ByHand hand(
         [&](double n) { return std::min(n, by_keys.pairs[p].options.budget->value); });
-    const auto& row = keys.table.rows[p];
-    CHECK(row.numbers.back() == Approx(hand.kept / hand.rows));
-    CHECK(row.numbers.back() == Approx(p == 0 ? 12.0 : 20.0).epsilon(0.05));  // budgets are whole
+    const double reached = keys.table.numbers("match_reached")[p];
+    CHECK(reached == Approx(hand.kept / hand.rows));
+    CHECK(reached == Approx(p == 0 ? 12.0 : 20.0).epsilon(0.05));  // budgets are whole
   }
   CHECK(by_keys.pairs[0].label() == "streamingllm keys=12");
   CHECK(keys.config.at("match") == nlohmann::ordered_json({"keys=12", "keys=20"}));
@@ -120,7 +119,7 @@ TEST_CASE("keys and bytes are matched as the columns count them") {
   const SimulationSetup by_bytes = tiny.setup({"streamingllm"}, "bytes=2560", 0);
   const double budget = by_bytes.pairs[0].options.budget->value;
   const ByHand hand([&](double n) { return std::min(n, budget); });
-  const ColumnTable table = Tiny::run(by_bytes).table;
+  const Table table = Tiny::run(by_bytes).table;
   CHECK(number(table, "streamingllm", "bytes") == Approx(hand.kept / hand.rows * 2 * 2 * 16 * 2));
   CHECK(number(table, "streamingllm", "match_reached") == number(table, "streamingllm", "bytes"));
 }

@@ -107,9 +107,8 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
     options.shared_prefix = shared;
     const auto task = make_retrieval_task(setup, options);
     const auto result = world.run(*task, setup);
-    CHECK(result.table.rows.size() == 2 * 3 * 2);  // protocols, turns, methods
-    const auto& names = result.table.number_names;
-    CHECK(std::ranges::find(names, "turn") != names.end());
+    CHECK(result.table.n_rows() == 2 * 3 * 2);  // protocols, turns, methods
+    CHECK(result.table.has("turn"));
     CHECK(simulation_json(*task, result).at("outcomes").at(0).at("scores").at("full").size() == 3);
     if (shared) CHECK(number(result, "full", "accuracy", "all") == 1.0);
     // a budget of everything is the dense model, turn by turn

@@ -142,8 +142,8 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   CHECK(number(result, "quest", "accuracy") == 1.0);
   CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
   CHECK(number(result, "streamingllm", "kv_reduction") > 0.7);
-  CHECK(row_of(result.table, "quest").texts[5] == "yes");
-  CHECK(row_of(result.table, "quest").texts[6] == "decode");
+  CHECK(result.table.text("dense_solves").at(row_of(result.table, "quest")) == "yes");
+  CHECK(result.table.text("protocol").at(row_of(result.table, "quest")) == "decode");
   const auto json = simulation_json(*task, result);
   CHECK(json.at("grids").size() == 4);
   CHECK(json.at("grids")[0].at("accuracy").size() == 2);
@@ -160,7 +160,7 @@ TEST_CASE("speculative: dense verification gives the greedy tokens") {
   const auto task = make_speculative_task(setup, options, {2, 4});
   Store store;
   const auto result = run_simulation(*task, setup, store, world.pool);
-  CHECK(result.table.rows.size() == 5);
+  CHECK(result.table.n_rows() == 5);
   CHECK(number(result, "full", "same_as_dense") == 1.0);
   CHECK(std::isnan(number(result, "full", "first_difference")));
   CHECK(number(result, "full", "tokens_per_pass") ==
