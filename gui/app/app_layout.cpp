@@ -149,11 +149,11 @@ ExportRequest App::export_of(const Panel& panel, const fs::path& folder) const {
   ExportRequest request = export_request(*session_, panel.info().name, panel.info().extent, folder);
   request.figure = panel.figure();
   request.csv = panel.csv();
-  request.options = panel.options();
+  request.seen["panel_options"] = panel.options();
   request.render.theme = settings_.theme;
-  request.session = session_json(fs::absolute(folder, error));
+  request.seen["session"] = session_json(fs::absolute(folder, error));
   const ImVec2 size = ImGui::GetIO().DisplaySize;
-  request.window = {{"width", size.x}, {"height", size.y}, {"scale", settings_.ui_scale}};
+  request.seen["window"] = {{"width", size.x}, {"height", size.y}, {"scale", settings_.ui_scale}};
   return request;
 }
 

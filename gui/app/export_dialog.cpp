@@ -85,7 +85,7 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     try {
       std::error_code error;
       request_.folder = folder_;
-      request_.session = session_of_(fs::absolute(request_.folder, error));
+      request_.seen["session"] = session_of_(fs::absolute(request_.folder, error));
       if (!fs::is_directory(request_.folder, error))
         throw IoError("{} is no folder; name one that exists", folder_);
       const bool taken = free_stem(request_.folder, request_.stem) != request_.stem;

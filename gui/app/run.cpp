@@ -112,21 +112,16 @@ int take_screenshot(const CommandLine& line) {
   return 0;
 }
 
-/// The files of a manifest, drawn again from `request`: each format once.
+/// The files of a manifest, drawn again from `request`.
 std::vector<OutputFile> drawn_again(const Json& files, ExportRequest& request) {
-  constexpr auto& kFormats = EnumNames<ExportFormat>::value;
-  std::vector<OutputFile> drawn;
-  for (const Json& file : files) {
-    const std::string name = file.value("name", "");
-    const std::string ending = fs::path(name).extension().string();
-    const auto known = std::ranges::find_if(
-        kFormats, [&](std::string_view format) { return "." + std::string(format) == ending; });
-    if (known == kFormats.end() || std::ranges::find(drawn, name, &OutputFile::name) != drawn.end())
-      continue;
-    request.formats = {static_cast<ExportFormat>(known - kFormats.begin())};
-    for (OutputFile& made : export_files(request)) drawn.push_back(std::move(made));
+  request.formats.clear();
+  for (std::size_t i = 0; i < EnumNames<ExportFormat>::value.size(); ++i) {
+    const std::string name = fmt::format("{}.{}", request.stem, EnumNames<ExportFormat>::value[i]);
+    const auto is_it = [&](const Json& file) { return file.value("name", "") == name; };
+    if (std::any_of(files.begin(), files.end(), is_it))
+      request.formats.push_back(static_cast<ExportFormat>(i));
   }
-  return drawn;
+  return request.formats.empty() ? std::vector<OutputFile>() : export_files(request);
 }
 
 /// Draws what a view's manifest says again and compares with the files beside it.
@@ -177,9 +172,9 @@ int reproduce_view(const CommandLine& line) {
   };
   for (const Json& trace : before.value("traces", Json::array())) {
     const std::string hash = trace.value("content_hash", "");
-    const auto& now = request.traces;
-    const bool same = std::any_of(now.begin(), now.end(), [&](const ExportSource& source) {
-      return source.uuid == trace.value("uuid", "") && source.content_hash == hash;
+    const Json& now = request.seen["traces"];
+    const bool same = std::any_of(now.begin(), now.end(), [&](const Json& source) {
+      return source["uuid"] == trace.value("uuid", "") && source["content_hash"] == hash;
     });
     add(trace.value("file", "?"), same ? "same" : "this trace has changed since, or is not there");
   }

@@ -1,5 +1,6 @@
 // Queries and keys of the selected head along their principal axes, flat or from any side.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -142,23 +143,19 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     scene_ = {};
   }
 
-  /// In the corner, over the points: these are there already. One report at a time.
-  template <class T>
-  void report_overlay(PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
-    if (!has_points_) return;
-    report_job(context, slot, view.status, /*has_value=*/true, view.fresh);
-  }
-
   AsyncView<GeometryView> ask_geometry(PanelContext& context) {
     const Selection& selected = context.session.selection();
     GeometryOptions options{.basis = switches_.basis, .span = switches_.span};
     // The chunk decides nothing unless S_q is compared with its mean.
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
-    const GeometryRequest request =
-        geometry_request(document_->info(), selected.layer, selected.q_head, options);
-    return ask(context, geometry_, sources_ + request.key(),
-               {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
-               on_trace(document_, request, geometry_view));
+    options = geometry_request(document_->info(), selected.layer, selected.q_head, options);
+    const auto& heads = options.selection.q_heads;
+    return ask(context, geometry_,
+               fmt::format("{}geometry/{}/{}/{}", sources_, selected.layer, fmt::join(heads, ","),
+                           fields_to_json(options).dump()),
+               {fmt::format("Geometry of layer {}, KV head {}", selected.layer,
+                            context.session.kv_head())},
+               on_trace(document_, options, geometry_view));
   }
 
   /// The largest weights of the selected head; null while they are not wanted or not there.
@@ -172,7 +169,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
             [=, document = document_](JobContext& job) {
               return largest_weights(document->source(), layer, q_head, job);
             });
-    report_overlay(context, weights_, view);
+    // In the corner, over the points, which are there already.
+    if (has_points_) report_job(context, weights_, view.status, /*has_value=*/true, view.fresh);
     return view.fresh ? view.value : nullptr;
   }
 
@@ -204,7 +202,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   struct SceneInputs {
     std::shared_ptr<const GeometryView> value;
     std::shared_ptr<const LargestWeights> weights;
-    KeptKeysOfQuery kept;
+    std::shared_ptr<const Reading> kept;
+    std::string method;  // of these
     Index q_head = 0;
     std::string switches;
     bool operator==(const SceneInputs&) const = default;
@@ -213,23 +212,21 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
                   const std::shared_ptr<const LargestWeights>& weights,
                   const std::shared_ptr<const Reading>& kept) {
-    const auto& heads = value->request.q_heads;
+    const auto& heads = value->options.selection.q_heads;
     const Selection& selected = context.session.selection();
     const bool has_it = std::ranges::find(heads, selected.q_head) != heads.end();
     // A value of another group is shown until the selected one's is there.
     const Index q_head = has_it ? selected.q_head : heads.front();
-    SceneInputs inputs{value,
-                       weights,
-                       {kept ? selected.selector.text() : std::string(), kept},
-                       q_head,
-                       fields_to_json(switches_).dump()};
+    SceneInputs inputs{value,  weights,
+                       kept,   kept ? selected.selector.text() : std::string(),
+                       q_head, fields_to_json(switches_).dump()};
     if (inputs == scene_inputs_) return;
     scene_inputs_ = std::move(inputs);
     value_ = value;
     head_ = head_of(*value, q_head);
     const bool has_weights = weights && weights->q_head == q_head;
-    scene_ =
-        geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, scene_inputs_.kept);
+    scene_ = geometry_scene(head_, switches_, has_weights ? weights.get() : nullptr, kept.get(),
+                            scene_inputs_.method);
     trace_words_ = fmt::format("Trace {}.", document_->name());
     ++version_;
   }

@@ -21,14 +21,13 @@ plot::Figure sample_figure() {
 }
 
 ExportRequest request_in(const fs::path& folder, ExportFormat format) {
-  return ExportRequest{.panel = "sample",
-                       .figure = sample_figure(),
-                       .formats = {format},
-                       .folder = folder,
-                       .stem = "view",
-                       .traces = {{"t.h5", "uuid-1", "xxh128:1"}},
-                       .session = {{"kind", "kvscope-session"}},
-                       .options = {{"show", "maps"}}};
+  return ExportRequest{
+      .panel = "sample",
+      .figure = sample_figure(),
+      .formats = {format},
+      .folder = folder,
+      .stem = "view",
+      .seen = {{"session", {{"kind", "kvscope-session"}}}, {"panel_options", {{"show", "maps"}}}}};
 }
 
 TEST_CASE("nothing is written over other files unless told, and then all of them") {

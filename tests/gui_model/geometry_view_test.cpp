@@ -32,8 +32,8 @@ TEST_CASE("geometry: one group has the numbers of the whole trace's analysis", "
   const Index layer = 1;
   const Index q_head = 3;
   const GeometryView view = view_of(trace, layer, q_head, options);
-  CHECK(view.request.kv_head == 1);
-  CHECK(view.request.q_heads == std::vector<Index>{2, 3});
+  CHECK(view.kv_head == 1);
+  CHECK(view.options.selection.q_heads == std::vector<Index>{2, 3});
   CHECK(view.bytes() > 80 * sizeof(float));
   const GeometryHead head = head_of(view, q_head);
   REQUIRE(head.pos.size() == 80);

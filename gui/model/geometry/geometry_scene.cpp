@@ -136,18 +136,18 @@ void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometryS
 }
 
 void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
-              const KeptKeysOfQuery& kept) {
+              const Reading* kept, const std::string& method) {
   if (switches.queries) {
     scene.sets.push_back(
         plain_set(head.queries, "queries", /*are_queries=*/true, kQueryTone, 0.25, kAll));
   }
   if (!switches.keys) return;
-  if (kept.reading == nullptr || kept.reading->outcomes.of.empty()) {
+  if (kept == nullptr || kept->outcomes.of.empty()) {
     scene.sets.push_back(plain_set(head.keys, "keys", /*are_queries=*/false, kContext, 0.6, kAll));
     return;
   }
-  const AttentionRow& row = kept.reading->row.row;
-  const KeyUses& uses = kept.reading->outcomes;
+  const AttentionRow& row = kept->row.row;
+  const KeyUses& uses = kept->outcomes;
   const auto is_visible = [&](std::size_t i) { return uses.at(head.pos[i]) != KeyUse::unknown; };
   const auto is_kept = [&](std::size_t i) { return uses.keeps(head.pos[i]); };
   const auto add = [&](std::string label, plot::Tone tone, double opacity, const auto& is_in) {
@@ -158,12 +158,12 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
   add("keys it does not see (faint)", kContext, 0.12,
       [&](std::size_t i) { return !is_visible(i); });
   add("keys left out", kContext, 0.6, [&](std::size_t i) { return is_visible(i) && !is_kept(i); });
-  add(fmt::format("keys kept by {}", kept.method), kKeptTone, 0.95, is_kept);
+  add(fmt::format("keys kept by {}", method), kKeptTone, 0.95, is_kept);
   const auto [n_kept, mass] = uses.kept_of(row);
   scene.caption.push_back(
       fmt::format("{} keeps {} of the {} keys that the query at position {} sees, with {} of "
                   "its dense attention.",
-                  kept.method, n_kept, row.visible.size(), row.query, percent_text(mass)));
+                  method, n_kept, row.visible.size(), row.query, percent_text(mass)));
 }
 
 plot::Scatter scatter_of(const SceneSet& set) {
@@ -213,12 +213,13 @@ plot::Range padded_axis(const CloudBox& box, std::size_t c) {
 }  // namespace
 
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const LargestWeights* weights, const KeptKeysOfQuery& kept) {
+                             const LargestWeights* weights, const Reading* kept,
+                             const std::string& method) {
   GeometryScene scene;
   if (switches.colour == GeometryColour::s_q) add_s_q(scene, head, switches);
   if (switches.colour == GeometryColour::position) add_positions(scene, head, switches);
   if (switches.colour == GeometryColour::max_weight) add_weights(scene, head, switches, weights);
-  if (switches.colour == GeometryColour::kept) add_kept(scene, head, switches, kept);
+  if (switches.colour == GeometryColour::kept) add_kept(scene, head, switches, kept, method);
   for (std::size_t c = 0; c < 3; ++c) {
     const double share = head.explained[c];
     scene.axis_labels[c] = figures::component_label(c, share);

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,13 +42,6 @@ struct GeometrySwitches {
   bool operator==(const GeometrySwitches&) const = default;
 };
 
-/// The answer of a method for one query, for GeometryColour::kept.
-struct KeptKeysOfQuery {
-  std::string method;                      // as the session calls it
-  std::shared_ptr<const Reading> reading;  // null: there is none
-  bool operator==(const KeptKeysOfQuery&) const = default;
-};
-
 /// Points drawn alike. `slot` are indices into GeometryHead's arrays.
 struct SceneSet {
   std::string label;
@@ -77,9 +69,10 @@ struct GeometryScene {
 };
 
 /// `weights`: for GeometryColour::max_weight; null: no query has a colour yet. `kept`: for
-/// GeometryColour::kept; without a reading likewise.
+/// GeometryColour::kept, what the query reads under `method`; null: likewise.
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
-                             const LargestWeights* weights, const KeptKeysOfQuery& kept);
+                             const LargestWeights* weights, const Reading* kept,
+                             const std::string& method);
 
 /// The first two axes. Marks: a scatter for each set, whose points are `of` SceneSet::slot, then
 /// the means of keys and of queries, as far as they are shown.

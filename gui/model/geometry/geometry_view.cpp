@@ -1,15 +1,13 @@
 #include "gui/model/geometry/geometry_view.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
 
 namespace kvscope::gui {
@@ -40,57 +38,45 @@ CloudPoint mean_point(std::span<const CloudPoint> points) {
   return mean;
 }
 
-/// Empty where a table has no number.
-std::string cell(float value) {
-  return std::isfinite(value) ? fmt::format("{:.9g}", value) : std::string();
-}
-
 }  // namespace
 
-std::string GeometryRequest::key() const {
-  return fmt::format("geometry/{}/{}/{}/{}", layer, kv_head, fmt::join(q_heads, ","),
-                     fields_to_json(options).dump());
-}
-
-GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_head,
+GeometryOptions geometry_request(const TraceInfo& info, Index layer, Index q_head,
                                  GeometryOptions options) {
   info.layer_slot(layer);
   info.q_slot(q_head);
-  GeometryRequest request{.layer = layer, .kv_head = q_head / info.group(layer)};
-  for (const Index slot : q_slots_of(info, layer, request.kv_head)) {
-    request.q_heads.push_back(info.q_heads[static_cast<std::size_t>(slot)]);
-  }
-  request.options = std::move(options);
-  request.options.max_points = kMostGeometryPoints;
-  return request;
+  options.selection = {{layer}, recorded_group_of(info, layer, q_head)};
+  options.max_points = kMostGeometryPoints;
+  return options;
 }
 
-GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
+GeometryView geometry_view(const TraceSource& trace, const GeometryOptions& options,
                            JobContext& job) {
-  GeometryView view{
-      .request = request, .n_prompt = trace.info().n_prompt, .n_tokens = trace.info().n_tokens};
-  GeometryOptions options = request.options;
-  options.selection = {{request.layer}, request.q_heads};
+  const auto& [layers, q_heads] = options.selection;
+  const TraceInfo& info = trace.info();
+  GeometryView view{.options = options,
+                    .kv_head = q_heads.front() / info.group(layers.front()),
+                    .n_prompt = info.n_prompt,
+                    .n_tokens = info.n_tokens};
   analyze_geometry(trace, options, {view.result, job.pool, job.progress, job.stop});
   return view;
 }
 
 GeometryHead head_of(const GeometryView& view, Index q_head) {
-  const GeometryRequest& request = view.request;
-  const auto found = std::ranges::find(request.q_heads, q_head);
-  if (found == request.q_heads.end()) {
-    throw ConfigError("query head {} does not read KV head {} of layer {}", q_head, request.kv_head,
-                      request.layer);
+  const auto& [layers, q_heads] = view.options.selection;
+  const auto found = std::ranges::find(q_heads, q_head);
+  if (found == q_heads.end()) {
+    throw ConfigError("query head {} does not read KV head {} of layer {}", q_head, view.kv_head,
+                      layers.front());
   }
-  const auto h = static_cast<std::size_t>(found - request.q_heads.begin());
-  const std::size_t basis = request.options.basis == GeometryBasis::head ? h : 0;
+  const auto h = static_cast<std::size_t>(found - q_heads.begin());
+  const std::size_t basis = view.options.basis == GeometryBasis::head ? h : 0;
   const MemoryResult& result = view.result;
-  GeometryHead head{.layer = request.layer,
+  GeometryHead head{.layer = layers.front(),
                     .q_head = q_head,
-                    .kv_head = request.kv_head,
+                    .kv_head = view.kv_head,
                     .n_tokens = view.n_tokens,
-                    .basis = request.options.basis,
-                    .span = request.options.span,
+                    .basis = view.options.basis,
+                    .span = view.options.span,
                     .pos = result.values<std::int64_t>("pos")};
   const std::size_t n = head.pos.size();
   const std::size_t n_shown = result.values<std::int64_t>("shown").size();
@@ -129,11 +115,11 @@ std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> toke
                                   ? fmt::format("{}", tokens[static_cast<std::size_t>(pos)])
                                   : std::string();
     fmt::format_to(std::back_inserter(csv), "{},{},{},{},{},{},{},{},{},{},{}\n", head.layer, what,
-                   number, pos, token, cell(at[0]), cell(at[1]), cell(at[2]), s_q, cell(cos),
-                   cell(norm));
+                   number, pos, token, csv_number(at[0]), csv_number(at[1]), csv_number(at[2]), s_q,
+                   csv_number(cos), csv_number(norm));
   };
   for (std::size_t i = 0; i < head.queries.size(); ++i) {
-    line("query", head.q_head, i, head.queries[i], cell(head.s_q[i]), head.q_cos[i],
+    line("query", head.q_head, i, head.queries[i], csv_number(head.s_q[i]), head.q_cos[i],
          head.q_norm[i]);
   }
   for (std::size_t i = 0; i < head.keys.size(); ++i) {

@@ -18,32 +18,23 @@ namespace kvscope::gui {
 /// More positions than this are sampled evenly; the fit always takes all.
 inline constexpr Index kMostGeometryPoints = 200'000;
 
-/// One layer, one KV head and the recorded query heads that read it.
-struct GeometryRequest {
-  Index layer = 0;
-  Index kv_head = 0;
-  std::vector<Index> q_heads;  // ascending
-  GeometryOptions options;     // its selection is set from the above
-  /// Everything that determines the result, as a cache key.
-  std::string key() const;
-};
-
-/// The request for the group that a query head belongs to. Throws ConfigError if the trace lacks
-/// it.
-GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_head,
+/// The options for the group that a query head belongs to: its layer, and the recorded query heads
+/// of its KV head. Throws ConfigError if the trace lacks it.
+GeometryOptions geometry_request(const TraceInfo& info, Index layer, Index q_head,
                                  GeometryOptions options);
 
 /// The result of analyze_geometry for one group.
 struct GeometryView {
   MemoryResult result;
-  GeometryRequest request;
+  GeometryOptions options;  // as geometry_request() makes them
+  Index kv_head = 0;
   Index n_prompt = 0;
   Index n_tokens = 0;
   std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// Throws what analyze_geometry throws.
-GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
+GeometryView geometry_view(const TraceSource& trace, const GeometryOptions& options,
                            JobContext& job);
 
 /// The largest weight in the attention rows of one head's queries, the sink left out.

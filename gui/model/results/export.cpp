@@ -32,34 +32,19 @@ void check_stem(const std::string& stem) {
       stem.substr(0, 60), kLongestStem);
 }
 
-std::optional<FigureFormat> drawing_of(ExportFormat format) {
-  constexpr FigureFormat kDrawings[] = {FigureFormat::svg, FigureFormat::pdf, FigureFormat::png,
-                                        FigureFormat::tex};
-  if (format == ExportFormat::csv) return std::nullopt;
-  return kDrawings[static_cast<std::size_t>(format)];
-}
-
 Json manifest_of(const ExportRequest& request, const std::vector<OutputFile>& files) {
   Json json = {{"format", kFormat}, {"version", kVersion}, {"panel", request.panel}};
   json["figure"] = request.figure ? Json(request.figure->name) : Json(nullptr);
   json["stem"] = request.stem;
   json["caption"] = request.figure ? Json(request.figure->caption) : Json::array();
   json["render"] = fields_to_json(request.render);
-  json["traces"] = Json::array();
-  for (const ExportSource& trace : request.traces) {
-    json["traces"].push_back(
-        {{"file", trace.file}, {"uuid", trace.uuid}, {"content_hash", trace.content_hash}});
-  }
-  json["results"] = request.results;
+  json.update(request.seen);
   json["files"] = Json::array();
   for (const OutputFile& file : files) {
     json["files"].push_back({{"name", file.name},
                              {"bytes", file.bytes.size()},
                              {"hash", "xxh128:" + hash_text(file.bytes)}});
   }
-  json["panel_options"] = request.options;
-  json["window"] = request.window;
-  json["session"] = request.session;
   json["writer"] = writer_name();
   return json;
 }
@@ -88,9 +73,9 @@ std::vector<OutputFile> export_files(const ExportRequest& request) {
     throw ConfigError("no format is chosen: tick at least one of svg, pdf, png, tex and csv");
   std::vector<FigureFormat> drawings;
   for (const ExportFormat format : request.formats) {
-    const auto drawing = drawing_of(format);
-    if (drawing) drawings.push_back(*drawing);
-    if (request.figure || (!drawing && request.csv)) continue;
+    const bool is_drawing = format != ExportFormat::csv;
+    if (is_drawing) drawings.push_back(static_cast<FigureFormat>(format));  // the same ones first
+    if (request.figure || (!is_drawing && request.csv)) continue;
     throw ConfigError(
         "the panel \"{}\" shows nothing to export as {} yet: wait until it is "
         "computed, or choose what it needs",
@@ -123,14 +108,16 @@ ExportRequest export_request(const Session& session, const std::string& panel, E
   ExportRequest request{.panel = panel,
                         .folder = folder,
                         .stem = free_stem(folder, suggested_stem(session, panel, extent))};
+  request.seen = {{"traces", Json::array()}, {"results", Json::array()}};
   for (const auto& trace : {session.document(), session.second()}) {
     if (!trace) continue;
-    request.traces.push_back({trace->name(), trace->info().uuid, trace->info().content_hash});
+    const TraceInfo& info = trace->info();
+    request.seen["traces"].push_back(
+        {{"file", trace->name()}, {"uuid", info.uuid}, {"content_hash", info.content_hash}});
   }
-  for (const auto& result : session.results()) {
-    request.results.push_back(fs::path(result->name()).filename().string());
-  }
-  request.session = session.to_json(folder);
+  for (const auto& result : session.results())
+    request.seen["results"].push_back(fs::path(result->name()).filename().string());
+  request.seen["session"] = session.to_json(folder);
   return request;
 }
 

@@ -15,13 +15,6 @@ namespace kvscope::gui {
 
 enum class ExportFormat { svg, pdf, png, tex, csv };
 
-/// A trace that was looked at.
-struct ExportSource {
-  std::string file;  // name without folders
-  std::string uuid;
-  std::string content_hash;  // empty while it is recorded
-};
-
 /// What of a panel is written, and where.
 struct ExportRequest {
   std::string panel;                   // "attention-map"
@@ -31,11 +24,10 @@ struct ExportRequest {
   RenderOptions render;
   std::filesystem::path folder;
   std::string stem;  // of the files' names, without an ending
-  std::vector<ExportSource> traces;
-  std::vector<std::string> results;  // files of open results
-  nlohmann::ordered_json session;    // Session::to_json
-  nlohmann::ordered_json options;    // Panel::options()
-  nlohmann::ordered_json window;     // width, height and scale: what was in sight
+  /// What was looked at, for the manifest: "traces" (file, uuid, content hash), "results" (files of
+  /// open ones), "session" (Session::to_json), "panel_options", and "window" (width, height and
+  /// scale: what was in sight).
+  nlohmann::ordered_json seen = nlohmann::ordered_json::object();
 };
 
 /// Draws: STEM.svg, .pdf, .png and .tex (with its images) as asked for, always STEM.csv, and
