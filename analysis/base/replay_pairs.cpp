@@ -1,8 +1,9 @@
 #include "analysis/base/replay_pairs.hpp"
 
-#include "analysis/base/mapped.hpp"
-
 #include <algorithm>
+
+#include "analysis/base/mapped.hpp"
+#include "core/selectors/budget_setting.hpp"
 
 namespace kvscope {
 
@@ -18,7 +19,11 @@ ReplayOptions ReplayedCalls::replay(const std::vector<Index>& q_heads) const {
 
 PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
                     const std::vector<Phase>& phases,
-                    const std::optional<std::string>& without_draft, std::string_view analysis) {
+                    const std::optional<std::string>& without_draft, std::string_view analysis,
+                    std::size_t n_targets) {
+  if (n_targets > 0 && !budgets.empty())
+    throw ConfigError(
+        "{}: expected budgets or costs to match, found both: a match finds the budgets", analysis);
   PairPlan plan;
   require_unique(mapped<std::string>(selectors, &MethodSpec::text), "selector", analysis);
   require_unique(mapped<std::string>(budgets, &Budget::to_string), "budget", analysis);
@@ -34,6 +39,14 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
     if (caps.needs_draft && without_draft) {
       throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
                         spec, *without_draft);
+    }
+    if (n_targets > 0) {
+      const bool has_setting = BudgetSetting::of(spec, /*by_share=*/true, /*n_keys=*/1).has_value();
+      for (std::size_t target = 0; target < (has_setting ? n_targets : 1); ++target) {
+        plan.pairs.push_back({spec, std::nullopt});
+        plan.targets.push_back(target);
+      }
+      continue;
     }
     if (caps.budgets.empty()) {
       plan.pairs.push_back({spec, std::nullopt});

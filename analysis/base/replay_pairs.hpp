@@ -30,16 +30,19 @@ struct ReplayedCalls {
 struct PairPlan {
   std::vector<ReplayPair> pairs;
   std::vector<std::string> skipped;  // sentences: what was left out, and why
+  std::vector<std::size_t> targets;  // [pairs] of a match: which cost each is to meet; else empty
 };
 
 /// Every selector that is defined for one of the phases with every budget that it takes; methods
 /// without budgets once. What one phase alone leaves out is named as well. without_draft: the name
-/// of a trace that comes without a draft trace, empty if all have one. Throws ConfigError,
-/// beginning with `analysis`, for a selector or budget given twice, a method that needs the missing
-/// draft, or if nothing is left.
+/// of a trace that comes without a draft trace, empty if all have one. n_targets: costs to match,
+/// which stand in the place of budgets (methods without a setting meet the first). Throws
+/// ConfigError, beginning with `analysis`, for a selector or budget given twice, a method that
+/// needs the missing draft, budgets beside costs, or if nothing is left.
 PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
                     const std::vector<Phase>& phases,
-                    const std::optional<std::string>& without_draft, std::string_view analysis);
+                    const std::optional<std::string>& without_draft, std::string_view analysis,
+                    std::size_t n_targets = 0);
 
 /// What is replayed at a time.
 struct ReplayPart {

@@ -64,6 +64,48 @@ constexpr const char* kPreamble =
 \sloppy
 )tex";
 
+bool is_rule(const std::vector<std::string>& cells) {
+  for (const std::string& cell : cells) {
+    if (cell.find_first_not_of("-: ") != std::string::npos) return false;
+  }
+  return true;
+}
+
+/// The cells of a table in Markdown as kvscope table writes it, the header first; marks (** and
+/// <u>) stay.
+std::vector<std::vector<std::string>> markdown_cells(std::string_view markdown) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t begin = 0; begin < markdown.size();) {
+    const std::size_t end = std::min(markdown.find('\n', begin), markdown.size());
+    const std::string_view line = markdown.substr(begin, end - begin);
+    begin = end + 1;
+    if (!line.starts_with('|')) continue;
+    std::vector<std::string> cells;
+    std::string cell;
+    for (std::size_t i = 1; i < line.size(); ++i) {
+      if (line[i] == '\\' && i + 1 < line.size()) {
+        cell += line[++i];
+      } else if (line.substr(i).starts_with("&lt;")) {
+        cell += '<';
+        i += 3;
+      } else if (line.substr(i).starts_with("&amp;")) {
+        cell += '&';
+        i += 4;
+      } else if (line[i] == '|') {
+        const std::size_t first = cell.find_first_not_of(' ');
+        const std::size_t last = cell.find_last_not_of(' ');
+        cells.push_back(first == cell.npos ? "" : cell.substr(first, last - first + 1));
+        cell.clear();
+      } else {
+        cell += line[i];
+      }
+    }
+    if (rows.size() == 1 && is_rule(cells)) continue;  // the rule below the header
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
 /// A cell of a Markdown table: ** and <u> become tags, the rest is text.
 std::string cell_html(std::string text) {
   std::string before, after;
@@ -121,7 +163,7 @@ std::string picture_html(const DrawnPicture& picture, const std::string& prefix)
     return fmt::format("<p class=\"soft small\">Not drawn: {}.</p>\n", xml_escape(picture.failed));
   std::string html = "<figure>";
   if (!picture.svg.empty()) html += inline_svg(picture.svg, prefix);
-  if (!picture.cells.empty()) html += grid_html(picture.cells);
+  if (!picture.markdown.empty()) html += grid_html(markdown_cells(picture.markdown));
   if (!picture.caption.empty())
     html += fmt::format("<figcaption>{}</figcaption>", xml_escape(picture.caption));
   return html + "</figure>\n";

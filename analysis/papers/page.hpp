@@ -10,11 +10,11 @@ namespace kvscope::papers {
 
 /// A picture that was made. Figures have svg and a PDF for TeX; tables have cells and a .tex file.
 struct DrawnPicture {
-  std::string svg;  // the file's text
-  std::string pdf;  // path relative to the report: "items/quoka-fig-4/needle.pdf"
-  std::string tex;  // of a table, relative to the report
-  std::vector<std::vector<std::string>> cells;  // of a table, the header first
-  std::string caption;  // what the program says of it: left out rows, intervals
+  std::string svg;       // the file's text
+  std::string pdf;       // path relative to the report: "items/quoka-fig-4/needle.pdf"
+  std::string tex;       // of a table, relative to the report
+  std::string markdown;  // of a table, as kvscope table writes it
+  std::string caption;   // what the program says of it: left out rows, intervals
   std::string command;
   std::string failed;    // a sentence if it could not be made
   bool not_run = false;  // for what the system refused

@@ -78,7 +78,7 @@ double quantity_of(const CostTotals& costs, MatchQuantity quantity) {
     case MatchQuantity::bytes:
       return costs.bytes_per_call();
     case MatchQuantity::us:
-      return kNan;  // refused before: plan_matched_pairs
+      return kNan;  // refused before: set_up_simulation
     case MatchQuantity::density:
       break;
   }

@@ -5,7 +5,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "analysis/base/mapped.hpp"
 #include "analysis/base/mean_rows.hpp"
 #include "analysis/simulate/simulation.hpp"
 #include "core/attention/layer_divergence.hpp"
@@ -36,13 +35,6 @@ void check_options(const SimulationOptions& options) {
   at_least("calibration tokens", options.n_calibration, 32);
   at_least("seed", options.seed, 0);
   if (options.dense_layers) at_least("dense layers", *options.dense_layers, 0);
-}
-
-/// Every method that is defined for one of the phases, with every target; one without a setting
-/// once, with the first.
-PairPlan plan_matched_pairs(const SimulationOptions& options, const std::vector<Phase>& phases,
-                            std::vector<std::optional<MatchTarget>>& targets) {
-  PairPlan plan;
   for (const MatchTarget& target : options.match) {
     if (target.quantity == MatchQuantity::us)
       throw ConfigError(
@@ -50,24 +42,6 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, const std::vector<
           "kvscope sweep --hardware NAME; here expected density, keys or bytes",
           target.to_string());
   }
-  require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "simulate");
-  for (const MethodSpec& spec : options.selectors) {
-    bool is_defined = false;
-    for (const Phase phase : phases) {
-      is_defined = is_defined || spec.caps().is_defined(phase);
-      if (!spec.caps().is_defined(phase))
-        plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
-    }
-    if (!is_defined) continue;
-    const bool has_setting = BudgetSetting::of(spec, /*by_share=*/true, /*n_keys=*/1).has_value();
-    for (const MatchTarget& target : options.match) {
-      plan.pairs.push_back({spec, std::nullopt});
-      targets.emplace_back(target);
-      if (!has_setting) break;
-    }
-  }
-  if (!plan.pairs.empty()) return plan;
-  throw ConfigError("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; "));
 }
 
 /// Head-mean rows of the positions in every layer, each [positions, text].
@@ -155,14 +129,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
       throw ConfigError("selector {}: needs a budget, and none was given", spec);
     }
   }
-  if (!options.match.empty() && !options.budgets.empty())
-    throw ConfigError(
-        "simulate: expected budgets or costs to match, found both: a match finds the budgets");
-  std::vector<std::optional<MatchTarget>> targets;
-  PairPlan plan = options.match.empty() ? plan_pairs(options.selectors, options.budgets, phases,
-                                                     std::nullopt, "simulate")
-                                        : plan_matched_pairs(options, phases, targets);
-  targets.resize(plan.pairs.size());
+  PairPlan plan = plan_pairs(options.selectors, options.budgets, phases, std::nullopt, "simulate",
+                             options.match.size());
   setup.skipped = std::move(plan.skipped);
   const bool needs_map = std::any_of(plan.pairs.begin(), plan.pairs.end(), [](const auto& pair) {
     return pair.selector.leaves_open(kLayerMap);
@@ -179,7 +147,7 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     if (needs_map) pair.options.selector.fill(kLayerMap, setup.layer_map);
     const SelectorCaps& caps = pair.options.selector.caps();
     pair.needs_draft = caps.needs_draft;
-    pair.match = targets[p];
+    if (setup.is_matched()) pair.match = options.match[plan.targets[p]];
     learns = learns || caps.needs_calibration;
     pair.asked = std::move(asked);
     setup.pairs.push_back(std::move(pair));

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope {
@@ -227,39 +228,48 @@ std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
   return probes;
 }
 
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const Store& store,
-                                     std::map<std::string, double> planned) {
-  std::vector<StudyCounts> tasks;
+Json count_study(const StudyPlan& plan, const Store& store, std::map<std::string, double> planned) {
+  const Json none = {{"items", 0}, {"known", 0},     {"failed", 0},   {"to_do", 0},
+                     {"jobs", 0},  {"seconds", 0.0}, {"memory", 0.0}, {"bytes", 0.0}};
+  Json all = none;
+  Json tasks = Json::array();
   const auto count = [&](const std::string& task, auto&& change) {
-    for (const std::string& name : {task, std::string("all")}) {
-      auto own = std::ranges::find(tasks, name, &StudyCounts::task);
-      if (own == tasks.end()) own = tasks.insert(tasks.end(), {name});
-      change(*own);
+    auto own = std::find_if(tasks.begin(), tasks.end(),
+                            [&](const Json& one) { return one.at("task") == task; });
+    if (own == tasks.end()) {
+      tasks.push_back({{"task", task}});
+      tasks.back().update(none);
+      own = tasks.end() - 1;
     }
+    change(*own);
+    change(all);
+  };
+  const auto add = [](Json& own, const char* key, auto more) {
+    own[key] = own.at(key).template get<decltype(more)>() + more;
   };
   for (const StudyItem& item : plan.items) {
     const bool is_known = store.knows(item.key);
     const bool has_failed = !is_known && !failure_of(plan, store, item).empty();
-    count(item.task, [&](StudyCounts& own) {
-      ++own.items;
-      own.known += is_known ? 1 : 0;
-      own.failed += has_failed ? 1 : 0;
+    count(item.task, [&](Json& own) {
+      add(own, "items", 1);
+      add(own, "known", is_known ? 1 : 0);
+      add(own, "failed", has_failed ? 1 : 0);
     });
   }
   const StudyForecast forecast(store, std::move(planned));
   for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false))) {
     const double memory = forecast.memory(job);
-    count(job.task, [&](StudyCounts& own) {
-      ++own.jobs;
-      own.to_do += job.items.size();
-      own.seconds += forecast.seconds(job);
-      own.memory = std::isnan(memory) ? memory : std::max(memory, own.memory);
-      own.bytes += forecast.bytes(job);
+    count(job.task, [&](Json& own) {
+      add(own, "jobs", 1);
+      add(own, "to_do", job.items.size());
+      add(own, "seconds", forecast.seconds(job));
+      add(own, "bytes", forecast.bytes(job));
+      own["memory"] =
+          std::isnan(memory) ? memory : std::max(memory, own.at("memory").get<double>());
     });
   }
-  const auto all = std::ranges::find(tasks, "all", &StudyCounts::task);
-  std::rotate(all, all + 1, tasks.end());
-  return tasks;
+  all["tasks"] = std::move(tasks);
+  return all;
 }
 
 }  // namespace kvscope

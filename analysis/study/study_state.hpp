@@ -80,22 +80,11 @@ std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& foreca
 std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
                                const std::vector<bool>& to_do);
 
-/// How far a task is, and what the rest of it takes.
-struct StudyCounts {
-  std::string task;
-  std::size_t items = 0;
-  std::size_t known = 0;
-  std::size_t failed = 0;
-  std::size_t to_do = 0;
-  std::size_t jobs = 0;  // for what is to do, as the rest:
-  double seconds = 0.0;  // of processor; NaN: unknown, as the rest
-  double memory = 0.0;   // bytes of a worker at most
-  double bytes = 0.0;    // of recordings
-};
-
-/// By tasks, then "all"; recordings that nothing left to do needs are not to do.
-/// `planned`: as StudyForecast takes it.
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const Store& store,
-                                     std::map<std::string, double> planned = {});
+/// How far a study is, and what the rest of it takes: {"items", "known", "failed", "to_do", "jobs"
+/// (for what is to do, as the rest), "seconds" of processor, "memory" of a worker at most, "bytes"
+/// of recordings (NaN: unknown), "tasks": [the same for each "task"]}; recordings that nothing left
+/// to do needs are not to do. `planned`: as StudyForecast takes it.
+nlohmann::ordered_json count_study(const StudyPlan& plan, const Store& store,
+                                   std::map<std::string, double> planned = {});
 
 }  // namespace kvscope

@@ -1,6 +1,4 @@
 // Planning a sweep: which pairs, which items, and what decides the numbers.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -19,37 +17,6 @@ namespace {
 
 /// Intervals do not change any more long before this, and every row of the table draws as many.
 constexpr Index kMostResamples = 10'000;
-
-/// Every method with every target; one without a setting once, with the first.
-void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& without_draft) {
-  const SweepOptions& options = plan.options;
-  if (!options.budgets.empty())
-    throw ConfigError(
-        "sweep: expected budgets or costs to match, found both: a match finds the budgets");
-  require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "sweep");
-  for (const MethodSpec& method : options.selectors) {
-    if (!method.caps().is_defined(options.replay.calls.phase)) {
-      plan.skipped.push_back(method.text() +
-                             method.caps().not_defined_for(options.replay.calls.phase));
-      continue;
-    }
-    if (method.caps().needs_draft && without_draft) {
-      throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
-                        method, *without_draft);
-    }
-    const bool has_setting = BudgetSetting::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
-    for (const MatchTarget& target : options.match) {
-      plan.pairs.push_back({method, std::nullopt});
-      plan.targets.emplace_back(target);
-      if (!has_setting) break;
-    }
-  }
-  if (plan.pairs.empty()) {
-    throw ConfigError(plan.skipped.empty() ? std::string("sweep: expected at least one selector")
-                                           : fmt::format("sweep: nothing is left to do: {}",
-                                                         fmt::join(plan.skipped, "; ")));
-  }
-}
 
 /// What no method of the same cost exceeds, and the oracle that divides its keys evenly. Of keys
 /// alone: a method that is measured by what it reads may read less than all keys to choose.
@@ -72,19 +39,18 @@ void make_pairs(SweepPlan& plan) {
     if (!trace.open_draft && !without_draft) without_draft = trace.name;
   }
   plan.skipped = plan.options.left_out;
-  if (!plan.options.match.empty()) {
-    for (const MatchTarget& target : plan.options.match) {
-      if (target.quantity == MatchQuantity::us && !plan.options.hardware)
-        throw ConfigError(
-            "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
-            target.to_string());
-    }
-    make_matched_pairs(plan, without_draft);
-    return;
+  const std::vector<MatchTarget>& match = plan.options.match;
+  for (const MatchTarget& target : match) {
+    if (target.quantity == MatchQuantity::us && !plan.options.hardware)
+      throw ConfigError(
+          "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
+          target.to_string());
   }
-  PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
-                              {plan.options.replay.calls.phase}, without_draft, "sweep");
+  PairPlan pairs =
+      plan_pairs(plan.options.selectors, plan.options.budgets, {plan.options.replay.calls.phase},
+                 without_draft, "sweep", match.size());
   plan.pairs = std::move(pairs.pairs);
+  for (const std::size_t target : pairs.targets) plan.targets.emplace_back(match[target]);
   plan.targets.resize(plan.pairs.size());
   plan.skipped.insert(plan.skipped.end(), pairs.skipped.begin(), pairs.skipped.end());
 }

@@ -40,7 +40,7 @@ class BenchRecording final : public BenchProgram {
     engine_.declare(options);
   }
 
-  Json measure(const BenchMeans& means) const override {
+  Json measure(Working& means) const override {
     const fs::path dir = model_dir(model_);
     const Transformer model = load_transformer(dir, engine_);
     const std::vector<TokenId> prompt = book_tokens(model.config(), n_tokens_);

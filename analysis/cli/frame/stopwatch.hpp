@@ -1,19 +1,19 @@
 // Wall-clock times of pieces of work, for the commands that measure speed.
 #pragma once
 
-#include <chrono>
 #include <span>
 
 #include "analysis/base/statistics.hpp"
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 
 /// Seconds that `work()` takes.
 template <class Work>
 double seconds_of(Work&& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.seconds();
 }
 
 /// The middle of the values; NaN if there are none.

@@ -58,7 +58,7 @@ class BenchLive final : public BenchReportCommand {
 
   void check_usage() const override { counts_of(lengths_, "lengths"); }
 
-  Json measure(const BenchMeans& means) const override {
+  Json measure(Working& means) const override {
     const std::vector<Index> lengths = counts_of(lengths_, "lengths");
     PairPlan plan;
     if (!selectors_.empty())

@@ -1,24 +1,14 @@
 #include "analysis/cli/runs/bench_live_run.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/models/prompt.hpp"
 #include "core/base/error.hpp"
+#include "core/base/stopwatch.hpp"
 #include "core/sim/live.hpp"
 
 namespace kvscope::cli {
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 LiveSeconds time_live(const Transformer& model, const ReplayPair* pair,
                       std::span<const TokenId> text, Index chunk, Index n_steps, ThreadPool& pool,
@@ -40,39 +30,35 @@ LiveSeconds time_live(const Transformer& model, const ReplayPair* pair,
     TokenId next = text.back();
     for (Index i = 0; i < n_steps; ++i) {
       check();
-      const auto start = Clock::now();
+      const Stopwatch watch;
       next = argmax(call(std::span(&next, 1)).flat());
-      seconds.push_back(seconds_since(start));
+      seconds.push_back(watch.seconds());
     }
     return seconds;
   };
-  LiveSeconds seconds;
   if (pair != nullptr) {
     LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity, pool);
     each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
       live.prefill(tokens, chunk, PrefillMode::sparse, logits);
     });
     const LiveTimes times = live.stats().times;
-    seconds = {times.total, times.attention, times.selection, {}};
-    seconds.steps = greedy([&](std::span<const TokenId> token) {
-      return live.run(Phase::decode, token, Logits::last);
-    });
-    return seconds;
+    return {times, greedy([&](std::span<const TokenId> token) {
+              return live.run(Phase::decode, token, Logits::last);
+            })};
   }
   const auto cache = model.make_store(capacity);
   ForwardTimes times;
   ForwardOptions options;
   options.times = &times;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
     options.logits = logits;
     model.forward(tokens, *cache, pool, options);
   });
-  seconds = {seconds_since(start), times.attention_seconds, 0.0, {}};
-  seconds.steps = greedy([&](std::span<const TokenId> token) {
-    return model.forward(token, *cache, pool, {.logits = Logits::last});
-  });
-  return seconds;
+  const LiveTimes prefill{watch.seconds(), times.attention_seconds, 0.0};
+  return {prefill, greedy([&](std::span<const TokenId> token) {
+            return model.forward(token, *cache, pool, {.logits = Logits::last});
+          })};
 }
 
 std::vector<TokenId> book_tokens(const ModelConfig& config, Index length) {

@@ -8,15 +8,13 @@
 
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
+#include "core/sim/live_stats.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope::cli {
 
 /// Seconds of one prefill up to the first token's logits, and of each decode step behind it.
-struct LiveSeconds {
-  double total = 0.0;
-  double attention = 0.0;  // selection not included
-  double selection = 0.0;
+struct LiveSeconds : LiveTimes {
   std::vector<double> steps;
 };
 

@@ -70,7 +70,7 @@ class BenchNucleus final : public BenchReportCommand {
   }
 
   /// On one thread, whatever the pool has.
-  Json measure(const BenchMeans& means) const override {
+  Json measure(Working& means) const override {
     const std::vector<Index> lengths = counts_of(keys_, "keys");
     Json rows = Json::array();
     for (const Index length : lengths) {

@@ -16,7 +16,7 @@
 
 namespace kvscope::cli {
 
-void take_turns(const BenchTurns& turns, std::size_t n_cases, const BenchMeans& means,
+void take_turns(const BenchTurns& turns, std::size_t n_cases, const Running& means,
                 const std::function<void(std::size_t, bool)>& once) {
   std::vector<std::size_t> order(n_cases);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -51,7 +51,7 @@ int BenchReportCommand::run(const OptionSet&, const std::string& command_line) {
   check_usage();
   Working run(work_);
   const OtherLoad others;
-  Json report = measure({run.pool, run.progress, run.stop});
+  Json report = measure(run);
   report["cpu"] = cpu_name();
   report["machine_cores"] = std::thread::hardware_concurrency();
   report["other_cores"] = json_number(others.cores());

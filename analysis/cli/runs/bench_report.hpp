@@ -2,21 +2,14 @@
 // what ran it, or in words.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <stop_token>
+#include <span>
 
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
-#include "core/base/progress.hpp"
 
 namespace kvscope::cli {
-
-/// What a measurement works with.
-struct BenchMeans {
-  ThreadPool& pool;
-  ProgressFn progress;
-  std::stop_token stop;
-};
 
 /// How often cases are measured, in another order each round: what one leaves in the caches meets
 /// another one.
@@ -28,7 +21,7 @@ struct BenchTurns {
 };
 
 /// Has every case measured once a round: once(case, counted). Throws Interrupted on a stop.
-void take_turns(const BenchTurns& turns, std::size_t n_cases, const BenchMeans& means,
+void take_turns(const BenchTurns& turns, std::size_t n_cases, const Running& means,
                 const std::function<void(std::size_t, bool)>& once);
 
 /// Adds the median of the values as NAME, the extremes as NAME_low and NAME_high; null for none.
@@ -45,7 +38,7 @@ class BenchReportCommand : public Command {
   /// Throws UsageError.
   virtual void check_usage() const {}
   /// Throws UsageError too, for what shows only here, and Interrupted on a stop.
-  virtual nlohmann::ordered_json measure(const BenchMeans& means) const = 0;
+  virtual nlohmann::ordered_json measure(Working& means) const = 0;
   virtual std::string describe(const nlohmann::ordered_json& report) const = 0;
 
   WorkOptions work_;

@@ -371,7 +371,7 @@ class BenchSelect final : public BenchReportCommand {
     methods();
   }
 
-  Json measure(const BenchMeans& means) const override {
+  Json measure(Working& means) const override {
     const PairPlan chosen = methods();
     const std::vector<Index> lengths = ascending_lengths();
     std::vector<Phase> phases;
@@ -424,8 +424,8 @@ class BenchSelect final : public BenchReportCommand {
     return chosen;
   }
 
-  void measure_call(const BenchCall& call, const std::vector<ReplayPair>& pairs,
-                    const BenchMeans& means, Json& rows) const {
+  void measure_call(const BenchCall& call, const std::vector<ReplayPair>& pairs, Working& means,
+                    Json& rows) const {
     DenseRun dense(call);
     std::vector<SelectorBench> subjects;
     subjects.reserve(pairs.size());

@@ -14,14 +14,18 @@
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/papers_examples.hpp"
-#include "analysis/cli/runs/papers_pictures.hpp"
 #include "analysis/cli/runs/papers_runner.hpp"
+#include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 
@@ -33,6 +37,117 @@ constexpr const char* kOwnDraftRemark =
     "No draft was given, so it is an early exit: the model's own first layers with a fitted head. "
     "In these layers it attends as the model does by construction; they are left out here, or "
     "dense under every method.";
+
+constexpr std::size_t kMostPictureBytes = 64 << 20;
+
+/// The second word of a figure's command.
+std::string figure_name(const std::string& command) {
+  const std::size_t begin = command.find(' ') + 1;
+  return command.substr(begin, command.find(' ', begin) - begin);
+}
+
+/// The caption sentences of a figure's manifest.
+std::string caption_of(const fs::path& manifest) {
+  const auto json = parse_json(read_regular_file(manifest, kMostPictureBytes), manifest.string());
+  std::string caption;
+  if (!json.contains("caption")) return caption;
+  for (const auto& sentence : json["caption"]) {
+    if (sentence.is_string()) caption += (caption.empty() ? "" : " ") + sentence.get<std::string>();
+  }
+  return caption;
+}
+
+/// Draws figures and tables of an item by the program's own commands.
+class PictureMaker {
+ public:
+  PictureMaker(const papers::Item& item, PapersRunner& runner, const std::stop_token& stop)
+      : item_(item), runner_(runner), stop_(stop) {}
+
+  papers::DrawnPicture draw(const std::string& command) {
+    papers::DrawnPicture picture;
+    const bool is_figure = command.starts_with("figure ");
+    const std::string stem = is_figure ? figure_name(command) : "table";
+    try {
+      for (const std::string& name : papers::names_in(command)) {
+        if (papers::is_choice(name)) continue;
+        const papers::RunResult needed = runner_.result(name);
+        if (needed.view == nullptr) {
+          picture.failed = needed.missing;
+          picture.not_run = needed.not_run;
+          return picture;
+        }
+      }
+      fs::create_directories(runner_.folder().out / "items" / item_.id);
+      if (is_figure) {
+        draw_figure(command, stem, picture);
+      } else {
+        draw_table(command, picture);
+      }
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      picture.failed = error.what();
+      picture.not_run = is_of_system(error);
+    }
+    return picture;
+  }
+
+ private:
+  std::string place(const std::string& file) const { return "items/" + item_.id + "/" + file; }
+  fs::path path(const std::string& file) const { return runner_.folder().out / place(file); }
+
+  void make(const std::string& command, const std::string& more) {
+    auto words = runner_.words_of(command, "", /*in_folder=*/false);
+    for (const std::string& word : runner_.words_of(more, path("").string(), /*in_folder=*/false))
+      words.push_back(word);
+    const CommandOutcome outcome = run_inside(words, {}, stop_);
+    if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
+    if (outcome.is_system) throw IoError(outcome.last_note);
+    if (outcome.code != kOk) throw ConfigError(outcome.last_note);
+  }
+
+  std::string typed(const std::string& command, const std::string& more) {
+    const auto words = [&](const std::string& text) {
+      return runner_.words_of(text, place(""), /*in_folder=*/true);
+    };
+    return command_line_of(words(more), command_line_of(words(command)));
+  }
+
+  void draw_figure(const std::string& command, const std::string& stem,
+                   papers::DrawnPicture& picture) {
+    const std::string more = " --format svg,pdf --overwrite --out {out}";
+    make(command, more);
+    picture.command = typed(command, " --out {out}");
+    picture.svg = read_regular_file(path(stem + ".svg"), kMostPictureBytes);
+    picture.pdf = place(stem + ".pdf");
+    picture.caption = caption_of(path(stem + ".json"));
+  }
+
+  void draw_table(const std::string& command, papers::DrawnPicture& picture) {
+    make(command, " --format markdown --overwrite --out {out}table.md");
+    make(command, " --format tabular --overwrite --out {out}table.tex");
+    picture.command = typed(command, "");
+    picture.markdown = read_regular_file(path("table.md"), kMostPictureBytes);
+    picture.tex = place("table.tex");
+  }
+
+  const papers::Item& item_;
+  PapersRunner& runner_;
+  const std::stop_token& stop_;
+};
+
+/// Draws the pictures of an item whose results are there into items/ID/. A picture that cannot be
+/// drawn says why. Throws Interrupted.
+std::vector<papers::DrawnPicture> draw_pictures(const papers::Item& item, PapersRunner& runner,
+                                                const std::stop_token& stop) {
+  std::vector<papers::DrawnPicture> pictures;
+  PictureMaker drawing(item, runner, stop);
+  for (const papers::Picture& picture : item.pictures) {
+    if (stop.stop_requested()) throw Interrupted("stopped; the same command continues from here");
+    pictures.push_back(drawing.draw(picture.command));
+  }
+  return pictures;
+}
 
 class PapersCommand final : public Command {
  public:
@@ -66,17 +181,18 @@ class PapersCommand final : public Command {
   void declare(OptionSet& options) override {
     options
         .add("out", "DIR", "folder of the report; made if it is missing, gone on with if it is not",
-             out_)
+             folder_.out)
         .short_name = 'o';
-    options.flag("quick", "short prompts and few of them: less certain, done in minutes", quick_);
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.flag("quick", "short prompts and few of them: less certain, done in minutes",
+                 folder_.quick);
+    options.add("model", "MODEL", kModelHelp, folder_.model).kind = ValueKind::file;
     options
         .add("draft", "DIR",
              "draft model with the same tokenizer [the embedded draft, for the embedded verifier; "
              "else one that kvscope fit draft makes of the model's first layers]",
-             draft_)
+             folder_.draft)
         .kind = ValueKind::folder;
-    engine_.declare_for_reports(options);
+    folder_.engine.declare_for_reports(options);
     options.flag("plan", "print the checks of every item, and what they can show; run nothing",
                  plan_);
     options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
@@ -91,20 +207,22 @@ class PapersCommand final : public Command {
 
   int run(const OptionSet& given, const std::string& command_line) override {
     if (plan_) return tell_plan();
-    if (!out_) throw UsageError("--out is missing: expected a folder for the report");
+    if (folder_.out.empty()) throw UsageError("--out is missing: expected a folder for the report");
     if (example_) {
-      write_example(*example_, *out_, /*overwrite=*/false);
+      write_example(*example_, folder_.out, /*overwrite=*/false);
       return kOk;
     }
-    engine_.check();
+    folder_.engine.check();
     workers_.check();
     const std::vector<const papers::Item*> chosen = chosen_items();
-    if (fs::exists(*out_) && !fs::is_directory(*out_))
-      throw UsageError("--out: {} is no folder", out_->string());
+    if (fs::exists(folder_.out) && !fs::is_directory(folder_.out))
+      throw UsageError("--out: {} is no folder", folder_.out.string());
     for (const char* name : {"items.json", "report.html", "report.tex"})
-      refuse_other_kind(*out_ / name, kind_of_name(name));
-    fs::create_directories(*out_);
-    PapersRunner runner(folder(), chosen,
+      refuse_other_kind(folder_.out / name, kind_of_name(name));
+    fs::create_directories(folder_.out);
+    if (!folder_.draft && folder_.model == "verifier") folder_.draft = "draft";
+    folder_.n_threads = work_.n_threads();
+    PapersRunner runner(folder_, chosen,
                         [](const std::string& line) { note("kvscope papers: " + line); });
     do_runs(runner, given);
     if (workers_.is_worker()) return kOk;
@@ -112,10 +230,10 @@ class PapersCommand final : public Command {
     const auto outcomes = mapped<papers::ItemOutcome>(
         chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, stop.token()); });
     papers::ReportHead head;
-    head.model = model_;
+    head.model = folder_.model;
     head.draft = runner.draft_text();
-    head.quick = quick_;
-    head.formats = engine_.number_formats();
+    head.quick = folder_.quick;
+    head.formats = folder_.engine.number_formats();
     head.writer = writer_name();
     head.command_line = command_line;
     head.seconds = runner.seconds();
@@ -128,29 +246,12 @@ class PapersCommand final : public Command {
   void do_runs(PapersRunner& runner, const OptionSet& given) const {
     if (!workers_.is_worker()) runner.forget_failed_and_changed(workers_.retries_failed());
     std::vector<std::string> words = given.words(name(), kOptionsOfNoNumber);
-    insert_options(words, {"--out", out_->string()});
+    insert_options(words, {"--out", folder_.out.string()});
     try {
       workers_.run(runner.work(), runner.store(), words, OnFailure::keep, work_);
     } catch (const Interrupted&) {
       throw Interrupted("papers: stopped; the same command continues from here");
     }
-  }
-
-  std::optional<std::string> draft_word() const {
-    if (draft_) return draft_;
-    if (model_ == "verifier") return "draft";
-    return std::nullopt;
-  }
-
-  PapersFolder folder() const {
-    PapersFolder folder;
-    folder.out = *out_;
-    folder.model = model_;
-    folder.draft = draft_word();
-    folder.engine = engine_;
-    folder.quick = quick_;
-    folder.n_threads = work_.n_threads();
-    return folder;
   }
 
   std::vector<const papers::Item*> chosen_items() const {
@@ -171,7 +272,7 @@ class PapersCommand final : public Command {
   }
 
   int tell_plan() const {
-    const auto plan = papers::plan_of(chosen_items(), quick_);
+    const auto plan = papers::plan_of(chosen_items(), folder_.quick);
     json_ ? print_json(papers::plan_json(plan)) : print(papers::plan_text(plan));
     return kOk;
   }
@@ -179,9 +280,8 @@ class PapersCommand final : public Command {
   static papers::ItemOutcome outcome_of(const papers::Item& item, PapersRunner& runner,
                                         const std::stop_token& stop) {
     papers::ItemOutcome outcome{.item = &item};
-    outcome.measured =
-        papers::measure(item, [&](const std::string& run) { return runner.result(run); });
     const papers::FindRun find_run = [&](const std::string& run) { return runner.result(run); };
+    outcome.measured = papers::measure(item, find_run);
     outcome.judgement = papers::judge(item, outcome.measured, find_run);
     outcome.doubts = papers::doubts_of(item, find_run);
     std::set<std::string> told;
@@ -226,12 +326,12 @@ class PapersCommand final : public Command {
   void write_reports(const papers::ReportHead& head,
                      const std::vector<papers::ItemOutcome>& outcomes) const {
     const auto json = papers::report_json(head, outcomes);
-    save_text(*out_ / "items.json",
+    save_text(folder_.out / "items.json",
               json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n",
               /*overwrite=*/true);
     const papers::Page page = papers::report_page(head, outcomes);
-    save_text(*out_ / "report.html", page.html(), /*overwrite=*/true);
-    save_text(*out_ / "report.tex", page.tex(), /*overwrite=*/true);
+    save_text(folder_.out / "report.html", page.html(), /*overwrite=*/true);
+    save_text(folder_.out / "report.tex", page.tex(), /*overwrite=*/true);
   }
 
   void tell(const papers::ReportHead& head,
@@ -252,17 +352,13 @@ class PapersCommand final : public Command {
     print("\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
           papers::tally(outcomes, papers::Kind::claim),
           papers::tally(outcomes, papers::Kind::error),
-          papers::tally(outcomes, papers::Kind::ambiguity), (*out_ / "report.html").string());
+          papers::tally(outcomes, papers::Kind::ambiguity), (folder_.out / "report.html").string());
   }
 
-  std::optional<fs::path> out_;
+  PapersFolder folder_;
   std::optional<std::string> only_;
   std::optional<std::string> example_;
-  std::string model_ = "verifier";
-  std::optional<std::string> draft_;
-  EngineOptions engine_;
   WorkerOptions workers_;
-  bool quick_ = false;
   bool plan_ = false;
   bool json_ = false;
   WorkOptions work_;

@@ -10,9 +10,8 @@
 #include "analysis/base/json_rows.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
-#include "analysis/cli/runs/papers_pictures.hpp"
 #include "analysis/cli/runs/run_inside.hpp"
-#include "analysis/options/exit_code.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
@@ -178,7 +177,7 @@ class TaskDrawer {
         if (is_tex)
           picture.tex = out;
         else
-          picture.cells = markdown_cells(read(out));
+          picture.markdown = read(out);
       }
       picture.caption = caption;
     } catch (const ConfigError& error) {

@@ -167,7 +167,7 @@ class StudyPlanCommand final : public Command {
     Json json = {{"kind", "study-plan"},
                  {"study", study.file.name},
                  {"store", study.store.folder().string()}};
-    json.update(counts_json(count_study(study.plan, study.store, planned_bytes(study, to_do))));
+    json.update(count_study(study.plan, study.store, planned_bytes(study, to_do)));
     const double wall = wall_seconds(jobs_for(study.plan, to_do), StudyForecast(study.store),
                                      static_cast<std::size_t>(workers_));
     json["workers"] = workers_;

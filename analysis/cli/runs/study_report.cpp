@@ -17,6 +17,7 @@
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
@@ -180,12 +181,14 @@ class StudyReportCommand final : public Command {
     return page;
   }
 
-  static void add_counts(papers::Page& page, const std::vector<StudyCounts>& counts) {
+  static void add_counts(papers::Page& page, const Json& counts) {
+    Json tasks = counts.at("tasks");
+    tasks.push_back(counts);
     std::vector<std::vector<papers::Spans>> rows;
-    for (const StudyCounts& task : counts) {
-      rows.push_back({{{task.task}}});
-      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do})
-        rows.back().push_back({{std::to_string(n)}});
+    for (const Json& task : tasks) {
+      rows.push_back({{{task.value("task", "all")}}});
+      for (const char* key : {"items", "known", "failed", "to_do"})
+        rows.back().push_back({{task.at(key).dump()}});
     }
     page.table({{"Task", 0.3}, {"Items", 0.15}, {"Known", 0.15}, {"Failed", 0.15}, {"To do", 0.15}},
                rows);

@@ -58,7 +58,7 @@ class StudyRunCommand final : public Command {
 
   int tell(const LoadedStudy& study, std::size_t n_new) const {
     constexpr std::size_t kTold = 20;
-    const auto counts = counts_json(count_study(study.plan, study.store));
+    const auto counts = count_study(study.plan, study.store);
     const auto n_failed = counts.at("failed").get<std::size_t>();
     if (json_) {
       nlohmann::ordered_json json = {{"kind", "study-run"},

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
@@ -14,7 +13,6 @@
 #include "analysis/cost/hardware.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
-#include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/model/model_hash.hpp"
 #include "traces/hash.hpp"
@@ -166,25 +164,6 @@ LoadedStudy load_study(const fs::path& file) {
 void require_task(const LoadedStudy& study, const std::string& task) {
   if (std::ranges::find(study.file.tasks, task, &StudyTask::name) == study.file.tasks.end())
     throw UsageError("--task: {} has no task {}", study.file.file.string(), quote(task));
-}
-
-Json counts_json(const std::vector<StudyCounts>& tasks) {
-  Json list = Json::array();
-  for (const StudyCounts& task : tasks)
-    list.push_back({{"task", task.task},
-                    {"items", task.items},
-                    {"known", task.known},
-                    {"failed", task.failed},
-                    {"to_do", task.to_do},
-                    {"jobs", task.jobs},
-                    {"seconds", json_number(task.seconds)},
-                    {"memory", json_number(task.memory)},
-                    {"bytes", json_number(task.bytes)}});
-  Json json = list.back();
-  json.erase("task");
-  list.erase(list.size() - 1);
-  json["tasks"] = std::move(list);
-  return json;
 }
 
 void note_left_out(const StudyPlan& plan) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "analysis/runs/store.hpp"
@@ -22,10 +21,6 @@ struct LoadedStudy {
 /// Throws what read_study_file does, and ConfigError with the line for unknown options of a
 /// command, models and recordings that do not open, and options that a study sets itself.
 LoadedStudy load_study(const std::filesystem::path& file);
-
-/// {"items", "known", "failed", "to_do", "jobs", "seconds", "memory", "bytes", "tasks": [the same
-/// for each task]}; null where nothing was measured.
-nlohmann::ordered_json counts_json(const std::vector<StudyCounts>& tasks);
 
 /// Throws UsageError for a word of --task that names none.
 void require_task(const LoadedStudy& study, const std::string& task);

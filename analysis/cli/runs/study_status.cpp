@@ -35,7 +35,7 @@ class StudyStatusCommand final : public Command {
   }
   int run(const OptionSet&, const std::string&) override {
     const LoadedStudy study = load_study(file_);
-    const Json counts = counts_json(count_study(study.plan, study.store));
+    const Json counts = count_study(study.plan, study.store);
     const std::vector<std::string> running = labels_at_work(study);
     const double rate = running.empty() ? 0.0 : study.store.answers_per_hour();
     Json json = {{"kind", "study-status"},

@@ -29,8 +29,9 @@ struct Made {
         "<?xml version=\"1.0\"?>\n<svg><clipPath id=\"clip1\"/><g "
         "clip-path=\"url(#clip1)\"/></svg>";
     figure.pdf = "items/quoka-made-up/needle.pdf";
-    DrawnPicture table{.cells = {{"Method", "64"}, {"QuoKA", "**99%**"}, {"<i>", "<u>98%</u>"}}};
-    table.tex = "items/quoka-made-up/table.tex";
+    const DrawnPicture table{
+        .tex = "items/quoka-made-up/table.tex",
+        .markdown = "|Method|64|\n|---|---|\n|QuoKA|**99%**|\n|&lt;i>|<u>98%</u>|\n"};
     ItemOutcome outcome{&item,
                         {measured},
                         {Verdict::in_form, "A reason."},
