@@ -53,8 +53,9 @@ class ResultView {
   std::vector<double> axis(std::string_view array, int axis) const;
 };
 
-/// Keeps everything in memory: for tests, and for callers that want the arrays themselves.
-class MemoryResult final : public ResultWriter, public ResultView {
+/// Keeps everything in memory: for tests, and for callers that want the arrays themselves. The view
+/// comes first: Python frees a result at the address of its view.
+class MemoryResult final : public ResultView, public ResultWriter {
  public:
   MemoryResult() = default;
   /// `name`: what messages call it.
