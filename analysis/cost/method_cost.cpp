@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <ranges>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
@@ -152,7 +151,8 @@ std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, doub
 LayerWork mean_work(const std::vector<LayerWork>& calls) {
   LayerWork mean = calls.front();
   const auto sums = numbers_of(mean);
-  for (LayerWork call : calls | std::views::drop(1)) {
+  for (std::size_t c = 1; c < calls.size(); ++c) {
+    LayerWork call = calls[c];
     const auto more = numbers_of(call);
     for (std::size_t i = 0; i < sums.size(); ++i) *sums[i] += *more[i];
   }

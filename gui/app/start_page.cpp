@@ -113,7 +113,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
   };
   in_card("try", look.px(190), [&] { draw_samples(context, choice); });
   in_card("record", look.px(260), [&] { draw_recording(context, choice); });
-  in_card("open", look.px(260), [&] { draw_files(context, settings, choice); });
+  in_card("open", look.px(260), [&] { draw_files(context, settings); });
   ImGui::NewLine();
   if (!context.runs.runs().empty()) {
     ImGui::Dummy({0, look.px(12)});
@@ -216,7 +216,7 @@ void StartPage::draw_recording(const PanelContext& context, StartChoice& choice)
   }
 }
 
-void StartPage::draw_files(PanelContext& context, const Settings& settings, StartChoice& choice) {
+void StartPage::draw_files(PanelContext& context, const Settings& settings) {
   ImGui::TextUnformatted("Open");
   ImGui::Dummy({0, context.look.px(4)});
   if (main_button(context, "Open a file...   Ctrl+O"))

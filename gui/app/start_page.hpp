@@ -53,7 +53,7 @@ class StartPage {
  private:
   void draw_samples(PanelContext& context, StartChoice& choice);
   void draw_recording(const PanelContext& context, StartChoice& choice);
-  void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
+  void draw_files(PanelContext& context, const Settings& settings);
   struct RecentFile {
     std::filesystem::path file;
     bool is_there = false;

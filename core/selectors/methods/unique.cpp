@@ -54,7 +54,7 @@ class Unique final : public PageSelector {
   Index n_queries_ =
       option(n_queries_, "n-queries", 16, "queries of a chunk whose scores count", in(1, 1 << 30));
 
-  std::string why_no_scores() const override { return Selector::why_no_scores(); }
+  std::string why_no_scores() const override { return "gives no score per key or page"; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const bool sums =
