@@ -194,7 +194,9 @@ void Id::reset() {
   const Lock lock;
   // These two write, and are gone even if that fails.
   const H5I_type_t kind = H5Iget_type(handle_);
-  const herr_t status = kind == H5I_FILE      ? H5Fclose(handle_)
+  // Its file, closed before it, closed it as well and said how that went: nothing is left to write.
+  const herr_t status = kind == H5I_BADID     ? 0
+                        : kind == H5I_FILE    ? H5Fclose(handle_)
                         : kind == H5I_DATASET ? H5Dclose(handle_)
                                               : H5Idec_ref(handle_);
   if (status < 0) ++n_failed_closes();
