@@ -29,11 +29,11 @@ MemoryTrace windowed_trace(Index n_tokens) {
 }
 
 /// Keeps the layers of a first run, and knows them in those that follow.
-class Stored final : public ResultWriter, public LayerStore {
+class Stored final : public LayersBeside {
  public:
   using Layers = std::map<std::pair<std::string, Index>, std::vector<std::byte>>;
   Stored(MemoryResult& to, Layers& layers)
-      : to_(to), layers_(layers), knows_all_(!layers.empty()) {}
+      : LayersBeside(to), layers_(layers), knows_all_(!layers.empty()) {}
   bool knows(Index) const override { return knows_all_; }
   void restore(const std::string& name, Index slot, std::span<std::byte> values) const override {
     const auto& from = layers_.at({name, slot});
@@ -43,23 +43,8 @@ class Stored final : public ResultWriter, public LayerStore {
   void keep(const std::string& name, Index slot, std::span<const std::byte> values) override {
     layers_[{name, slot}].assign(values.begin(), values.end());
   }
-  void begin(const ResultInfo& info) override { to_.begin(info); }
-  void declare(const ResultArray& array) override { to_.declare(array); }
-  void add_plot(const ResultPlot& plot) override { to_.add_plot(plot); }
-  void finish(const nlohmann::ordered_json& summary) override { to_.finish(summary); }
-
- protected:
-  void write_raw(std::string_view name, ResultType type, Index first, const void* data,
-                 Index n_elements) override {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      to_.write<T>(name, first,
-                   std::span(static_cast<const T*>(data), static_cast<std::size_t>(n_elements)));
-    });
-  }
 
  private:
-  MemoryResult& to_;
   Layers& layers_;
   bool knows_all_;
 };

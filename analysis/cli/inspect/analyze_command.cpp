@@ -62,11 +62,11 @@ class OneLayer final : public NullResult, public LayerStore {
 };
 
 /// Hands everything on to another writer, and knows the layers of a store.
-class KnownLayers final : public ResultWriter, public LayerStore {
+class KnownLayers final : public LayersBeside {
  public:
   /// Throws FormatError if a layer is missing. `to` must outlive this object.
   KnownLayers(ResultWriter& to, const Work& work, const Store& store)
-      : to_(to), where_(store.folder().string()) {
+      : LayersBeside(to), where_(store.folder().string()) {
     for (std::size_t i = 0; i < work.keys.size(); ++i)
       answer_in(store, work.keys[i]).get_to(layers_[static_cast<Index>(i)]);
   }
@@ -85,23 +85,7 @@ class KnownLayers final : public ResultWriter, public LayerStore {
   }
   void keep(const std::string&, Index, std::span<const std::byte>) override {}
 
-  void begin(const ResultInfo& info) override { to_.begin(info); }
-  void declare(const ResultArray& array) override { to_.declare(array); }
-  void add_plot(const ResultPlot& plot) override { to_.add_plot(plot); }
-  void finish(const nlohmann::ordered_json& summary) override { to_.finish(summary); }
-
- protected:
-  void write_raw(std::string_view name, ResultType type, Index first, const void* data,
-                 Index n_elements) override {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      to_.write<T>(name, first,
-                   std::span(static_cast<const T*>(data), static_cast<std::size_t>(n_elements)));
-    });
-  }
-
  private:
-  ResultWriter& to_;
   std::string where_;
   std::map<Index, LayerTexts> layers_;
 };
