@@ -245,11 +245,11 @@ TEST_CASE("loading a quantised file takes the weights as they are kept, and litt
   for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
     for (const auto& [matmul, n_bytes] : {std::pair("f32", 4), std::pair("bf16", 2)}) {
       INFO(name << " with --matmul " << matmul);
-      const std::string file = (folder / name).string();
       const auto run = ran({"bench", "live", "--lengths", "4", "--repeat", "1", "--threads", "1",
-                            "--matmul", matmul, "--model", file, "--json"});
+                            "--matmul", matmul, "--model", (folder / name).string(), "--json"});
       const long kept = run.json().at("n_parameters").get<long>() * n_bytes / 1024;
-      CHECK(run.max_rss_kib - idle < kept + 64 * 1024);
+      // Gemma's 262,144 words take 37 MiB while the hash is made, elsewhere more.
+      CHECK(run.max_rss_kib - idle < kept + 96 * 1024);
     }
   }
 }
