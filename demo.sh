@@ -66,7 +66,7 @@ done
 
 # Set-up; a second start finds everything done. An existing configuration (with tests, say) is left as it is.
 kvscope_install build
-[ -e "$kvscope_root/build/release/build.ninja" ] || kvscope_configure release -DKVSCOPE_BUILD_TESTS=OFF
+[ -e "$kvscope_root/build/release/build.ninja" ] && [ "${#kvscope_missing[@]}" -eq 0 ] || kvscope_configure release -DKVSCOPE_BUILD_TESTS=OFF
 kvscope_build release --target kvscope_programs
 kvscope=$kvscope_root/build/release/bin/kvscope
 explorer=$kvscope_root/build/release/bin/kvscope-explorer

@@ -8,7 +8,7 @@
 #   ./package.sh site      the documentation as a folder of pages that need no network: guides, references, every figure
 #   ./package.sh release   all of it in an empty dist/, with checksums and a list
 #
-# KVSCOPE_PYTHONS       the Pythons that wheels are made with (default: python3.10, 3.11 and 3.12 where they are, else python3;
+# KVSCOPE_PYTHONS       the Pythons that wheels are made with (default: python3.10, 3.11 and 3.12 with pip, else python3;
 #                       the one of 3.12 serves newer ones too)
 # KVSCOPE_PYTHON_BUILD  the build folder whose libraries and explorer are taken (default: build/release, which is brought up to date)
 # KVSCOPE_SKIP_INSTALL, KVSCOPE_JOBS, KVSCOPE_CCACHE: as .ci/setup.sh says
@@ -58,7 +58,7 @@ pythons() {
       kvscope_die "$candidate: expected a Python with pip and its headers"
     fi
   done
-  [ "$found" = 1 ] || printf 'python3\n'
+  [ "$found" = 1 ] || printf '%s\n' "$tools/bin/python" # with pip, of python3
 }
 
 # The terms of what the wheel carries, as Debian's packages state them.
@@ -76,6 +76,7 @@ copy_licences() {
 
 make_wheel() {
   local python
+  kvscope_install wheel
   make_programs
   make_tools
   PATH=$tools/bin:$PATH python3 .package/late_libraries.py "$work/extras" "$build/bin/kvscope-explorer"
@@ -95,6 +96,7 @@ make_wheel() {
 }
 
 make_sdist() {
+  kvscope_install wheel
   make_tools
   mkdir -p -- "$dist"
   rm -f -- "$dist"/kvscope-*.tar.gz

@@ -55,4 +55,5 @@ printf '  %-17s %s\n' \
   geometry.png 'its queries and keys along their principal axes: far apart' \
   budget.png 'how much attention, recall and output each method keeps, by budget' \
   needle.png 'which methods find one fact with 128 keys a query, by length and depth'
-printf '\n%s\n\nLook closer: %q %q\n' "$(cat -- "$out/needles.txt")" "${kvscope%/*}/kvscope-explorer" "$trace"
+printf '\n%s\n' "$(cat -- "$out/needles.txt")"
+[ ! -x "${kvscope%/*}/kvscope-explorer" ] || printf '\nLook closer: %q %q\n' "${kvscope%/*}/kvscope-explorer" "$trace"

@@ -1,7 +1,7 @@
 # Set-up shared by demo.sh, test.sh and .ci/run: installs missing packages, finds CMake, configures and builds.
 # Source it; it defines functions and runs nothing. Needs: bash. Prints to stderr only.
 #
-#   kvscope_install build|test    packages for building alone, or for building and testing
+#   kvscope_install build|test|wheel  packages for building alone, also for testing, or for Python packages
 #   kvscope_configure PRESET ...  configures build/PRESET if that is not done yet (more arguments go to CMake)
 #   kvscope_build PRESET ...      builds (more arguments go to cmake --build)
 #
@@ -12,7 +12,7 @@ kvscope_root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 kvscope_build_packages=(g++ cmake ninja-build pkg-config git libeigen3-dev libhdf5-dev libboost-program-options-dev
   nlohmann-json3-dev libfmt-dev libhwy-dev libonig-dev libutf8proc-dev libxxhash-dev libcairo2-dev fonts-dejavu-core python3-venv
-  libtomlplusplus-dev libimgui-dev libfontconfig-dev libglfw3-dev libgl-dev libegl-dev libgl1-mesa-dri fonts-droid-fallback)
+  libtomlplusplus-dev libimgui-dev libfontconfig-dev libglfw3-dev libgl-dev libopengl-dev libegl-dev libgl1-mesa-dri fonts-droid-fallback)
 kvscope_test_packages=(catch2 hdf5-tools python3-h5py python3-jinja2 python3-numpy poppler-utils xvfb xauth xdotool)
 
 # The version whose output the tree is, and the one whose checks it passes; a distribution without them leaves out the
@@ -67,14 +67,11 @@ kvscope_add_backports() {
 kvscope_install() {
   local wanted=("${kvscope_build_packages[@]}") package
   [ "$1" != test ] || wanted+=("${kvscope_test_packages[@]}")
-  # The Python recorder's tests make a virtual environment; Debian's own Python cannot without this package.
-  if [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
-    wanted+=(python3-venv)
-  fi
-  # The native module of the Python package is compiled against Python's headers.
-  if [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] &&
-    ! python3 -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then
-    wanted+=(python3-dev)
+  # The Python package is tested and made in a virtual environment, and its native module is compiled against Python's headers.
+  if [ "$1" = wheel ] || { [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ]; }; then
+    python3 -c 'import venv, ensurepip' 2>/dev/null || wanted+=(python3-venv)
+    python3 -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+      wanted+=(python3-dev)
   fi
   [ "${KVSCOPE_CCACHE:-}" != 1 ] || wanted+=(ccache)
   kvscope_missing=()
