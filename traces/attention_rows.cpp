@@ -8,6 +8,9 @@
 
 namespace kvscope {
 
+namespace {
+
+/// In a fixed order of partial sums.
 float dot(const float* a, const float* b, Index n) {
   constexpr Index kLanes = 16;
   float lanes[kLanes] = {};
@@ -21,6 +24,8 @@ float dot(const float* a, const float* b, Index n) {
   }
   return lanes[0];
 }
+
+}  // namespace
 
 void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
                    std::optional<Index> window, const ScoreRule& rule, float lse,

@@ -17,9 +17,6 @@ void attention_row(std::span<const float> q, TensorView<const float> keys, Index
                    std::optional<Index> window, const ScoreRule& rule, float lse,
                    std::span<float> probs);
 
-/// Dot product in a fixed order of partial sums.
-float dot(const float* a, const float* b, Index n);
-
 /// The largest entries of probs [begin, end) by falling value, lower position first among equals;
 /// -1 and 0 pad. `order` is scratch memory that is reused between calls.
 void largest_entries(std::span<const float> probs, Index begin, Index end,

@@ -1,5 +1,5 @@
-// From float rows to stored bytes: conversion with a check that names the element which is NaN, Inf
-// or too large.
+// From float rows to stored bytes: conversion (HDF5's own does 8 million elements a second) with a
+// check that names the element which is NaN, Inf or too large.
 #pragma once
 
 #include <span>

@@ -9,7 +9,6 @@
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/visible.hpp"
-#include "traces/attention_rows.hpp"
 
 namespace kvscope {
 

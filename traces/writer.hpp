@@ -20,10 +20,9 @@ struct WriterOptions {
   /// Of the OUT.part of a killed run of the same recording, which KeptRecording has looked at: how
   /// many calls stay. It goes on after these, or takes the place of an OUT.part without any.
   std::optional<Index> kept_calls;
-  /// 1 to 9: rewrite the finished trace compressed; default: not, which is fastest.
+  /// 1 to 9: rewrites the finished trace compressed: keys 1.4 to 1 at best, slower than the model.
   std::optional<int> gzip_level;
-  // Ends the rewriting before its next piece, which takes as long as the compression: the trace is
-  // then whole and not compressed. An interrupted recording is not compressed at all.
+  // Ends the rewriting before its next piece: the trace is then whole and not compressed.
   std::stop_token stop;
   /// More than 0: a thread writes while the caller goes on (queued_writer.hpp). Rows that come with
   /// their memory wait as they are, others are copied, up to so many bytes; what a call throws is

@@ -1,9 +1,6 @@
 // Exact causal softmax attention, the reference that every selector is compared with.
 #pragma once
 
-#include <optional>
-#include <span>
-
 #include "core/attention/question.hpp"
 #include "core/base/parallel.hpp"
 
@@ -14,7 +11,7 @@ namespace kvscope {
 /// of block t / lanes.
 struct LaneAttentionCall : AttentionQuestion {
   Index lanes = 0;
-  Index n_q = 0;         // q has neither shape nor data; k and v: rows contiguous per head
+  Index n_q = 0;         // q itself is not read; k and v: rows contiguous per head
   HalfRows halves = {};  // in place of k and v where the cache holds bf16
   const float* q_lanes = nullptr;
   float* out_lanes = nullptr;

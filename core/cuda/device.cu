@@ -103,7 +103,7 @@ DeviceInfo device_info() {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "say how much memory is free");
-  return {properties.name, properties.multiProcessorCount, free_bytes};
+  return {properties.name, free_bytes};
 }
 
 Stream::Stream() {

@@ -29,10 +29,9 @@ using StreamHandle = CUstream_st*;
 /// Why no kernel of this component runs on that device, in one sentence; empty: they run.
 std::string why_no_device(int device = 0);
 
-/// What the thread's device is called, and how many multiprocessors it has.
+/// What the thread's device is called, and what of its memory is free.
 struct DeviceInfo {
   std::string name;
-  int n_multiprocessors = 0;
   std::size_t free_bytes = 0;
 };
 DeviceInfo device_info();

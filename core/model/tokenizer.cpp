@@ -9,7 +9,6 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/base/utf8.hpp"
-#include "core/base/whole_file.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"

@@ -4,7 +4,7 @@
 // Decode: the pages that the query sees compete, by one of four published rules. Chunked prefill
 // and verification (our adaptation): pages that lie before the call compete for the budget with one
 // score per KV head; the page that holds the call's first token and all later ones are forced
-// beside it.
+// beside it. UNIQUE has no such rule: its pages between sinks and recent tokens always compete.
 #pragma once
 
 #include <algorithm>

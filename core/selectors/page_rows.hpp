@@ -82,8 +82,6 @@ class PageRows {
     n_keys_ = std::max<Index>(n_keys, 0) / page_size_ * page_size_;
   }
 
-  Index n_keys() const { return n_keys_; }
-  Index page_size() const { return page_size_; }
   Index n_pages() const { return pages_of(n_keys_); }
   /// [n_pages, 2 * d_head]
   TensorView<const float> rows() const {

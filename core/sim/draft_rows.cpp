@@ -12,6 +12,13 @@ namespace kvscope {
 
 namespace {
 
+Tensor<float> narrowed(const Tensor<double>& rows) {
+  auto out = Tensor<float>::uninitialized(rows.shape());
+  std::transform(rows.flat().begin(), rows.flat().end(), out.data(),
+                 [](double x) { return static_cast<float>(x); });
+  return out;
+}
+
 /// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
 /// to `sums` [n_rows, >= pos_begin + n_rows]. q [n_rows, d_head].
 void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
@@ -93,13 +100,6 @@ Tensor<float> mean_attention(const AttentionQuestion& question, Index first, Thr
     std::ranges::transform(sums[i].flat(), sums[0].flat(), sums[0].flat().begin(), std::plus<>());
   }
   return narrowed(sums.front());
-}
-
-Tensor<float> narrowed(const Tensor<double>& rows) {
-  auto out = Tensor<float>::uninitialized(rows.shape());
-  std::transform(rows.flat().begin(), rows.flat().end(), out.data(),
-                 [](double x) { return static_cast<float>(x); });
-  return out;
 }
 
 std::vector<std::vector<Tensor<float>>> draft_attention_rows(const TraceSource& draft,

@@ -15,9 +15,6 @@ namespace kvscope {
 /// keys of the context]. The same for any thread count.
 Tensor<float> mean_attention(const AttentionQuestion& question, Index first, ThreadPool& pool);
 
-/// The same values, stored as f32.
-Tensor<float> narrowed(const Tensor<double>& rows);
-
 /// Attention rows of the queries in each of `calls` (ascending), averaged over the query heads, of
 /// every layer recorded in `draft`: [calls][n_layers][call.size(), call.end]; zero where a query
 /// does not see a key. Exact softmax in f64, stored as f32. Keys are read once for all calls.

@@ -1,7 +1,6 @@
 #include "core/sim/live.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"

@@ -1,7 +1,6 @@
 // Storage types of tensors (f16 and bf16 exist in storage only; all computing is f32 or f64).
 #pragma once
 
-#include <optional>
 #include <string_view>
 
 namespace kvscope {

@@ -6,8 +6,6 @@
 // one-shot agree. The instruction set (baseline to AVX-512) is picked at run time.
 #pragma once
 
-#include <cstdint>
-
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

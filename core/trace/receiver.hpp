@@ -43,7 +43,7 @@ class TraceReceiver {
   /// `info` has all shapes of the planned run (n_tokens, calls). Token bytes may be empty.
   virtual void begin(const TraceInfo& info) = 0;
   /// Right after begin(): the ids that prefill calls will bring, so that a killed recording says
-  /// which text it was of. Receivers that outlive no kill ignore them.
+  /// which text it was of.
   virtual void announce_prompt(std::span<const TokenId> ids) { (void)ids; }
   /// Throws ConfigError for rows of arrays that the recording does not have.
   virtual void write(const CallRows& rows) = 0;

@@ -47,7 +47,7 @@ class ResultView {
 
   /// Null if there is none.
   const ResultArray* find(std::string_view array) const;
-  /// Throws ConfigError, naming what is there and the analysis that writes it.
+  /// Throws ConfigError, naming the result, its kind and the array.
   const ResultArray& require(std::string_view array) const;
   /// The coordinates of an axis if the result has an array of its name, else 0, 1, 2, ...
   std::vector<double> axis(std::string_view array, int axis) const;

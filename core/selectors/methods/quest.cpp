@@ -38,7 +38,6 @@
 // one list per KV head, and force the call's own pages. A page seen in part (window, dead keys) has
 // the box of the keys that count. Layers are counted from 0 (the evaluator counts down from 32).
 // Whole pages are kept, so a budget of k tokens may attend to fewer or more.
-#include <algorithm>
 #include "core/base/rng.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"

@@ -155,8 +155,8 @@ def rotation_of(model: Any, windows: tuple[int, ...], layer_kinds: tuple[tuple[i
     n_pairs = max(len(row) for row in rows)
     if any(len(rows[layer]) != min(n_pairs, width // 2) for layer, width in widths.items()):
         return None
-    rows = [np.pad(row, (0, n_pairs - len(row))) for row in rows]
-    return Rotation(np.stack(rows).astype("<f4"), np.array(amplitudes, dtype="<f4"))
+    padded = np.stack([np.pad(row, (0, n_pairs - len(row))) for row in rows])
+    return Rotation(padded.astype("<f4").ravel().tolist(), np.array(amplitudes, dtype="<f4").tolist())
 
 
 def _required(config: Any, name: str) -> int:

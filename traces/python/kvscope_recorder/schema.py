@@ -56,16 +56,11 @@ class IndexShape(NamedTuple):
     block: int  # tokens that one chosen number stands for
 
 
-@dataclass(frozen=True)
-class Rotation:
+class Rotation(NamedTuple):
     """The numbers of rotary embedding, whatever settings gave them."""
 
-    frequencies: np.ndarray  # [n_layers, pairs] f32, radians per token; 0 = the pair stays
-    amplitudes: np.ndarray  # [n_layers] f32, factor of the cosines and sines
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rotation) and all(
-            np.array_equal(a, b) for a, b in ((self.frequencies, other.frequencies), (self.amplitudes, other.amplitudes)))
+    frequencies: list[float]  # [n_layers * pairs], f32, radians per token; 0 = the pair stays
+    amplitudes: list[float]  # [n_layers], f32, factor of the cosines and sines
 
 
 def trace_info(**fields: Any) -> native.TraceInfo:
@@ -75,6 +70,6 @@ def trace_info(**fields: Any) -> native.TraceInfo:
         try:
             if value is not None:
                 setattr(info, name, value)
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             raise ConfigError(f"{name}: a trace cannot hold {value!r}") from error
     return info

@@ -269,15 +269,13 @@ class Sequence:
         capacity = 0
         if self._texts is not None:
             capacity = max(1, n_tokens * self._texts.longest)
-        rotation = self.rotation
         return trace_info(
             model_name=facts.name, model_family=facts.family, model_config=facts.config_json,
             n_layers=facts.n_layers, n_q=shape.n_q, n_kv=main.n_kv, d_head=main.d_head,
             d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=main.scale, score_cap=main.cap,
             window=[width or None for width in facts.windows], rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
             rope_factor=facts.rope_factor, qk_norm=facts.qk_norm,
-            rope_frequencies=rotation and rotation.frequencies.ravel().tolist(),
-            rope_amplitudes=rotation and rotation.amplitudes.tolist(),
+            rope_frequencies=self.rotation and self.rotation.frequencies, rope_amplitudes=self.rotation and self.rotation.amplitudes,
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=shape.q_heads, kv_heads=shape.kv_heads(first), layer_shapes=layer_shapes,

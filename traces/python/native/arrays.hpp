@@ -31,6 +31,13 @@ NumpyArray<const T> window(TensorView<const T> view, nanobind::handle owner) {
                              owner, stride.data());
 }
 
+/// What `compute` gives, while Python goes on.
+template <class Compute>
+auto released(const Compute& compute) {
+  const nanobind::gil_scoped_release free;
+  return compute();
+}
+
 /// The array owns the tensor.
 template <class T>
 NumpyArray<T> owning(Tensor<T> tensor) {

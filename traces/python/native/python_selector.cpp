@@ -8,7 +8,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -238,7 +237,6 @@ class PythonSelector final : public Selector {
   const Definition& definition_;
   nb::object options_;
   nb::object memory_;  // the function's own, empty at the start of a sequence
-  AttentionShape shape_;
   std::map<std::string, Builtin> builtins_;
   const Builtin* asked_builtin_ = nullptr;  // in the running call
 };

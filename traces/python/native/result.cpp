@@ -46,12 +46,7 @@ NumpyArray<double> read_array(const ResultView& result, const std::string& name)
   const ResultArray& array = result.require(name);
   for (int a = 0; a < array.shape.rank; ++a)
     shape.push_back(static_cast<std::size_t>(array.shape[a]));
-  std::vector<double> values;
-  {
-    const nb::gil_scoped_release released;
-    values = result.read(name);
-  }
-  return owning(std::move(values), shape);
+  return owning(released([&] { return result.read(name); }), shape);
 }
 
 /// Columns by name: f64 arrays, or (codes, words).

@@ -16,7 +16,6 @@
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/candidates.hpp"
-#include "core/selectors/list_owner.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
 #include "core/sim/model_projection.hpp"
@@ -294,12 +293,8 @@ class Run {
   Selections selections_to(const AttentionQuestion& call) {
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;
-      std::span<const Selection> selections;
-      {
-        const nb::gil_scoped_release released;
-        selections = run_->layer_call(call, {.pool = pool_.get()});
-      }
-      for (const Selection& selection : selections) {
+      for (const Selection& selection :
+           released([&] { return run_->layer_call(call, {.pool = pool_.get()}); })) {
         auto holder = std::make_shared<SelectionHolder>();
         holder->selection = selection.clone();
         out.push_back(std::move(holder));

@@ -7,7 +7,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <memory>
 
 #include "analysis/base/mapped.hpp"
@@ -33,12 +32,7 @@ std::unique_ptr<TraceFile> open_trace(const nb::bytes& name, bool allow_partial)
 template <Tensor<float> (TraceSource::*read)(Index, Index, TokenRange) const>
 NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, Index begin,
                              Index end) {
-  Tensor<float> slice;
-  {
-    const nb::gil_scoped_release released;
-    slice = (trace.*read)(layer, head, {begin, end});
-  }
-  return owning(std::move(slice));
+  return owning(released([&] { return (trace.*read)(layer, head, {begin, end}); }));
 }
 
 /// Exact attention probabilities of one query head at `positions`, [n, n_tokens] f64, from the
@@ -78,12 +72,7 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
 }
 
 NumpyArray<float> logits(const TraceFile& trace, Index begin, Index end) {
-  Tensor<float> rows;
-  {
-    const nb::gil_scoped_release released;
-    rows = trace.read_logits({begin, end});
-  }
-  return owning(std::move(rows));
+  return owning(released([&] { return trace.read_logits({begin, end}); }));
 }
 
 NumpyArray<std::int32_t> tokens(const TraceFile& trace) {
@@ -126,6 +115,21 @@ using KindFields = std::tuple<Index, Index>;
 using CallFields = std::tuple<Index, Index, bool>;
 using IndexFields = std::tuple<std::vector<Index>, Index, Index, Index, bool, Index, Index, Index>;
 
+nb::object capture_fields(const TraceInfo& info) {
+  using namespace nb::literals;
+  const CaptureSet& of = info.capture;
+  return nb::module_::import_("types").attr("SimpleNamespace")(
+      "qkv"_a = of.qkv, "lse"_a = of.lse, "logits"_a = of.logits, "attn_dense"_a = of.attn_dense,
+      "attn_topk"_a = of.attn_topk, "stats"_a = of.stats, "page_size"_a = of.page_size,
+      "k_pre_rope"_a = of.k_pre_rope);
+}
+
+IndexFields index_fields(const TraceInfo& info) {
+  const IndexShape& of = info.index;
+  return {of.layers,    of.n_heads, of.n_key_heads, of.width,
+          of.has_gates, of.n_lists, of.n_selected,  of.block};
+}
+
 /// The header of a trace: read of a file, or filled by a recorder, once.
 void bind_info(nb::module_& module) {
   nb::class_<TraceInfo>(module, "TraceInfo")
@@ -153,6 +157,7 @@ void bind_info(nb::module_& module) {
             });
           },
           [](TraceInfo& t, const std::vector<ShapeFields>& shapes) {
+            t.layer_shapes.clear();
             for (const auto& [n_kv, d_head, scale, cap, keys_of] : shapes)
               t.layer_shapes.push_back({n_kv, d_head, scale, cap, keys_of});
           })
@@ -172,6 +177,7 @@ void bind_info(nb::module_& module) {
             });
           },
           [](TraceInfo& t, const std::vector<KindFields>& kinds) {
+            t.layer_kinds.clear();
             for (const auto& [has_rope, n_experts] : kinds)
               t.layer_kinds.push_back({has_rope != 0, n_experts});
           })
@@ -182,9 +188,9 @@ void bind_info(nb::module_& module) {
       .def_rw("rope_frequencies", &TraceInfo::rope_frequencies)
       .def_rw("rope_amplitudes", &TraceInfo::rope_amplitudes)
       .def_rw("qk_norm", &TraceInfo::qk_norm)
-      .def_prop_rw("capture", nullptr,
+      .def_prop_rw("capture", &capture_fields,
                    [](TraceInfo& t, nb::handle of) { t.capture = capture_of(of); })
-      .def_prop_rw("index", nullptr,
+      .def_prop_rw("index", &index_fields,
                    [](TraceInfo& t, const IndexFields& of) {
                      std::apply([&](const auto&... one) { t.index = IndexShape{one...}; }, of);
                    })
@@ -206,11 +212,18 @@ void bind_info(nb::module_& module) {
       .def_rw("token_text_capacity", &TraceInfo::token_text_capacity)
       .def_rw("n_prompt", &TraceInfo::n_prompt)
       .def_rw("chunk", &TraceInfo::chunk)
-      .def_prop_rw("calls", nullptr,
-                   [](TraceInfo& t, const std::vector<CallFields>& calls) {
-                     for (const auto& [begin, end, is_decode] : calls)
-                       t.calls.push_back({{begin, end}, is_decode});
-                   })
+      .def_prop_rw(
+          "calls",
+          [](const TraceInfo& t) {
+            return mapped<CallFields>(t.calls, [](const ForwardCall& call) {
+              return CallFields{call.tokens.begin, call.tokens.end, call.is_decode};
+            });
+          },
+          [](TraceInfo& t, const std::vector<CallFields>& calls) {
+            t.calls.clear();
+            for (const auto& [begin, end, is_decode] : calls)
+              t.calls.push_back({{begin, end}, is_decode});
+          })
       .def_ro("uuid", &TraceInfo::uuid)
       .def_ro("content_hash", &TraceInfo::content_hash)
       .def_prop_ro("status", [](const TraceInfo& t) { return std::string(name_of(t.status)); })

@@ -4,7 +4,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 import kvscope as kvs
-from kvscope_recorder import ConfigError, DataError, RecordError, UnsupportedModelError, record
+from kvscope_recorder import CaptureSet, ConfigError, DataError, RecordError, UnsupportedModelError, record
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,15 @@ from kvscope_recorder import ConfigError, DataError, RecordError, UnsupportedMod
 def test_options_that_make_no_sense(tmp_path, options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         record(small_llama(), tmp_path / "trace.h5", **options)
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("fields", [{"page_size": 16.0}, {"logits": 1}, {"page_size": 2**64}, {"lse": None}])
+def test_a_header_of_wrong_types_is_refused(tmp_path, fields):
+    model = small_llama()
+    with pytest.raises(ConfigError, match="capture: a trace cannot hold"):
+        with record(model, tmp_path / "trace.h5", capture=CaptureSet(**fields)):
+            model(token_ids(4))
     assert left_over(tmp_path) == []
 
 

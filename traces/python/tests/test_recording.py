@@ -180,6 +180,7 @@ def test_the_kind_of_rope_is_that_of_the_module_not_of_a_changed_configuration(t
     with record(model, tmp_path / "trace.h5") as recorder:
         model(token_ids(8))
     assert (recorder.info.rope_kind, recorder.info.rope_factor) == ("default", 1.0)
+    assert recorder.info.capture.page_size == 16 and recorder.info.calls[0][0] == 0 and recorder.info.index[0] == []
 
 
 @torch.no_grad()
