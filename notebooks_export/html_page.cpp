@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <span>
 
 #include "analysis/base/analysis.hpp"

@@ -146,7 +146,7 @@ std::string make_notebook(const NotebookKind& kind, const NotebookInputs& inputs
     if (is_parameters) {
       cell.source = fmt::format(
           "RESULTS = {}  # of {}; relative to this notebook\n"
-          "TRACES = {}  # the recorded traces, in the order of the first result\n"
+          "TRACES = {}  # the recorded traces, as the first result has them, if any\n"
           "EXPECTED = {}  # what these files were when the notebook was written\n"
           "WRITTEN_BY = {}{}{}",
           json_text(paths_of(inputs.results)), fmt::join(kind.result_kinds, ", "),

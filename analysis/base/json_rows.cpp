@@ -27,8 +27,8 @@ std::string row_cell(const Json& row, const std::string& column) {
   return found->is_number_float() ? csv_number(found->get<double>()) : found->dump();
 }
 
-std::string rows_csv(const Json& rows) {
-  const std::vector<std::string> columns = row_columns(rows);
+std::string rows_csv(const Json& rows, std::vector<std::string> columns) {
+  if (columns.empty()) columns = row_columns(rows);
   std::string csv = fmt::format("{}\n", fmt::join(mapped<std::string>(columns, csv_field), ","));
   for (const Json& row : rows) {
     const auto cells = mapped<std::string>(

@@ -12,7 +12,8 @@ namespace kvscope {
 std::vector<std::string> row_columns(const Json& rows);
 /// The cell as text; "" where the row has nothing.
 std::string row_cell(const Json& row, const std::string& column);
-/// A header and a line for each row; text is quoted where it must be.
-std::string rows_csv(const Json& rows);
+/// A header and a line for each row; text is quoted where it must be. `columns`: those that the
+/// rows have, unless given.
+std::string rows_csv(const Json& rows, std::vector<std::string> columns = {});
 
 }  // namespace kvscope

@@ -2,8 +2,6 @@
 // q and k, never T x T in memory.
 #pragma once
 
-#include <stop_token>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/pooled_rows.hpp"
 #include "core/base/fields.hpp"

@@ -2,7 +2,6 @@
 // few keys would do.
 #pragma once
 
-#include <stop_token>
 #include <string>
 #include <vector>
 

@@ -3,8 +3,6 @@
 // but for what says otherwise.
 #pragma once
 
-#include <stop_token>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/trace_selection.hpp"
 #include "analysis/kinds/query_scores.hpp"

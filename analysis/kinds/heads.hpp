@@ -22,7 +22,6 @@
 #pragma once
 
 #include <array>
-#include <stop_token>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/pooled_rows.hpp"

@@ -159,31 +159,15 @@ constexpr std::array<std::string_view, 4> kWords = {"kept attention", "relative 
                                                     "keys per query head",
                                                     "bytes read for one query by all heads"};
 
-/// What one replayed method kept in one layer. [kValues]
-using LayerValues = std::array<double, kValues.size()>;
-
-/// A replayed method: values per layer, or why it could not be replayed.
+/// What one replayed method kept in one layer.
 struct Measured {
-  std::vector<LayerValues> layers;
-  std::string refused;
+  std::array<double, kValues.size()> values{};
   /// Keys chosen by score, ascending, in each list of a decode call; none of a dense selection. By
-  /// layer and call.
-  std::map<std::pair<Index, std::size_t>, std::vector<std::vector<KeyPos>>> lists;
+  /// call.
+  std::vector<std::vector<std::vector<KeyPos>>> lists;
 };
-
-/// What the order of equal scores decides in one layer.
-struct TieCensus {
-  Mean share, changed;
-  void add(const std::vector<std::vector<KeyPos>>& first,
-           const std::vector<std::vector<KeyPos>>& last) {
-    for (std::size_t list = 0; list < std::min(first.size(), last.size()); ++list) {
-      std::vector<KeyPos> differ;
-      std::ranges::set_difference(first[list], last[list], std::back_inserter(differ));
-      share.add(differ.empty() ? 0.0 : 1.0);
-      changed.add(static_cast<double>(differ.size()));
-    }
-  }
-};
+/// By method and layer.
+using MeasuredMethods = std::map<std::string, std::vector<Measured>>;
 
 std::vector<std::vector<KeyPos>> scored_lists(const Selection& selection) {
   std::vector<std::vector<KeyPos>> lists;
@@ -213,98 +197,68 @@ std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& o
 
 class LadderReplay {
  public:
-  LadderReplay(const TraceSource& trace, const LadderOptions& options, std::vector<Index> layers,
-               ThreadPool& pool, const ProgressFn& progress, std::stop_token stop)
-      : trace_(trace),
-        options_(options),
-        layers_(std::move(layers)),
-        pool_(pool),
-        progress_(progress),
-        stop_(stop) {}
+  LadderReplay(const TraceSource& trace, const LadderOptions& options,
+               const std::vector<Index>& positions, const AnalysisRun& run)
+      : trace_(trace), options_(options), run_(run) {
+    for (const Index pos : positions) {
+      queries_.push_back({pos, pos + 1});
+      chunks_.push_back({pos + 1 - options.chunk, pos + 1});
+    }
+  }
 
-  /// Replays the methods on the calls; those that fail while they run say why.
-  std::map<std::string, Measured> run(const std::vector<MethodSpec>& methods,
-                                      const std::vector<TokenRange>& calls, Phase phase) const {
-    std::map<std::string, Measured> all;
+  /// What the methods keep in these layers; of chunks: asked for a chunk's queries together.
+  /// `is_trial`: at the first query alone.
+  MeasuredMethods measure(const std::vector<MethodSpec>& methods, const std::vector<Index>& layers,
+                          bool of_chunks, bool is_trial = false) const {
+    MeasuredMethods all;
     if (methods.empty()) return all;
-    try {
-      measure(methods, calls, phase, all);
-    } catch (const ConfigError&) {  // one of them: which, and why
-      all.clear();
-      for (const MethodSpec& method : methods) {
-        try {
-          measure({method}, calls, phase, all);
-        } catch (const ConfigError& error) {
-          all[method.text()].refused = error.what();
-        }
+    std::vector<ReplayPair> pairs;
+    for (const MethodSpec& method : methods) pairs.push_back({method, options_.budget});
+    ReplayOptions replay;
+    replay.calls.phase = of_chunks ? Phase::prefill : Phase::decode;
+    replay.calls.at = of_chunks ? chunks_ : queries_;
+    if (is_trial) replay.calls.at.resize(1);
+    replay.rows_per_chunk = 1;  // the last query of each call
+    replay.dense_layers = options_.dense_layers;
+    for (const MethodSpec& method : methods) {
+      all[method.text()].resize(layers.size());
+      for (Measured& one : all[method.text()]) one.lists.resize(replay.calls.at.size());
+    }
+    std::mutex mutex;
+    if (!of_chunks) {
+      replay.on_selection = [&](const SelectedCall& selected) {
+        auto lists = scored_lists(selected.selection);
+        const auto slot = std::ranges::find(layers, selected.layer) - layers.begin();
+        const std::lock_guard lock(mutex);
+        all[pairs[selected.pair].selector.text()][static_cast<std::size_t>(slot)]
+            .lists[selected.call] = std::move(lists);
+      };
+    }
+    const std::vector<LayerReplay> found =
+        replay_layers(trace_, nullptr, layers, pairs, replay, run_.pool, {}, run_.stop);
+    const auto n_q = static_cast<double>(trace_.info().n_q);
+    const auto n_tok = static_cast<double>(replay.calls.at.front().size());
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        const PairReplay& pair = found[l].pairs[p];
+        all[pairs[p].selector.text()][l].values = {
+            mean(pair.of(ReplayMetric::mass)), mean(pair.of(ReplayMetric::output_error_rel)),
+            mean(pair.of(ReplayMetric::kept)), mean(pair.of(ReplayMetric::bytes)) * n_q / n_tok};
       }
     }
     return all;
   }
 
  private:
-  void measure(const std::vector<MethodSpec>& methods, const std::vector<TokenRange>& calls,
-               Phase phase, std::map<std::string, Measured>& all) const {
-    std::vector<ReplayPair> pairs;
-    for (const MethodSpec& method : methods) pairs.push_back({method, options_.budget});
-    ReplayOptions replay;
-    replay.calls.phase = phase;
-    replay.calls.at = calls;
-    replay.rows_per_chunk = 1;  // the last query of each call
-    replay.dense_layers = options_.dense_layers;
-    std::mutex mutex;
-    if (phase == Phase::decode) {
-      for (const ReplayPair& pair : pairs) all[pair.selector.text()].lists.clear();
-      replay.on_selection = [&](const SelectedCall& selected) {
-        auto lists = scored_lists(selected.selection);
-        const std::lock_guard lock(mutex);
-        all[pairs[selected.pair].selector.text()].lists[{selected.layer, selected.call}] =
-            std::move(lists);
-      };
-    }
-    const std::vector<LayerReplay> found =
-        replay_layers(trace_, nullptr, layers_, pairs, replay, pool_, progress_, stop_);
-    const auto n_q = static_cast<double>(trace_.info().n_q);
-    const auto n_tok = static_cast<double>(calls.front().size());
-    for (std::size_t p = 0; p < pairs.size(); ++p) {
-      Measured& one = all[pairs[p].selector.text()];
-      for (const LayerReplay& layer : found) {
-        const PairReplay& pair = layer.pairs[p];
-        one.layers.push_back(
-            {mean(pair.of(ReplayMetric::mass)), mean(pair.of(ReplayMetric::output_error_rel)),
-             mean(pair.of(ReplayMetric::kept)), mean(pair.of(ReplayMetric::bytes)) * n_q / n_tok});
-      }
-    }
-  }
-
   const TraceSource& trace_;
   const LadderOptions& options_;
-  std::vector<Index> layers_;
-  ThreadPool& pool_;
-  const ProgressFn& progress_;
-  std::stop_token stop_;
+  const AnalysisRun& run_;
+  std::vector<TokenRange> queries_, chunks_;
 };
 
 void add_method(std::vector<MethodSpec>& methods, const MethodSpec& method) {
   if (!method.empty() && std::ranges::find(methods, method) == methods.end())
     methods.push_back(method);
-}
-
-/// The layers that are measured: asked for, recorded, neither dense by option nor by a window.
-std::vector<Index> sparse_layers(const TraceInfo& info, const LadderOptions& options) {
-  std::vector<Index> layers = options.layers.empty() ? info.layers : options.layers;
-  std::ranges::sort(layers);
-  require_unique(layers, "layer", "ladder");
-  for (const Index layer : layers) info.layer_slot(layer);
-  std::erase_if(layers, [&](Index layer) {
-    return layer < options.dense_layers || info.window_of(layer).has_value();
-  });
-  if (layers.empty()) {
-    throw ConfigError(
-        "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
-        options.dense_layers);
-  }
-  return layers;
 }
 
 void check_budget(const LadderOptions& options) {
@@ -321,141 +275,165 @@ void check_budget(const LadderOptions& options) {
   check_budget_kind(options.selector.text(), caps, *options.budget);
 }
 
-double mean_over_layers(const std::vector<LayerValues>& layers, std::size_t value) {
-  Mean mean;
-  for (const LayerValues& layer : layers) mean.add(layer[value]);
-  return mean.value();
+/// A level's method, as it is measured.
+struct LevelMethod {
+  MethodSpec& spec;
+  bool is_chunk;
+  std::string& refused;
+};
+constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
+std::array<LevelMethod, 2> methods_of(LadderLevel& level) {
+  return {LevelMethod{level.alone, level.is_chunk, level.refused},
+          LevelMethod{level.together, level.is_together_chunk, level.together_refused}};
 }
 
-void add_values(Json& row, const std::string& prefix, const Measured* found) {
-  for (std::size_t v = 0; v < kValues.size(); ++v) {
-    row[prefix + std::string(kValues[v])] =
-        found == nullptr ? Json(nullptr) : json_number(mean_over_layers(found->layers, v));
-  }
-}
-
-/// What every level measured, alone and together.
+/// What every level measured in some layers, alone and together.
 class LevelResults {
  public:
-  LevelResults(const std::vector<LadderLevel>& levels, const LadderOptions& options,
-               const std::vector<Index>& positions, const LadderReplay& replay) {
-    std::vector<MethodSpec> by_query;
-    std::vector<MethodSpec> by_chunk;
-    for (const LadderLevel& level : levels) {
-      add_method(level.is_chunk ? by_chunk : by_query, level.alone);
-      add_method(level.is_together_chunk ? by_chunk : by_query, level.together);
-      add_method(by_query, level.other_order);
+  LevelResults(std::vector<LadderLevel>& levels, const std::vector<Index>& layers,
+               const LadderReplay& replay, bool is_trial = false) {
+    std::array<std::vector<MethodSpec>, 2> asked;  // of queries, of chunks
+    for (LadderLevel& level : levels) {
+      for (const LevelMethod& method : methods_of(level))
+        add_method(asked[method.is_chunk ? 1 : 0], method.spec);
+      add_method(asked[0], level.other_order);
     }
-    std::vector<TokenRange> queries;
-    std::vector<TokenRange> chunks;
-    for (const Index pos : positions) {
-      queries.push_back({pos, pos + 1});
-      chunks.push_back({pos + 1 - options.chunk, pos + 1});
-    }
-    of_queries_ = replay.run(by_query, queries, Phase::decode);
-    of_chunks_ = replay.run(by_chunk, chunks, Phase::prefill);
+    for (std::size_t i = 0; i < 2; ++i) of_[i] = replay.measure(asked[i], layers, i == 1, is_trial);
   }
-
-  /// Null where the method is none, or was refused.
-  const Measured* of(const MethodSpec& method, bool is_chunk, std::string& refused) const {
-    if (method.empty()) return nullptr;
-    const Measured& found = (is_chunk ? of_chunks_ : of_queries_).at(method.text());
-    if (found.refused.empty()) return &found;
-    refused = found.refused;
-    return nullptr;
+  const Measured& of(const MethodSpec& method, bool is_chunk, std::size_t slot) const {
+    return of_[is_chunk ? 1 : 0].at(method.text())[slot];
   }
 
  private:
-  std::map<std::string, Measured> of_queries_;
-  std::map<std::string, Measured> of_chunks_;
+  std::array<MeasuredMethods, 2> of_;
 };
 
-using LevelPair = std::array<const Measured*, 2>;  // alone, together
-constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
-
-/// [layer][level]
-std::vector<std::vector<TieCensus>> count_ties(const std::vector<LadderLevel>& levels,
-                                               const std::vector<Index>& layers,
-                                               const LevelResults& results) {
-  std::vector<std::vector<TieCensus>> ties(layers.size(), std::vector<TieCensus>(levels.size()));
-  for (std::size_t r = 0; r < levels.size(); ++r) {
-    std::string refused;
-    const Measured* first = results.of(levels[r].alone, false, refused);
-    const Measured* last = results.of(levels[r].other_order, false, refused);
-    if (first == nullptr || last == nullptr) continue;
-    for (const auto& [place, lists] : last->lists) {
-      const auto layer = std::ranges::find(layers, place.first) - layers.begin();
-      ties[static_cast<std::size_t>(layer)][r].add(first->lists.at(place), lists);
-    }
+/// Takes the methods away that fail at the first query of these layers, and says why.
+void refuse_what_fails(std::vector<LadderLevel>& levels, const std::vector<Index>& layers,
+                       const LadderReplay& replay) {
+  try {
+    LevelResults(levels, layers, replay, /*is_trial=*/true);
+    return;
+  } catch (const ConfigError&) {  // one of them: which, and why
   }
-  return ties;
-}
-
-Json level_row(const LadderLevel& level, const LevelPair& found, std::size_t r,
-               const std::vector<std::vector<TieCensus>>& ties) {
-  const auto& [alone, together] = found;
-  Json row = {{"concession", level.restriction},
-              {"rung", level.name},
-              {"selector", alone == nullptr ? "" : level.alone.text()},
-              {"refused", level.refused}};
-  add_values(row, "", alone);
-  row["together_selector"] = together == nullptr ? "" : level.together.text();
-  add_values(row, "together_", together);
-  Mean share, changed;
-  for (const auto& of_layer : ties) {
-    share.add(of_layer[r].share.value());
-    changed.add(of_layer[r].changed.value());
-  }
-  row["tie_share"] = json_number(share.value());
-  row["tie_changed"] = json_number(changed.value());
-  return row;
-}
-
-/// Writes the arrays of all layers; returns their rows. `top`: the last level that restrictions
-/// together reach.
-Json write_layers(const std::vector<Index>& layers, const std::vector<LevelPair>& found,
-                  const std::vector<std::vector<TieCensus>>& ties, std::size_t top,
-                  ResultWriter& output) {
-  const auto n_levels = n_of(found);
-  LayerArrays arrays(output, n_of(layers));
-  std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
-  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
-    for (std::size_t v = 0; v < kValues.size(); ++v) {
-      tensors[mode][v] =
-          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_levels}, {"rung"},
-                              std::string(kUnits[v]), std::string(kWords[v]), kNan);
-    }
-  }
-  Tensor<double>& tie_share = arrays.add<double>("ties/share", {n_levels}, {"rung"}, "1",
-                                                 "lists whose cut lies among equal scores", kNan);
-  Tensor<double>& tie_changed =
-      arrays.add<double>("ties/changed", {n_levels}, {"rung"}, "token",
-                         "keys of a list that the order of equal scores decides", kNan);
-  Json rows = Json::array();
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    arrays.clear();
-    for (std::size_t r = 0; r < found.size(); ++r) {
-      const auto level = static_cast<Index>(r);
-      tie_share(level) = ties[l][r].share.value();
-      tie_changed(level) = ties[l][r].changed.value();
-      for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
-        for (std::size_t v = 0; found[r][mode] != nullptr && v < kValues.size(); ++v)
-          (*tensors[mode][v])(level) = found[r][mode]->layers[l][v];
+  for (LadderLevel& level : levels) {
+    for (const LevelMethod& method : methods_of(level)) {
+      try {
+        if (!method.spec.empty()) replay.measure({method.spec}, layers, method.is_chunk, true);
+      } catch (const ConfigError& error) {
+        method.refused = error.what();
+        method.spec = {};
       }
     }
-    Json row = {{"layer", layers[l]}};
-    for (std::size_t v = 0; v < kValues.size(); ++v) {
-      row[std::string(kValues[v])] = json_number((*tensors[0][v])(Index{0}));
-      row["together_" + std::string(kValues[v])] =
-          json_number((*tensors[1][v])(static_cast<Index>(top)));
-    }
-    rows.push_back(std::move(row));
-    arrays.write(static_cast<Index>(l));
+    if (level.alone.empty()) level.other_order = {};
   }
-  return rows;
 }
 
+/// The arrays of a layer, and what of all layers the summary says of each level.
+class LadderArrays {
+ public:
+  LadderArrays(ResultWriter& output, Index n_layers, Index n_levels)
+      : arrays(output, n_layers), means_(static_cast<std::size_t>(n_levels)) {
+    const auto add = [&](const std::string& name, std::string_view units, std::string_view words) {
+      tensors_.push_back(&arrays.add<double>(name, {n_levels}, {"rung"}, std::string(units),
+                                             std::string(words), kNan));
+    };
+    for (const std::string_view mode : kModes) {
+      for (std::size_t v = 0; v < kValues.size(); ++v)
+        add(fmt::format("{}/{}", mode, kValues[v]), kUnits[v], kWords[v]);
+    }
+    add("ties/share", "1", "lists whose cut lies among equal scores");
+    add("ties/changed", "token", "keys of a list that the order of equal scores decides");
+  }
+
+  void fill(std::vector<LadderLevel>& levels, const LevelResults& results, std::size_t slot) {
+    for (std::size_t r = 0; r < levels.size(); ++r) {
+      const auto methods = methods_of(levels[r]);
+      for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+        if (methods[mode].spec.empty()) continue;
+        const Measured& found = results.of(methods[mode].spec, methods[mode].is_chunk, slot);
+        for (std::size_t v = 0; v < kValues.size(); ++v) at(mode, v, r) = found.values[v];
+      }
+      if (!levels[r].other_order.empty())
+        count_ties(results.of(levels[r].alone, false, slot),
+                   results.of(levels[r].other_order, false, slot), r);
+    }
+  }
+
+  /// Of the layer that is in the arrays now. `top`: the last level of those together.
+  void summarize(std::size_t top, Json& entry) {
+    for (std::size_t r = 0; r < means_.size(); ++r) {
+      for (std::size_t i = 0; i < tensors_.size(); ++i)
+        means_[r][i].add((*tensors_[i])(static_cast<Index>(r)));
+    }
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      entry[std::string(kValues[v])] = json_number(at(0, v, 0));
+      entry["together_" + std::string(kValues[v])] = json_number(at(1, v, top));
+    }
+  }
+
+  /// Means over the layers.
+  Json row(const LadderLevel& level, std::size_t r) const {
+    Json row = {{"concession", level.restriction},
+                {"rung", level.name},
+                {"selector", level.alone.empty() ? "" : level.alone.text()},
+                {"refused", level.refused}};
+    const auto mean = [&](std::size_t i) { return json_number(means_[r][i].value()); };
+    for (std::size_t v = 0; v < kValues.size(); ++v) row[std::string(kValues[v])] = mean(v);
+    row["together_selector"] = level.together.empty() ? "" : level.together.text();
+    for (std::size_t v = 0; v < kValues.size(); ++v)
+      row["together_" + std::string(kValues[v])] = mean(kValues.size() + v);
+    row["tie_share"] = mean(kTies);
+    row["tie_changed"] = mean(kTies + 1);
+    return row;
+  }
+
+  LayerArrays arrays;
+
+ private:
+  static constexpr std::size_t kTies = kModes.size() * kValues.size();
+
+  double& at(std::size_t mode, std::size_t value, std::size_t level) {
+    return (*tensors_[mode * kValues.size() + value])(static_cast<Index>(level));
+  }
+
+  void count_ties(const Measured& first, const Measured& last, std::size_t r) {
+    Mean share, changed;
+    for (std::size_t call = 0; call < last.lists.size(); ++call) {
+      const auto& a = first.lists[call];
+      const auto& b = last.lists[call];
+      for (std::size_t list = 0; list < std::min(a.size(), b.size()); ++list) {
+        std::vector<KeyPos> differ;
+        std::ranges::set_difference(a[list], b[list], std::back_inserter(differ));
+        share.add(differ.empty() ? 0.0 : 1.0);
+        changed.add(static_cast<double>(differ.size()));
+      }
+    }
+    (*tensors_[kTies])(static_cast<Index>(r)) = share.value();
+    (*tensors_[kTies + 1])(static_cast<Index>(r)) = changed.value();
+  }
+
+  std::vector<Tensor<double>*> tensors_;            // [kModes][kValues], then of ties
+  std::vector<std::array<Mean, kTies + 2>> means_;  // by level
+};
+
 }  // namespace
+
+std::vector<Index> ladder_layers(const TraceInfo& info, const LadderOptions& options) {
+  std::vector<Index> layers = options.layers.empty() ? info.layers : options.layers;
+  std::ranges::sort(layers);
+  require_unique(layers, "layer", "ladder");
+  for (const Index layer : layers) info.layer_slot(layer);
+  std::erase_if(layers, [&](Index layer) {
+    return layer < options.dense_layers || info.window_of(layer).has_value();
+  });
+  if (layers.empty()) {
+    throw ConfigError(
+        "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
+        options.dense_layers);
+  }
+  return layers;
+}
 
 Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
                     const AnalysisRun& run) {
@@ -463,7 +441,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   check_budget(options);
   require_full_qkv(trace, "ladder");
   const TraceInfo& info = trace.info();
-  const std::vector<Index> layers = sparse_layers(info, options);
+  const std::vector<Index> layers = ladder_layers(info, options);
   const std::vector<Index> positions = query_positions(info, options, trace.where());
   std::vector<LadderLevel> levels =
       ladder_levels(options.selector, options.budget, options.every, options.chunk);
@@ -474,31 +452,37 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   config.update(fields_to_json(options));
   add_artifacts({options.selector}, config);
   run.begin("ladder", trace, config);
-  const LadderReplay replay(trace, options, layers, run.pool, run.progress, run.stop);
-  const LevelResults results(levels, options, positions, replay);
+  const LadderReplay replay(trace, options, positions, run);
+  // methods that pass context between layers go through all of them together
+  const bool is_linked = options.selector.caps().cross_layer;
+  refuse_what_fails(levels, is_linked ? layers : std::vector<Index>{layers.front()}, replay);
+  std::size_t top = 0;  // of those together, the chunk apart, which keeps its own keys beside
+  for (std::size_t r = 0; r < levels.size(); ++r)
+    if (!levels[r].together.empty() && !levels[r].is_together_chunk) top = r;
   write_axis(run.output, "layer", layers, "layer", "layer");
   write_axis(run.output, "query_pos", positions, "token", "position of the measured query");
-
-  const auto ties = count_ties(levels, layers, results);
+  LadderArrays arrays(run.output, n_of(layers), n_of(levels));
+  std::optional<LevelResults> linked;
+  if (is_linked) linked.emplace(levels, layers, replay);
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
-  std::vector<LevelPair> found;
-  std::size_t top = 0;  // of those together, the chunk apart, which keeps its own keys beside
-  for (LadderLevel& level : levels) {
-    found.push_back({results.of(level.alone, level.is_chunk, level.refused),
-                     results.of(level.together, level.is_together_chunk, level.together_refused)});
-    const std::size_t r = found.size() - 1;
-    summary["rows"].push_back(level_row(level, found[r], r, ties));
-    if (found[r][1] != nullptr && !level.is_together_chunk) top = r;
-  }
+  summary["layers"] = measure_layers(
+      "ladder", layers, arrays.arrays, run.progress,
+      [&](Index slot, Index layer) {
+        check_stop(run.stop, "ladder");
+        if (linked) return arrays.fill(levels, *linked, static_cast<std::size_t>(slot));
+        arrays.fill(levels, LevelResults(levels, {layer}, replay), 0);
+      },
+      [&](Index, Index, Json& entry) { arrays.summarize(top, entry); });
+  for (std::size_t r = 0; r < levels.size(); ++r)
+    summary["rows"].push_back(arrays.row(levels[r], r));
   if (!options.selector.caps().decode)
     summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
-  summary["layers"] = write_layers(layers, found, ties, top, run.output);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+  for (const std::string_view mode : kModes) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      add_plot(run.output, fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
-               fmt::format("{}/{}", kModes[mode], kValues[v]), {"layer", "."},
-               fmt::format("{}, restrictions {}", kWords[v], kModes[mode]));
+      add_plot(run.output, fmt::format("plot_{}_{}", mode, kValues[v]),
+               fmt::format("{}/{}", mode, kValues[v]), {"layer", "."},
+               fmt::format("{}, restrictions {}", kWords[v], mode));
     }
   }
   return run.finish(std::move(summary));

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <optional>
-#include <stop_token>
 #include <vector>
 
 #include "analysis/base/analysis.hpp"
@@ -32,6 +31,10 @@ struct LadderOptions {
   Index dense_layers = option(dense_layers, "dense-layers", 0,
                               "leading layers left dense, and out of every mean", at_least(0));
 };
+
+/// The layers that are measured: asked for, recorded, neither dense by option nor by a window.
+/// Throws ConfigError if none is.
+std::vector<Index> ladder_layers(const TraceInfo& info, const LadderOptions& options);
 
 /// Every level is measured at the same queries: a call of one query each (decode), on the last
 /// level the chunk that ends with it. Level 0 is the method as it is; "alone" has one restriction,

@@ -2,8 +2,6 @@
 // same tokens, and which draft layer should predict which verifier layer.
 #pragma once
 
-#include <stop_token>
-
 #include "analysis/base/analysis.hpp"
 #include "core/attention/layer_divergence.hpp"
 #include "core/base/fields.hpp"

@@ -8,7 +8,6 @@
 // key before their call.
 #pragma once
 
-#include <stop_token>
 #include <string>
 
 #include "analysis/base/analysis.hpp"

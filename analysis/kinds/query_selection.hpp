@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <stop_token>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/trace_selection.hpp"

@@ -3,8 +3,6 @@
 // the published programs' readings of the budget.
 #pragma once
 
-#include <stop_token>
-
 #include "analysis/base/analysis.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"

@@ -4,8 +4,6 @@
 // compound.
 #pragma once
 
-#include <stop_token>
-
 #include "analysis/base/analysis.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/fields.hpp"

@@ -2,8 +2,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "analysis/papers/item.hpp"
 #include "core/base/embedded_file.hpp"

@@ -1,7 +1,5 @@
 #include "analysis/plot/layout.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 

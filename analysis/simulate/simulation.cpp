@@ -1,7 +1,5 @@
 #include "analysis/simulate/simulation.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 #include <numeric>

@@ -1,7 +1,5 @@
 #include "analysis/study/study_state.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>

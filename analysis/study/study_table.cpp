@@ -95,7 +95,7 @@ void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows ho
       const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
       const std::string amount = item.budget.substr(std::min(equals + 1, item.budget.size()));
       const auto number = number_from<double>(amount);
-      line["selector"] = item.method;
+      if (!item.method.empty()) line["selector"] = item.method;
       line["budget_kind"] = item.budget.empty() ? "none" : item.budget.substr(0, equals);
       line["budget"] = number ? Json(*number) : Json(amount);
     }

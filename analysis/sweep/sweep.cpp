@@ -30,10 +30,9 @@ void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
 
 }  // namespace
 
-SweepResult run_sweep(const SweepPlan& plan, Store& store, ThreadPool& pool,
-                      const ProgressFn& progress, const std::stop_token& stop) {
+SweepResult run_sweep(const SweepPlan& plan, Store& store, ThreadPool& pool) {
   const Work work = sweep_work(plan, pool);
-  run_items(work, store, OnFailure::stop, progress, stop);
+  run_items(work, store, OnFailure::stop, {}, {});
   return sweep_result(plan, work, store);
 }
 

@@ -1,7 +1,6 @@
 // kvscope completion: scripts for shells, which ask this command what may stand next.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>

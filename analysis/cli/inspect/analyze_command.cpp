@@ -114,14 +114,15 @@ std::string summary_table(const Json& summary, const std::vector<FilledColumn>& 
 CommandCard AnalyzeCommand::card() const {
   const std::string name = "analyze " + card_.kind;
   const std::string files = n_traces_ == 2 ? "verifier.h5 draft.h5" : "trace.h5";
-  std::string about = card_.about.empty() ? "" : card_.about + "\n";
   const bool has_rows = card_.needs_out.empty();
+  std::string about = card_.about + (has_rows && !card_.about.empty() ? "\n" : "");
   if (has_rows)
     about +=
         "Prints one line per layer; with --out also writes every array to an HDF5 file that h5web "
         "and silx plot.";
   if (!card_.must_be_zero.empty()) about += " Exit code 5 if a bound that must hold was violated.";
-  const std::string line = fmt::format("kvscope {} {}", name, files);
+  const std::string line =
+      fmt::format("kvscope {} {}{}", name, files, has_rows ? "" : " --layers 2 --heads 6");
   std::vector<Example> examples;
   if (has_rows) examples.push_back({line, "the summary as a table"});
   examples.push_back(
@@ -206,7 +207,7 @@ Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
   const std::vector<Index> layers = item_layers(traces);
   if (layers.empty()) {
     throw UsageError(
-        "{} has no items: what it says of a layer hangs on other layers, or on more than the trace",
+        "{} has no items: it is one piece, or what it says of a layer hangs on other layers",
         name());
   }
   const TraceInfo& info = traces.front().info();
@@ -293,8 +294,9 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", summary);
-    print("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
-          NumberFormats::of(formats).line(), card_.kind, headline(totals));
+    const std::string above = summary_table(summary, card_.columns) + more_text(summary) +
+                              NumberFormats::of(formats).line();
+    print("{}{}{}: {}\n", above, above.empty() ? "" : "\n", card_.kind, headline(totals));
   }
 }
 

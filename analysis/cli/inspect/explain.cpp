@@ -255,7 +255,8 @@ class ExplainCommand final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     if (key_.trace) return key_.run(asked<KeyQuestion>(), json_, command_line, work_.n_threads());
-    check();
+    const auto question = asked<AnswerQuestion>();
+    check(question.selector);
     const auto dir = model_dir(model_);
     const Transformer model = load_transformer(dir, {});
     const Tokenizer tokenizer = load_tokenizer(dir);
@@ -269,7 +270,7 @@ class ExplainCommand final : public Command {
       prompt_.chat = &*frame;
       prompt_.leading = leading_in_chat(*frame, prompt_.leading, tokenizer);
     }
-    return explain_answers(dir, model, tokenizer, chat_source, command_line);
+    return explain_answers(question, dir, model, tokenizer, chat_source, command_line);
   }
 
  private:
@@ -280,16 +281,9 @@ class ExplainCommand final : public Command {
     return source.load(&tokenizer).ids;
   }
 
-  void set_place(Index depth, Index trial) {
-    prompt_.depth =
-        n_depths_ == 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(n_depths_ - 1);
-    prompt_.trial = trial;
-  }
-
-  int explain_answers(const std::filesystem::path& dir, const Transformer& model,
-                      const Tokenizer& tokenizer, const std::string& chat_source,
-                      const std::string& command_line) {
-    const auto question = asked<AnswerQuestion>();
+  int explain_answers(const AnswerQuestion& question, const std::filesystem::path& dir,
+                      const Transformer& model, const Tokenizer& tokenizer,
+                      const std::string& chat_source, const std::string& command_line) {
     Json config = {{"model", model_},
                    {"model_hash", hash_of_model(dir, model)},
                    {"selector", question.selector.text()},
@@ -322,7 +316,9 @@ class ExplainCommand final : public Command {
       source.n_prompts = static_cast<std::size_t>(n_depths_ * n_trials_);
       source.prompt = [this, &tokenizer, filler = filler_tokens(tokenizer)](std::size_t i) {
         const auto at = static_cast<Index>(i);
-        set_place(at / n_trials_, at % n_trials_);
+        const auto depth = static_cast<double>(at / n_trials_);
+        prompt_.depth = n_depths_ == 1 ? 0.5 : depth / static_cast<double>(n_depths_ - 1);
+        prompt_.trial = at % n_trials_;
         const kvscope::Prompt needle = make_prompt(prompt_, filler, tokenizer);
         const std::string& expected = needle.answers.at(0);
         return AskedPrompt{
@@ -347,12 +343,10 @@ class ExplainCommand final : public Command {
     return question;
   }
 
-  void check() {
+  void check(const MethodSpec& selector) {
     answer_.check();
-    const MethodSpec selector = as_usage([&] { return MethodSpec(selector_); });
     if (selector.caps().needs_draft || selector.caps().needs_calibration)
       throw UsageError("{} needs a draft or a calibration, which explain has not", selector.text());
-    if (!budget_.empty()) as_usage([&] { return Budget::parse(budget_); });
     prompt_.kind = n_facts_ > 1 ? PromptKind::multi_key : PromptKind::passkey;
     prompt_.length = length_;
     prompt_.n_facts = n_facts_;

@@ -93,7 +93,7 @@ std::string shape_unit(const std::string& question) {
 
 std::string shape_method(const Json& row) {
   const bool has_budget = row.at("budget").is_number();
-  return filled_in(has_budget ? "{selector} {budget_kind}={budget}" : "{selector}", row);
+  return filled_in(has_budget ? "{selector} {budget_kind}={budget:9}" : "{selector}", row);
 }
 
 /// The map of one method on one card; rows by batch, then context.
@@ -290,7 +290,7 @@ std::string describe_costs(const Json& report) {
       "speedup of the whole call\n{}{}{}",
       filled_table(rows, {{"hardware", "{hardware}"},
                           {"selector", "{selector}"},
-                          {"budget", "{budget_kind}={budget}?"},
+                          {"budget", "{budget_kind}={budget:9}?"},
                           {"batch", "{batch}"},
                           {"context", "{context}"},
                           {"append", "{append_us:3}"},

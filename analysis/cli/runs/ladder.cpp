@@ -76,6 +76,11 @@ class LadderCommand final : public AnalyzeCommand {
     if (layers_) options.layers = index_list_of(*layers_, "layers");
     return options;
   }
+  std::vector<Index> item_layers(const Traces& traces) const override {
+    const LadderOptions options = ladder_options();
+    if (options.selector.caps().cross_layer) return {};
+    return ladder_layers(traces[0].info(), options);
+  }
   Json options_json() const override {
     const LadderOptions options = ladder_options();
     Json json = {{"selector", options.selector.text()},

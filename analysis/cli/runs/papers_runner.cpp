@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/runs/run_inside.hpp"

@@ -79,7 +79,7 @@ class TaskDrawer {
     const Json means = answers.with_differences(task, against);
     save(stem_ + "-means.csv", means);
     const bool is_sweep = has_column(rows, "mass_mean");
-    save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows);
+    save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows, row_columns(rows));
     for (const Shown& shown : is_sweep ? std::span<const Shown>(kOfLayers) : kOfRuns) {
       if (!has_column(rows, shown.column)) continue;
       figure(stem_ + ".csv", shown.metric, "");
@@ -113,8 +113,9 @@ class TaskDrawer {
     if (study_.file.protocols.size() > 1) panels_ += ",protocol";
   }
 
-  void save(const std::string& name, const Json& table) const {
-    save_text(drawing_.out / name, rows_csv(table), drawing_.overwrite);
+  void save(const std::string& name, const Json& table,
+            const std::vector<std::string>& columns = {}) const {
+    save_text(drawing_.out / name, rows_csv(table, columns), drawing_.overwrite);
   }
 
   /// Runs a command, given with paths as they are typed in the folder of the pictures.

@@ -224,10 +224,10 @@ class StudyPlanCommand final : public Command {
     const Json& wall = json.at("wall_seconds");
     text += fmt::format("on {} worker{} of one core: {}; results in {}\n", n_workers,
                         n_workers == 1 ? "" : "s",
-                        wall.is_null() ? "unknown" : seconds_text(wall.get<double>()),
+                        wall.is_null() ? "-" : seconds_text(wall.get<double>()),
                         json.at("store").get<std::string>());
     if (wall.is_null())
-      text += "unknown: nothing of the kind was measured yet; --probe does two jobs of each kind\n";
+      text += "-: nothing of the kind was measured yet; --probe does two jobs of each kind\n";
     if (json.at("known_of_other_code") != 0)
       text += fmt::format("{} of the items to do are known of other code, and are done again\n",
                           json.at("known_of_other_code").get<std::size_t>());

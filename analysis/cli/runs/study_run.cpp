@@ -1,5 +1,4 @@
 // kvscope study run: does what of a study is not known yet.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

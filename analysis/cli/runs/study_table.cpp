@@ -1,7 +1,6 @@
 // kvscope study table: all results of a study as one table.
 #include "analysis/study/study_table.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
