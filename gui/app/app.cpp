@@ -6,7 +6,6 @@
 #include <imgui_internal.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gui/app/help.hpp"

@@ -23,8 +23,8 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
                   bytes_text(static_cast<double>(bench.cache.limit())));
   const float right = ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x;
   ImGui::AlignTextToFramePadding();
-  // What was just done is said at once, though a program may run for hours.
-  if (n_own > 0 || (flash.empty() && !jobs.empty())) {
+  // What was just done, or refused, is said at once, whatever is computed meanwhile.
+  if (flash.empty() && !jobs.empty()) {
     const JobStatus status = jobs.front().status();
     progress_bar(status, context.look.px(110));
     ImGui::SameLine();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -267,7 +268,9 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     if (hit.row && hit.col) {
       const RowTarget head = target_of_cell(next_.panels[hit.panel], *hit.row, *hit.col);
       if (!head.empty()) {
-        detail_tooltip({{"cell", head.words()}, {"value", fmt::format("{:.4g}", *hit.value)}});
+        detail_tooltip({{"cell", head.words()},
+                        {"value", std::isnan(*hit.value) ? "not measured, or dense"
+                                                         : fmt::format("{:.4g}", *hit.value)}});
         if (hit.clicked) gui::go_to(context.session, head, info_.title + " click");
         return;
       }

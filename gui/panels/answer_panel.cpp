@@ -5,7 +5,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
@@ -91,6 +90,9 @@ class AnswerPanel final : public AskingPanel {
     method_ = kvscope::text_at(config, "selector") + " " + kvscope::text_at(config, "budget");
     try {
       prompts_ = explained_prompts(*result_);
+      const auto is_explained = [](const ExplainedPrompt& one) { return !one.layers.empty(); };
+      const auto first = std::ranges::find_if(prompts_, is_explained);
+      if (first != prompts_.end()) choose(static_cast<std::size_t>(first - prompts_.begin()));
     } catch (const Error& error) {
       problem_ = error.what();
     }

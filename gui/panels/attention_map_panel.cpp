@@ -13,6 +13,7 @@
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -179,6 +180,9 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   scene.left_words = left_words();
   scene.right_words = right_words();
   const MapGesture gesture = canvas_.draw(context, view_, scene);
+  if (is_stale_)  // another head's, until this one is read
+    ImGui::GetWindowDrawList()->AddRectFilled(canvas_.low(), canvas_.high(),
+                                              packed(plot::with_alpha(context.look.surface, 0.5)));
   act(context, gesture);
   const bool hovers = gesture.hovered && !is_stale_;
   if (hovers && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(context, *gesture.hovered);

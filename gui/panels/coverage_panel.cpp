@@ -3,6 +3,7 @@
 #include "analysis/sweep/sweep_table.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/methods/method_rows.hpp"
+#include "gui/model/methods/recall_parts.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/panels/analysis_panel.hpp"
 
@@ -63,6 +64,16 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
              .lists_figure = true},
             measure_heads) {}
 
+  /// Sessions of before call the metrics otherwise.
+  void set_options(const nlohmann::ordered_json& options) override {
+    nlohmann::ordered_json now = options;
+    const bool has_metric = now.contains("metric") && now["metric"].is_string();
+    const auto before =
+        enum_from_name<RecallMetric>(has_metric ? now["metric"].get<std::string>() : "");
+    if (before) now["metric"] = sweep_column(*before);
+    AnalysisPanel::set_options(now);
+  }
+
  private:
   std::shared_ptr<const Document> second_of(const Session& session) const override {
     if (switches_.of_second) return nullptr;  // which may be the draft itself
@@ -96,7 +107,9 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
   }
 
   std::optional<Question> question(PanelContext& context) override {
-    const MethodItem method = method_of(context.session, phase_in(context.session));
+    phase_ = phase_in(context.session);
+    asked_ = asked(context.session);
+    const MethodItem method = method_of(context.session, phase_);
     if (method.obstacle.empty()) return AnalysisPanel::question(context);
     empty_place(context, fmt::format("{} does not answer here", method.name), method.obstacle);
     return std::nullopt;
@@ -105,6 +118,11 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
   plot::Figure make_picture() override {
     plot::Figure figure = AnalysisPanel::make_picture();
     CoverageSwitches& own = switches_.analysis;
+    std::string& title = figure.panels.front().title;
+    title.insert(
+        std::min(title.find('\n'), title.size()),
+        fmt::format("{}{}, {}", asked_.budget.empty() ? "" : " ", asked_.budget, name_of(phase_)));
+    figure.caption.push_back(measured_sentence(phase_, asked_.chunk, document_->info().n_tokens));
     std::optional<plot::Range>& colours = figure.panels.front().colour->axis.range;
     if (!own.lock_colours) {
       own.heads_low = own.heads_high = 0.0;
@@ -125,6 +143,9 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
     const auto col = static_cast<double>(info.q_slot(selection.q_head));
     AccentMarks(context, *figure_, 0).frame({col, col + 1.0}, {row, row + 1.0}, kAroundCell);
   }
+
+  Phase phase_ = Phase::prefill;
+  CoverageSwitches asked_;
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "analysis/base/analysis.hpp"
 #include "core/base/number_text.hpp"

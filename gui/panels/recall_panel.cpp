@@ -13,6 +13,7 @@
 
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/scale.hpp"
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -184,7 +185,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
               Sweeps sweeps;
               for (const auto& result : results) {
                 sweeps.tables.push_back({file_name(result), result->info().trace_hashes,
-                                         std::make_shared<const Table>(rows_of(*result))});
+                                         std::make_shared<const Table>(rows_of(*result)),
+                                         number_at(result->info().config, "chunk")});
               }
               return sweeps;
             });

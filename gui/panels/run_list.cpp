@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include <algorithm>
 #include <functional>
 #include <system_error>
 

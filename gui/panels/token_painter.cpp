@@ -128,6 +128,8 @@ void underline_sample(const Look& look, Colour colour, Stroke stroke) {
   ImGui::Dummy({width, ImGui::GetTextLineHeight()});
   const float thick = std::max(1.0f, std::round(look.px(1.6f)));
   const float y = at.y + 0.6f * ImGui::GetTextLineHeight();
+  if (stroke == Stroke::struck)
+    ImGui::GetWindowDrawList()->AddText({at.x, at.y + look.px(2)}, packed(look.muted), "ab");
   stroke_line(ImGui::GetWindowDrawList(), at.x, at.x + width, y, packed(colour), thick, stroke);
 }
 

@@ -56,12 +56,17 @@ plot::Figure grid_figure(const HeadGrid& grid,
   for (const GridLayer& layer : grid.layers) {
     for (Index head = 0; head < n_heads; ++head) {
       const auto shade = shades.find({layer.layer, head});
-      const double measured = shade == shades.end() ? 0.0 : shade->second;
-      values.push_back(grid.is_recorded(layer.layer, head) ? measured : kNan);
+      const double measured = shade == shades.end() ? kNan : shade->second;
+      const double value = shades.empty() ? 0.0 : measured;  // before the atlas: of no colour
+      values.push_back(grid.is_recorded(layer.layer, head) ? value : kNan);
     }
   }
-  plot::Panel panel = figures::head_panel(layers, heads, values,
-                                          {.axis = {.range = plot::Range{}}, .show_bar = false});
+  plot::ColourAxis colour{.axis = {.range = plot::Range{}}, .show_bar = false};
+  if (shades.empty()) {
+    colour.axis.range = plot::Range{-1.0, 1.0};
+    colour.map = plot::ColourMap::diverging;
+  }
+  plot::Panel panel = figures::head_panel(layers, heads, values, colour);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!grid.layers[i].marks.empty()) panel.y.ticks[i].label += " " + grid.layers[i].marks;
   }
@@ -269,7 +274,7 @@ class TracesPanel final : public Panel {
         atlas_ ? "Click a cell to go to that layer and query head. Cells are shaded by how much of "
                  "its attention a head retrieves, as the head atlas says."
                : "Click a cell to go to that layer and query head. Cells are shaded once the head "
-                 "atlas was computed; grey cells were not recorded.");
+                 "atlas was computed; grey ones are not measured, or were not recorded.");
     const Look& look = context.look;
     const float width = ImGui::GetContentRegionAvail().x;
     const float cell = std::clamp(width / static_cast<float>(grid_.recorded_heads.size()),

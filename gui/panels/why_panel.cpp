@@ -227,6 +227,14 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void draw_parts(PanelContext& context) {
     if (!picture_) return;
+    const ImVec2 begin = ImGui::GetCursorScreenPos();
+    draw_figure_and_table(context);
+    if (!is_stale_) return;
+    ImGui::SetCursorScreenPos(begin);
+    veil(context);
+  }
+
+  void draw_figure_and_table(PanelContext& context) {
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = ImGui::GetStyle().ItemSpacing.x;
     const bool has_figure = !picture_->figure.panels.empty();

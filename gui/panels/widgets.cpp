@@ -72,8 +72,8 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
   return action;
 }
 
-/// Over the picture, that of before or a part: pale, but for the box that says so. What is clicked
-/// goes through.
+}  // namespace
+
 void veil(const PanelContext& context) {
   ImGui::BeginChild("veil", {0, 0}, false,
                     ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_NoScrollbar);
@@ -84,6 +84,8 @@ void veil(const PanelContext& context) {
                                             packed(plot::with_alpha(context.look.surface, 0.5)));
   ImGui::EndChild();
 }
+
+namespace {
 
 /// Over the picture: a small box in the corner that takes no room, beside where figures have their
 /// colour bar.

@@ -32,6 +32,10 @@ std::vector<std::string> take_error_sentences();
 std::string progress_words(const JobStatus& status);
 void progress_bar(const JobStatus& status, float width);
 
+/// Over the picture, that of before or a part: pale, but for the box that says so. What is clicked
+/// goes through.
+void veil(const PanelContext& context);
+
 /// What was pressed in the report of a computation.
 enum class SlotAction { none, cancel, retry };
 

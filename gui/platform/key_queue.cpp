@@ -9,6 +9,8 @@ namespace kvscope::gui {
 
 namespace {
 
+/// Until the field of a dialog that Ctrl and a key have opened takes letters.
+constexpr int kFramesOfField = 3;
 constexpr int kKeys = static_cast<int>(std::extent_v<decltype(ImGuiIO::KeysDown)>);
 
 bool is_modifier(unsigned key) {
@@ -37,12 +39,13 @@ void KeyQueue::letter(unsigned codepoint) {
 
 bool KeyQueue::feed(ImGuiIO& io) {
   std::set<unsigned> changed;
+  n_held_ -= n_held_ > 0;
   bool has_press = false;
   bool has_command = false;
   for (; !events_.empty(); events_.pop_front()) {
     const Event& event = events_.front();
     if (event.kind == Kind::letter) {
-      if (has_command) break;
+      if (has_command || n_held_ > 0) break;
       io.AddInputCharacter(event.code);
       continue;
     }
@@ -59,6 +62,9 @@ bool KeyQueue::feed(ImGuiIO& io) {
     io.KeysDown[event.code] = event.kind == Kind::down;
     has_press = has_press || is_press;
     has_command = has_command || (is_press && is_command(event.code));
+    const bool is_chord =
+        is_press && (io.KeysDown[GLFW_KEY_LEFT_CONTROL] || io.KeysDown[GLFW_KEY_RIGHT_CONTROL]);
+    if (is_chord) n_held_ = kFramesOfField;
   }
   const auto either = [&](int left, int right) { return io.KeysDown[left] || io.KeysDown[right]; };
   io.KeyCtrl = either(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL);

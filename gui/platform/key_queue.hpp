@@ -18,7 +18,8 @@ class KeyQueue {
 
   /// Before ImGui::NewFrame: hands over what one frame can tell apart. Ends before a second change
   /// of one key (unless it types letters), before letters that follow a key like Enter, and, where
-  /// no text is typed, before a second press. True if something is left: a frame is wanted soon.
+  /// no text is typed, before a second press; letters behind Ctrl and a key wait some frames, for
+  /// the field that it opens. True if something is left: a frame is wanted soon.
   bool feed(ImGuiIO& io);
 
  private:
@@ -28,6 +29,7 @@ class KeyQueue {
     unsigned code;  // key or letter
   };
   std::deque<Event> events_;
+  int n_held_ = 0;  // frames that letters still wait
 };
 
 }  // namespace kvscope::gui

@@ -42,6 +42,13 @@ Index display_rows_per_chunk(Index n_tokens) {
   return std::max<Index>(1, kUsualRowsPerChunk * kUsualRowsUpTo / n_tokens);
 }
 
+std::string measured_sentence(Phase phase, Index chunk, Index n_tokens) {
+  return phase == Phase::prefill
+             ? fmt::format("Prefill in chunks of {}; {} rows of each are measured.", chunk,
+                           std::min(chunk, display_rows_per_chunk(n_tokens)))
+             : "At most 128 decode steps are measured, evenly spaced.";
+}
+
 MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
                        const MethodRowsRequest& request, JobContext& job) {
   std::vector<ReplayPair> pairs;

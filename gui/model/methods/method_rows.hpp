@@ -2,7 +2,6 @@
 // coverage maps are computed, cached and added up.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +39,8 @@ CallPlan call_plan(const TraceInfo& info, Phase phase, Index chunk);
 /// What a replay for display measures per chunk: as the command line does up to 8192 tokens, fewer
 /// rows for longer traces, so that the cost grows with the length and not with its square.
 Index display_rows_per_chunk(Index n_tokens);
+/// Which rows those are, for a caption.
+std::string measured_sentence(Phase phase, Index chunk, Index n_tokens);
 
 /// Replays the method over the layers. draft: for methods that need it; null = none. Throws what
 /// replay_layers throws.

@@ -59,11 +59,11 @@ std::string means_over(const RecallQuestion& question, const Table& table,
                        const figures::SweepSelection& selection) {
   const auto n_rows = static_cast<Index>(table.numbers("rows")[selection.rows.front()]);
   const bool is_sample = n_rows < question.n_queries;
-  return fmt::format("{}, {}, {}{} queries", layers_over(table, selection),
-                     question.options.scope == RecallScope::head
-                         ? fmt::format("query head {}", question.q_head)
-                         : std::string("all query heads"),
-                     n_rows, is_sample ? fmt::format(" of {}", question.n_queries) : "");
+  return fmt::format(
+      "{}, {}, {}{} {} queries", layers_over(table, selection),
+      question.options.scope == RecallScope::head ? fmt::format("query head {}", question.q_head)
+                                                  : std::string("all query heads"),
+      n_rows, is_sample ? fmt::format(" of {}", question.n_queries) : "", name_of(question.phase));
 }
 
 void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table) {
@@ -176,19 +176,22 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
       picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, why));
       continue;
     }
+    const auto chunk = static_cast<double>(question.parameters.chunk);
+    const bool is_other = question.phase == Phase::prefill && std::abs(sweep.chunk - chunk) > 0.0;
+    const std::string chunks = is_other ? fmt::format(", chunks of {}", sweep.chunk) : "";
     for (plot::Mark& mark : figure.panels.front().marks) {
       auto* line = std::get_if<plot::Line>(&mark);
       if (line == nullptr) continue;
-      line->label += fmt::format(" ({}{})", figures::method_label(sweep.name),
-                                 picture.of.starts_with(layers + ",") ? "" : ": " + layers);
+      line->label += fmt::format(" ({}{}{})", figures::method_label(sweep.name),
+                                 picture.of.starts_with(layers + ",") ? "" : ": " + layers, chunks);
       line->tone.source = source;  // another dash
       line->markers = line->x.size() == 1;
       panel.marks.push_back(std::move(mark));
       picture.mark_methods.emplace_back();
     }
     picture.figure.caption.push_back(
-        fmt::format("Curves without markers: the opened sweep {}, {}. {}", sweep.name, over,
-                    fmt::join(figure.caption, " ")));
+        fmt::format("Curves without markers: the opened sweep {}, {}{}. {}", sweep.name, over,
+                    chunks, fmt::join(figure.caption, " ")));
   }
 }
 

@@ -266,13 +266,8 @@ std::vector<std::string> caption_of(const RecallQuestion& question, const Recall
     has_share = has_share || (budget && !takes_tokens(budget));
   }
   if (!specs.empty()) caption.push_back(fmt::format("Settings: {}.", fmt::join(specs, "; ")));
-  if (question.phase == Phase::prefill) {
-    caption.push_back(fmt::format(
-        "Prefill in chunks of {}; {} rows of each are measured.", question.parameters.chunk,
-        std::min(question.parameters.chunk, display_rows_per_chunk(question.n_tokens))));
-  } else {
-    caption.push_back("At most 128 decode steps are measured, evenly spaced.");
-  }
+  caption.push_back(
+      measured_sentence(question.phase, question.parameters.chunk, question.n_tokens));
   if (question.options.along == RecallAlong::budget) {
     caption.push_back(
         "The budget counts what a method selects; the running chunk, sinks and the like come on "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
+#include "core/base/nan.hpp"
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/session/methods.hpp"
 
@@ -103,6 +104,7 @@ struct OpenedSweep {
   std::string name;                       // file name
   std::vector<std::string> trace_hashes;  // of which it says it is made; a .csv says nothing
   std::shared_ptr<const Table> table;
+  double chunk = kNan;  // of prefill; NaN: it does not say
 };
 
 /// Powers of two up to the number of tokens, from 16 (from 1 for very short traces).

@@ -35,9 +35,10 @@ fs::path own_folder(const char* variable, const char* in_home) {
 }  // namespace
 
 void Settings::add_recent(const fs::path& file) {
-  std::erase(recent, file.string());
-  std::erase(recent, file.string() + ".part");  // what it was while it was recorded
-  recent.insert(recent.begin(), file.string());
+  const std::string name = fs::absolute(file).string();  // the next start is in another folder
+  std::erase(recent, name);
+  std::erase(recent, name + ".part");  // what it was while it was recorded
+  recent.insert(recent.begin(), name);
   if (recent.size() > kMostRecent) recent.resize(kMostRecent);
 }
 

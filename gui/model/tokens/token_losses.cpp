@@ -218,7 +218,9 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
     Index end = begin;
     while (end < texts.size() && end - begin < kLongestSection && !texts.ends_line(end)) ++end;
     if (end < texts.size() && end - begin < kLongestSection) ++end;  // with its line break
-    LossSection section{{begin, end}, 0.0, begin};
+    // as far as tokens are measured: in decode they are the last ones
+    LossSection section{
+        {std::max(begin, losses.pos.empty() ? begin : losses.pos.front()), end}, 0.0, begin};
     double largest = -std::numeric_limits<double>::infinity();
     Index count = 0;
     for (; next < losses.pos.size() && losses.pos[next] < end; ++next, ++count) {
@@ -248,17 +250,20 @@ std::string loss_words(const TokenLosses& losses) {
     return fmt::format("nothing is lost: {} stay dense", words_for(request.heads));
   constexpr std::array<std::string_view, 3> kOf = {" of the attention", " of the output",
                                                    " of the next token"};
-  return fmt::format("loses {}{} on average, at most {}", loss_number(losses.mean, request.kind),
+  return fmt::format("loses {}{} on average{}, at most {}", loss_number(losses.mean, request.kind),
                      kOf[static_cast<std::size_t>(request.kind)],
+                     request.phase == Phase::decode ? " of decode steps" : "",
                      loss_number(losses.largest(), request.kind));
 }
 
 std::string difference_words(const TokenLosses& difference, const LossRequest& other) {
   const LossRequest& request = difference.request;
   if (difference.empty()) return "no token was measured for both methods";
-  const auto words = [&](double loss) {
-    return fmt::format("{} {}", loss_number(std::abs(loss), request.kind),
-                       loss >= 0.0 ? "more" : "less");
+  const auto words = [&](double loss) {  // shares differ by points
+    const std::string number = request.kind == LossKind::next_token
+                                   ? loss_number(std::abs(loss), request.kind)
+                                   : fmt::format("{:.1f} points", 100.0 * std::abs(loss));
+    return number + (loss >= 0.0 ? " more" : " less");
   };
   return fmt::format("{} loses {} than {} on average, at most {}, at least {}",
                      figures::method_label(request.spec.text()), words(difference.mean),
