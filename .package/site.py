@@ -29,8 +29,8 @@ PAGES = {
     "Reference": ["*commands.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
                   "core/selectors/CONFORMANCE.md"],
     "Results": ["results/README.md", "results/smollm2/README.md", "results/gemma3/README.md", "results/verifier/README.md"],
-    "Project": ["CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md",
-                "tests/golden/README.md", "tests/mutation/README.md"],
+    "Project": ["CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "core/selectors/README.md", "core/model/README.md", "analysis/kinds/README.md",
+                "gui/panels/README.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md", "tests/golden/README.md", "tests/mutation/README.md"],
 }
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 

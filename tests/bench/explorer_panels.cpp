@@ -26,7 +26,7 @@
 #include "core/base/error.hpp"
 #include "gui/app/app.hpp"
 #include "gui/platform/offscreen.hpp"
-#include "tests/gui/null_backend.hpp"
+#include "tests/gui/platform/null_backend.hpp"
 
 namespace {
 

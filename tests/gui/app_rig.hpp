@@ -9,7 +9,7 @@
 
 #include "gui/app/app.hpp"
 #include "support/temp_dir.hpp"
-#include "tests/gui/null_backend.hpp"
+#include "tests/gui/platform/null_backend.hpp"
 
 namespace kvscope::gui::test {
 

@@ -13,11 +13,18 @@ file(REMOVE_RECURSE "${SCRATCH}")
 file(MAKE_DIRECTORY "${SCRATCH}")
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${prefix}")
 
+file(READ "${CONSUMER}/../../../ARCHITECTURE.md" page)
+if(NOT page MATCHES "```cpp\n([^`]+)```")
+  message(FATAL_ERROR "ARCHITECTURE.md shows no program of the libraries")
+endif()
+file(WRITE "${SCRATCH}/mine.cpp" "${CMAKE_MATCH_1}")
+
 set(flags "")
 if(SANITIZE)
   set(flags "-fsanitize=${SANITIZE}")
 endif()
 run("${CMAKE_COMMAND}" -S "${CONSUMER}" -B "${SCRATCH}/build" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${prefix}"
+    "-DEXAMPLE=${SCRATCH}/mine.cpp"
     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_FLAGS=${flags}")
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
 run("${SCRATCH}/build/consumer")

@@ -170,7 +170,7 @@ FAULTS = [
           {"traces": "recover_test"}),
     Fault(36, "recorded attention rows", "swapped axis", "traces/recording_observer.cpp",
           "query heads take their KV head in turn, not by groups",
-          "event.k_cache.sub(q_head / group)", "q_head % info_.n_kv",
+          "event.k_cache.sub(q_head / group)", "event.k_cache.sub(q_head % info_.n_kv)",
           {"traces": "record_model_test recorder_test"}),
     Fault(37, "verify", "tolerance", "traces/verify_rows.cpp",
           "a recorded log-sum-exp may be ten times as far off",

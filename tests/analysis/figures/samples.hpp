@@ -6,8 +6,8 @@
 
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
-#include "tests/analysis/analyses.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kinds/analyses.hpp"
 #include "tests/support/places.hpp"
 
 namespace kvscope::testing {

@@ -1,5 +1,5 @@
 // Simulations on the embedded pair: dense results are the plain model's, the oracle is ahead of
-// other methods. Threads and interruptions: tests/cli/simulate_test.cpp.
+// other methods. Threads and interruptions: tests/cli/runs/simulate_test.cpp.
 #include "analysis/simulate/simulation.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // QuoKA's theorems as pure functions, at their edges; their rows against loops, random ones and
-// the published counterexample: tests/analysis/theorem_b1_test.cpp.
+// the published counterexample: tests/analysis/kinds/theorem_b1_test.cpp.
 #include <numeric>
 
 #include "core/attention/theorem_b1.hpp"

@@ -1,0 +1,51 @@
+// A backend's frame: closed whatever happens inside it.
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/base/error.hpp"
+#include "tests/gui/platform/null_backend.hpp"
+
+namespace kvscope::gui::test::platform_backend_test {
+namespace {
+
+TEST_CASE("an exception inside a frame goes on, and leaves a backend that still draws",
+          "[platform]") {
+  NullBackend backend;
+  const auto broken = [] {
+    ImGui::Begin("window");
+    ImGui::BeginChild("child");
+    ImGui::PushStyleVar(ImGuiStyleVar_FrameRounding, 1.0F);
+    ImGui::PushID("id");
+    throw IoError("the disk is full");
+  };
+  CHECK_THROWS_AS(backend.frame(broken), IoError);
+  backend.frame([] {
+    ImGui::GetForegroundDrawList()->AddRectFilled({0, 0}, {9, 9}, IM_COL32_WHITE);
+  });
+  CHECK(backend.n_vertices() >= 4);
+}
+
+TEST_CASE("Esc closes a popup that was opened and not drawn yet", "[platform]") {
+  NullBackend backend;
+  bool is_open = true;
+  const auto draw = [&](bool opens) {
+    backend.frame([&] {
+      ImGui::Begin("window");
+      if (opens) ImGui::OpenPopup("popup");
+      is_open = ImGui::IsPopupOpen("popup");
+      ImGui::End();
+    });
+  };
+  ImGui::SetCurrentContext(backend.imgui());
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
+  draw(false);
+  draw(true);
+  CHECK(is_open);
+  backend.io().KeysDown[GLFW_KEY_ESCAPE] = true;
+  draw(false);  // died here
+  CHECK_FALSE(is_open);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test::platform_backend_test
