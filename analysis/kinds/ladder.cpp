@@ -312,7 +312,7 @@ class LevelResults {
 void refuse_what_fails(std::vector<LadderLevel>& levels, const std::vector<Index>& layers,
                        const LadderReplay& replay) {
   try {
-    LevelResults(levels, layers, replay, /*is_trial=*/true);
+    const LevelResults trial(levels, layers, replay, /*is_trial=*/true);
     return;
   } catch (const ConfigError&) {  // one of them: which, and why
   }
