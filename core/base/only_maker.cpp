@@ -19,7 +19,7 @@ namespace kvscope {
 OnlyMaker::OnlyMaker(const std::filesystem::path& output) {
   std::error_code error;
   const std::string whole =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(output), error).string();
+      std::filesystem::weakly_canonical(std::filesystem::absolute(output, error), error).string();
   const std::string name = fmt::format("kvscope output {:016x}", std::hash<std::string>()(whole));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

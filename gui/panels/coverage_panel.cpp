@@ -1,6 +1,7 @@
 // What every head keeps under the selected method: layer x head.
 #include "analysis/figures/result_view.hpp"
 #include "analysis/sweep/sweep_table.hpp"
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/methods/recall_parts.hpp"
@@ -45,6 +46,9 @@ void measure_heads(const TraceSource& trace, const TraceSource* draft,
   for (const SweepRow& row : measured.rows) rows.push_back(&row);
   ResultInfo result;
   result.kind = "sweep";
+  result.config = {{"title", fmt::format("{}{}, {}", options.budget.empty() ? "" : " ",
+                                         options.budget, name_of(request.phase))},
+                   {"measured", measured_sentence(request.phase, options.chunk, info.n_tokens)}};
   table_to_result(table_of(rows, file_name_of(trace)), result, run.output);
 }
 
@@ -107,9 +111,7 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
   }
 
   std::optional<Question> question(PanelContext& context) override {
-    phase_ = phase_in(context.session);
-    asked_ = asked(context.session);
-    const MethodItem method = method_of(context.session, phase_);
+    const MethodItem method = method_of(context.session, phase_in(context.session));
     if (method.obstacle.empty()) return AnalysisPanel::question(context);
     empty_place(context, fmt::format("{} does not answer here", method.name), method.obstacle);
     return std::nullopt;
@@ -118,11 +120,10 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
   plot::Figure make_picture() override {
     plot::Figure figure = AnalysisPanel::make_picture();
     CoverageSwitches& own = switches_.analysis;
+    const nlohmann::ordered_json& made = value_->config();  // the session may be ahead of it
     std::string& title = figure.panels.front().title;
-    title.insert(
-        std::min(title.find('\n'), title.size()),
-        fmt::format("{}{}, {}", asked_.budget.empty() ? "" : " ", asked_.budget, name_of(phase_)));
-    figure.caption.push_back(measured_sentence(phase_, asked_.chunk, document_->info().n_tokens));
+    title.insert(std::min(title.find('\n'), title.size()), kvscope::text_at(made, "title"));
+    figure.caption.push_back(kvscope::text_at(made, "measured"));
     std::optional<plot::Range>& colours = figure.panels.front().colour->axis.range;
     if (!own.lock_colours) {
       own.heads_low = own.heads_high = 0.0;
@@ -143,9 +144,6 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
     const auto col = static_cast<double>(info.q_slot(selection.q_head));
     AccentMarks(context, *figure_, 0).frame({col, col + 1.0}, {row, row + 1.0}, kAroundCell);
   }
-
-  Phase phase_ = Phase::prefill;
-  CoverageSwitches asked_;
 };
 
 }  // namespace

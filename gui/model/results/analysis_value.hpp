@@ -54,6 +54,8 @@ class AnalysisValue {
   /// Throws ConfigError where there is nothing to draw.
   plot::Figure figure(const std::string& metric) const;
   const AnalysisCard& card() const { return card_; }
+  /// As the analysis wrote it.
+  const nlohmann::ordered_json& config() const { return result_.info().config; }
 
   std::optional<Index> query_of(std::size_t row) const;
   std::optional<Index> key_of(std::size_t row) const;

@@ -56,6 +56,25 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
   CHECK(rig.session().selection() == start);
 }
 
+TEST_CASE("coverage panel: the title is of the shown numbers, not of those that are computed") {
+  CoverageRig rig("{}");
+  const auto shown = [&] { return rig.panel().figure()->panels[0]; };
+  const auto values = [&] { return std::get<plot::HeatMap>(shown().marks[0]).values; };
+  const auto before = values();
+  CHECK_THAT(shown().title, ContainsSubstring("=32, prefill"));
+  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 64; });
+  rig.panel().set_options({{"lock-colours", true}});  // which draws the picture anew
+  for (int i = 0; i < 3; ++i) {
+    rig.frame();
+    if (!rig.panel().figure()) continue;
+    const bool is_before = values() == before;
+    CHECK_THAT(shown().title, ContainsSubstring(is_before ? "=32" : "=64"));
+  }
+  rig.settle();
+  CHECK(values() != before);
+  CHECK_THAT(shown().title, ContainsSubstring("=64, prefill"));
+}
+
 TEST_CASE("coverage panel: a method that does not answer here is named") {
   CoverageRig rig("{}");
   rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
