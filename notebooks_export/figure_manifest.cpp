@@ -21,17 +21,10 @@ namespace {
 constexpr const char* kFormat = "kvscope-figure";
 constexpr std::int64_t kVersion = 1;
 
-/// Sets the fields that `json` has; unknown keys are refused.
+/// Unknown keys are refused.
 template <class Options>
-void fields_from_json(const JsonObject& json, Options& options) {
-  std::size_t n_known = 0;
-  visit_fields(options, [&](const Field& field, auto& value) {
-    const nlohmann::json* found = json.find(snake_case(field.name));
-    if (found == nullptr) return;
-    ++n_known;
-    parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);
-  });
-  if (n_known != json.value().size())
+void read_options(const JsonObject& json, Options& options) {
+  if (fields_from_json(json.value(), options) != json.value().size())
     throw FormatError("{}: it has options that this version does not know", json.where());
 }
 
@@ -87,8 +80,8 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
   FigureManifest manifest;
   manifest.figure = top.string("figure");
   manifest.stem = top.string("stem");
-  fields_from_json(top.object("options"), manifest.options);
-  fields_from_json(top.object("render"), manifest.render);
+  read_options(top.object("options"), manifest.options);
+  read_options(top.object("render"), manifest.render);
   check_fields(manifest.render);
   for (const std::string& name : strings_of(top, "formats")) {
     FigureFormat format{};

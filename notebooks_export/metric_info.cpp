@@ -93,7 +93,7 @@ constexpr KnownMetric kKnown[] = {
     {"eval_best_page_kept", "Steps that keep the best page", kHigher, kShare},
     {"kernel_best_page_kept", "Steps that keep the best page, kernel's rule", kHigher, kShare},
     {"best_page_ranked_first", "Steps that rank the best page first", kHigher, kShare},
-    {"jaccard", "Jaccard index with the oracle", kHigher, kShare},
+    {"jaccard", "Jaccard index of the kept keys", kHigher, kShare},
     {"output_error", "Output error", kLower, kShare},
     {"output_error_rel", "Relative output error", kLower, kShare},
     {"output_error_raw", "Raw output error", kLower, kShare},

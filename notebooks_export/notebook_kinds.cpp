@@ -78,11 +78,6 @@ std::vector<NotebookCell> cells_of(std::string_view text) {
   return cells;
 }
 
-/// A file's text as JSON, of which lists, objects and texts are Python literals as well.
-std::string json_text(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
 /// A cell of nbformat 4.5, which keeps a source as its lines, each but the last with its break.
 Json cell_json(const NotebookCell& cell) {
   Json json;

@@ -369,8 +369,9 @@ std::string marks_sentence(const MarkedBy& by, const std::string& units) {
   if (by.has_units) {
     return fmt::format(
         "Bold: apart from every other value by the 95 % interval of the paired difference over {}; "
-        "underlined: from all but the bold one.{}",
-        units, by.is_undecided ? " No mark where the first two cannot be told apart." : "");
+        "underlined: from all but the bold one.{}{}",
+        units, by.has_shown ? " A column without such differences: by what is shown alone." : "",
+        by.is_undecided ? " No mark where the first two cannot be told apart." : "");
   }
   return by.has_intervals && by.is_undecided
              ? "No mark where the recorded interval of the best holds another."
@@ -522,8 +523,11 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     }
     out.rows.push_back(std::move(row));
   }
-  add_sentence(out.note,
-               marks_sentence(mark_methods(out, layout), unit_word(table, *values.front().column)));
+  std::string units;  // of the first value that has some
+  for (const BoundValue& value : values) {
+    if (units.empty()) units = unit_word(table, *value.column);
+  }
+  add_sentence(out.note, marks_sentence(mark_methods(out, layout), units));
   return out;
 }
 

@@ -20,6 +20,7 @@ bool are_apart(const PaperCell& better, const PaperCell& other, MarkedBy& by) {
     by.has_intervals = true;
     return !(better.low <= other.value && other.value <= better.high);
   }
+  by.has_shown = true;
   return true;
 }
 

@@ -21,6 +21,7 @@ struct TableLayout {
 struct MarkedBy {
   bool has_units = false;      // paired differences
   bool has_intervals = false;  // the recorded interval of the better one
+  bool has_shown = false;      // what is shown alone
   bool is_undecided = false;   // of some column nothing is marked: the first two are not apart
 };
 

@@ -24,7 +24,6 @@ namespace kvscope::h5 {
 enum class Type { f32, f64, f16, bf16, u8, i32, i64, u64 };
 
 std::size_t size_of(Type type);
-std::string_view name_of(Type type);
 Type type_of(DType dtype);
 /// The storage type of a tensor; empty for f64 and the integers.
 std::optional<DType> dtype_of(Type type);

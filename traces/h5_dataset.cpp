@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/base/enum_names.hpp"
 #include "traces/h5_device.hpp"
 #include "traces/h5_internal.hpp"
 
@@ -87,7 +88,7 @@ std::vector<T> Dataset::read_all() const {
                             : std::is_same_v<T, double>        ? Type::f64
                                                                : Type::f32;
   if (type_ != expected)
-    throw FormatError("{}: type {}, expected {}", where_, name_of(type_), name_of(expected));
+    throw FormatError("{}: type {}, expected {}", where_, enum_name(type_), enum_name(expected));
   check_fits_memory();
   std::vector<T> values(static_cast<std::size_t>(count(dims_)));
   read(Dims(dims_.size(), 0), dims_, values.data());

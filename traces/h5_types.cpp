@@ -1,6 +1,7 @@
 #include <array>
 #include <utility>
 
+#include "core/base/enum_names.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
@@ -98,20 +99,7 @@ void require_readable() {
 }
 namespace {
 
-struct TypeRow {
-  Type type;
-  std::string_view name;
-  std::size_t size;
-};
-
-constexpr std::array<TypeRow, 8> kTypes = {{{Type::f32, "f32", 4},
-                                            {Type::f64, "f64", 8},
-                                            {Type::f16, "f16", 2},
-                                            {Type::bf16, "bf16", 2},
-                                            {Type::u8, "u8", 1},
-                                            {Type::i32, "i32", 4},
-                                            {Type::i64, "i64", 8},
-                                            {Type::u64, "u64", 8}}};
+constexpr std::array<std::size_t, 8> kSizes = {4, 8, 2, 2, 1, 4, 8, 8};  // in the order of Type
 
 }  // namespace
 
@@ -127,14 +115,15 @@ Id file_type(Type type) {
 
 std::optional<Type> identify(hid_t type) {
   // Made once and never closed: every array of a file is compared with them when it is opened.
-  static const std::array<hid_t, kTypes.size()> known = [] {
-    std::array<hid_t, kTypes.size()> types{};
-    for (std::size_t i = 0; i < kTypes.size(); ++i) types[i] = file_type(kTypes[i].type).release();
+  static const std::array<hid_t, kSizes.size()> known = [] {
+    std::array<hid_t, kSizes.size()> types{};
+    for (std::size_t i = 0; i < types.size(); ++i)
+      types[i] = file_type(static_cast<Type>(i)).release();
     return types;
   }();
   const std::size_t size = H5Tget_size(type);
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (size == kTypes[i].size && H5Tequal(type, known[i]) > 0) return kTypes[i].type;
+  for (std::size_t i = 0; i < kSizes.size(); ++i) {
+    if (size == kSizes[i] && H5Tequal(type, known[i]) > 0) return static_cast<Type>(i);
   }
   return std::nullopt;
 }
@@ -148,21 +137,15 @@ Id text_type(std::size_t size) {
 }
 
 std::size_t size_of(Type type) {
-  return kTypes[static_cast<std::size_t>(type)].size;
-}
-
-std::string_view name_of(Type type) {
-  return kTypes[static_cast<std::size_t>(type)].name;
+  return kSizes[static_cast<std::size_t>(type)];
 }
 
 Type type_of(DType dtype) {
-  return dtype == DType::f16 ? Type::f16 : dtype == DType::bf16 ? Type::bf16 : Type::f32;
+  return *enum_from_name<Type>(enum_name(dtype));
 }
 
 std::optional<DType> dtype_of(Type type) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    if (type_of(dtype) == type) return dtype;
-  return std::nullopt;
+  return enum_from_name<DType>(enum_name(type));
 }
 
 std::string to_string(const Dims& dims) {

@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "traces/result_schema.hpp"
 #include "traces/schema.hpp"
 
@@ -387,7 +388,9 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   visit_optional_texts(info, read_text);
   if (file.has_attribute("seed")) {
     const std::string seed = file.text("seed");
-    std::from_chars(seed.data(), seed.data() + seed.size(), info.seed);
+    const auto number = number_from<std::uint64_t>(seed);
+    if (!number) throw FormatError("{}: seed '{}', expected a whole number", file.name(), seed);
+    info.seed = *number;
   }
   info.score_scale = static_cast<float>(file.real("score_scale"));
   if (has_cap(file)) info.score_cap = static_cast<float>(file.real("score_cap"));

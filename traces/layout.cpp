@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "traces/first_look.hpp"
 #include "traces/hash.hpp"
@@ -96,8 +97,8 @@ h5::Dataset open_checked(const h5::File& file, const std::string& path, h5::Type
                          const h5::Dims& dims) {
   h5::Dataset dataset = file.open_dataset(path);
   if (dataset.type() != type) {
-    throw FormatError("{}: type {}, expected {}", dataset.where(), h5::name_of(dataset.type()),
-                      h5::name_of(type));
+    throw FormatError("{}: type {}, expected {}", dataset.where(), enum_name(dataset.type()),
+                      enum_name(type));
   }
   if (dataset.dims() != dims) {
     throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),

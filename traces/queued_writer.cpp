@@ -23,24 +23,16 @@ namespace {
 /// Copies of views, with their memory.
 class Copies {
  public:
-  TensorView<const std::int32_t> of(TensorView<const std::int32_t> view) {
+  template <class T>
+  TensorView<const T> of(TensorView<const T> view) {
     if (view.empty()) return view;
-    std::byte* const to =
-        room(static_cast<std::size_t>(view.shape().count()) * sizeof *view.data());
-    copy_rows(view, reinterpret_cast<std::int32_t*>(to));
-    return {reinterpret_cast<const std::int32_t*>(to), view.shape()};
+    T* const first =
+        reinterpret_cast<T*>(room(static_cast<std::size_t>(view.shape().count()) * sizeof(T)));
+    T* to = first;
+    for_each_row(view, [&](const T* row) { to = std::copy_n(row, view.dim(view.rank() - 1), to); });
+    return {first, view.shape()};
   }
-  TypedRows of(TypedRows rows) {
-    if (rows.empty()) return rows;
-    const auto row_bytes = static_cast<std::size_t>(rows.bytes().dim(rows.rank() - 1));
-    std::byte* const first = room(static_cast<std::size_t>(rows.bytes().shape().count()));
-    std::byte* to = first;
-    rows.for_each_row([&](const std::byte* row) {
-      std::memcpy(to, row, row_bytes);
-      to += row_bytes;
-    });
-    return {rows.dtype(), first, rows.shape()};
-  }
+  TypedRows of(TypedRows rows) { return {rows.dtype(), of(rows.bytes())}; }
   std::size_t n_bytes() const { return n_bytes_; }
 
  private:
@@ -49,18 +41,6 @@ class Copies {
     n_bytes_ += n_bytes;
     return memory_.back().data();
   }
-  static std::int32_t* copy_rows(TensorView<const std::int32_t> view, std::int32_t* to) {
-    if (view.is_contiguous()) return std::copy_n(view.data(), view.shape().count(), to);
-    for (Index i = 0; i < view.dim(0); ++i) {
-      if (view.rank() == 2) {
-        to = std::copy_n(view.row(i).data(), view.dim(1), to);
-      } else {
-        to = copy_rows(view.sub(i), to);
-      }
-    }
-    return to;
-  }
-
   std::vector<Tensor<std::byte>> memory_;
   std::size_t n_bytes_ = 0;
 };

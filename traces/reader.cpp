@@ -75,9 +75,9 @@ struct TraceFile::State {
       throw ConfigError("{}: {} was not recorded (capture '{}')", where, path, capture);
     return found->second;
   }
-  std::size_t layer_array(Index layer, const char* name, const char* capture) const {
+  std::size_t layer_array(Index layer, std::string_view name, const char* capture) const {
     info.layer_slot(layer);
-    return array_at(schema::layer_path(layer, name), capture);
+    return array_at(schema::layer_path(layer, std::string(name)), capture);
   }
   /// Positions on the growing axis for token positions `range`. Throws ConfigError if they are not
   /// recorded.
@@ -201,8 +201,8 @@ std::vector<std::string> TraceFile::token_bytes() const {
 }
 
 Tensor<float> TraceFile::read(TraceTensor what, Index layer, Index head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, std::string(enum_name(what)).c_str(),
-                                                what == TraceTensor::lse ? "lse" : "qkv");
+  const std::size_t array =
+      trace_->layer_array(layer, enum_name(what), what == TraceTensor::lse ? "lse" : "qkv");
   const TraceInfo& info = trace_->info;
   return trace_->read_rows(array,
                            is_of_queries(what) ? info.q_slot(head) : info.kv_slot(layer, head),
@@ -212,8 +212,7 @@ Tensor<float> TraceFile::read(TraceTensor what, Index layer, Index head, TokenRa
 Tensor<float> TraceFile::read_side(SideTensor what, Index layer, Index head,
                                    TokenRange range) const {
   require_side(*this, what, layer, head);
-  const std::size_t array =
-      trace_->layer_array(layer, std::string(enum_name(what)).c_str(), "index");
+  const std::size_t array = trace_->layer_array(layer, enum_name(what), "index");
   const Index slot = what == SideTensor::k_pre_rope ? trace_->info.kv_slot(layer, head) : head;
   return trace_->read_rows(array, slot, trace_->locate(array, range));
 }
@@ -301,27 +300,14 @@ RoutedRows TraceFile::read_routing(Index layer, TokenRange range) const {
   return out;
 }
 
-Tensor<float> TraceFile::read_q_norm(Index layer, Index q_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "stats/q_norm", "stats");
-  return trace_->read_rows(array, trace_->info.q_slot(q_head), trace_->locate(array, range));
-}
-
-Tensor<float> TraceFile::read_k_norm(Index layer, Index kv_head, TokenRange range) const {
-  const std::size_t array = trace_->layer_array(layer, "stats/k_norm", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
-                           trace_->locate(array, range));
-}
-
-Tensor<float> TraceFile::read_page_min(Index layer, Index kv_head) const {
-  const std::size_t array = trace_->layer_array(layer, "stats/page_min", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
-                           {0, trace_->info.n_full_pages()});
-}
-
-Tensor<float> TraceFile::read_page_max(Index layer, Index kv_head) const {
-  const std::size_t array = trace_->layer_array(layer, "stats/page_max", "stats");
-  return trace_->read_rows(array, trace_->info.kv_slot(layer, kv_head),
-                           {0, trace_->info.n_full_pages()});
+Tensor<float> TraceFile::read_stat(std::string_view name, Index layer, Index head,
+                                   TokenRange range) const {
+  const std::size_t array = trace_->layer_array(layer, fmt::format("stats/{}", name), "stats");
+  const TraceInfo& info = trace_->info;
+  const Index slot = name == "q_norm" ? info.q_slot(head) : info.kv_slot(layer, head);
+  const bool is_of_pages = name.starts_with("page_");
+  return trace_->read_rows(
+      array, slot, is_of_pages ? TokenRange{0, info.n_full_pages()} : trace_->locate(array, range));
 }
 
 }  // namespace kvscope

@@ -67,12 +67,10 @@ class TraceFile final : public TraceSource {
   /// Throws ConfigError also for a layer without experts, FormatError for an expert that it has
   /// not.
   RoutedRows read_routing(Index layer, TokenRange range) const;
-  /// [range.size()] Euclidean norms.
-  Tensor<float> read_q_norm(Index layer, Index q_head, TokenRange range) const;
-  Tensor<float> read_k_norm(Index layer, Index kv_head, TokenRange range) const;
-  /// [n_full_pages, d_head] smallest and largest key per channel.
-  Tensor<float> read_page_min(Index layer, Index kv_head) const;
-  Tensor<float> read_page_max(Index layer, Index kv_head) const;
+  /// "q_norm", "k_norm": [range.size()] Euclidean norms. "page_min", "page_max": [n_full_pages,
+  /// d_head] smallest and largest key per channel, whatever the range.
+  Tensor<float> read_stat(std::string_view name, Index layer, Index head,
+                          TokenRange range = {}) const;
 
   /// Oddities that do not keep the file from being read (newer minor version, no checksums).
   std::vector<std::string> warnings() const;

@@ -218,16 +218,11 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
         "{} prompt tokens and {} to decode exceed the context of the model, {} tokens", n_prompt,
         options.n_decode, config.max_positions);
   }
-  TraceInfo info;
+  TraceInfo info = options.origin;
   info.n_tokens = n_prompt + options.n_decode;
   check_captures(options.capture, info.n_tokens);
 
-  info.model_name = options.model_name;
-  info.model_hash = options.model_hash;
-  info.matmul = options.matmul;
-  info.kv_dtype = options.kv_dtype;
   info.model_family = name_of(config.family);
-  info.model_config = options.model_config_json;
   info.n_layers = config.n_layers;
   info.n_q = config.n_q;
   info.n_kv = config.n_kv;
@@ -269,11 +264,8 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.calls = plan_calls(n_prompt, options.chunk, options.n_decode);
 
   info.created = timestamp();
-  info.writer = options.writer.empty() ? writer_name() : options.writer;
-  info.command_line = options.command_line;
+  if (info.writer.empty()) info.writer = writer_name();
   info.host = host_name();
-  info.text_source = options.text_source;
-  info.seed = options.seed;
   check_trace_info(info);
   return info;
 }

@@ -29,15 +29,9 @@ struct RecordOptions {
   std::vector<Index> q_heads;    // query heads; empty = all. Their KV heads follow.
   /// Positions whose q, lse, attention rows and logits are kept; default all.
   std::optional<TokenRange> rows;
-  std::string model_name;
-  std::string model_hash;
-  std::string model_config_json;
-  std::string text_source;
-  std::string command_line;
-  std::string writer;  // empty = writer_name()
-  std::uint64_t seed = 0;
-  std::string matmul;    // TraceInfo's
-  std::string kv_dtype;  // TraceInfo's
+  /// What the trace says about where it comes from: names, hash and config of the model, text,
+  /// command line, writer (empty: writer_name()), seed, number formats. The rest is planned.
+  TraceInfo origin;
   /// For recordings that go on after a kill: the calls that it has are not run again, and a stop
   /// leaves the receiver's calls for the next run. The receiver's WriterOptions::kept_calls says
   /// how many these are.

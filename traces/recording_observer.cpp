@@ -25,17 +25,10 @@ TensorView<const T> select_heads(TensorView<const T> view, const std::vector<Ind
   Shape shape = view.shape();
   shape.dim[0] = static_cast<Index>(heads.size());
   storage = Tensor<T>::uninitialized(shape);
-  for (std::size_t i = 0; i < heads.size(); ++i) {
-    const TensorView<const T> from = view.sub(heads[i]);
-    const TensorView<T> to = storage.sub(static_cast<Index>(i));
-    if (from.rank() == 1) {
-      std::copy_n(from.data(), from.dim(0), to.data());
-    } else {
-      for (Index row = 0; row < from.dim(0); ++row) {
-        std::copy_n(from.row(row).data(), from.dim(1), to.row(row).data());
-      }
-    }
-  }
+  T* to = storage.data();
+  const Index width = view.dim(view.rank() - 1);
+  for (const Index head : heads)
+    for_each_row(view.sub(head), [&](const T* row) { to = std::copy_n(row, width, to); });
   return std::as_const(storage).view();
 }
 

@@ -40,7 +40,8 @@ void check_version(const h5::File& file) {
   const std::string version = file.text("version");
   int major = 0;
   const auto parsed = std::from_chars(version.data(), version.data() + version.size(), major);
-  if (parsed.ec != std::errc() || major < 1)
+  if (parsed.ec != std::errc() || major < 1 || parsed.ptr == version.data() + version.size() ||
+      *parsed.ptr != '.')
     throw FormatError("{}: version '{}', expected major.minor", file.name(), version);
   if (major > names::kMajor) {
     throw FormatError(
@@ -67,21 +68,9 @@ ResultInfo read_info(const h5::File& file) {
 }
 
 ResultType result_type(const h5::Dataset& dataset) {
-  switch (dataset.type()) {
-    case h5::Type::f32:
-      return ResultType::f32;
-    case h5::Type::f64:
-      return ResultType::f64;
-    case h5::Type::i32:
-      return ResultType::i32;
-    case h5::Type::i64:
-      return ResultType::i64;
-    case h5::Type::u8:
-      return ResultType::u8;
-    default:
-      throw FormatError("{}: type {} does not occur in results", dataset.where(),
-                        h5::name_of(dataset.type()));
-  }
+  const std::string_view name = enum_name(dataset.type());
+  if (const auto type = enum_from_name<ResultType>(name)) return *type;
+  throw FormatError("{}: type {} does not occur in results", dataset.where(), name);
 }
 
 ResultArray describe_array(const h5::File& file, const std::string& path) {
@@ -205,8 +194,7 @@ std::size_t ResultFile::count_of(std::string_view name, ResultType type) const {
     if (array.name != name) continue;
     if (array.type == type) return static_cast<std::size_t>(array.shape.count());
     throw ConfigError("{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
-                      h5::name_of(names::file_type(array.type)),
-                      h5::name_of(names::file_type(type)));
+                      enum_name(array.type), enum_name(type));
   }
   throw ConfigError("{}: there is no result array '{}'", impl_->file.name(), name);
 }

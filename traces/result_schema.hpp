@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/enum_names.hpp"
 #include "core/trace/result_writer.hpp"
 #include "traces/h5.hpp"
 
@@ -16,20 +17,9 @@ inline constexpr const char* kConfig = "/config";    // text: JSON of the option
 inline constexpr const char* kSummary = "/summary";  // text: JSON of the few numbers to read first
 inline constexpr const char* kPlots = "/plots";      // one NXdata group per plot
 
+/// Both call their types by the same names.
 inline h5::Type file_type(ResultType type) {
-  switch (type) {
-    case ResultType::f32:
-      return h5::Type::f32;
-    case ResultType::f64:
-      return h5::Type::f64;
-    case ResultType::i32:
-      return h5::Type::i32;
-    case ResultType::i64:
-      return h5::Type::i64;
-    case ResultType::u8:
-      break;
-  }
-  return h5::Type::u8;
+  return *enum_from_name<h5::Type>(enum_name(type));
 }
 
 inline h5::Dims to_dims(const Shape& shape) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/result.hpp"
@@ -25,14 +26,6 @@ std::string joined(const std::vector<std::string>& parts) {
 /// listed in.
 std::string canonical_json(const nlohmann::ordered_json& value) {
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::string compact_json(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-std::string pretty_json(const nlohmann::ordered_json& value) {
-  return value.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 class ResultFileWriter final : public ResultWriter {
@@ -85,9 +78,9 @@ void ResultFileWriter::begin(const ResultInfo& info) {
   if (!info.trace_hashes.empty()) file_.set_texts("trace_hashes", info.trace_hashes);
   if (!info.trace_files.empty()) file_.set_texts("trace_files", info.trace_files);
   std::vector<std::string> inputs;
-  for (const auto& input : inputs_of(info)) inputs.push_back(compact_json(input));
+  for (const auto& input : inputs_of(info)) inputs.push_back(json_text(input));
   if (!inputs.empty()) file_.set_texts("inputs", inputs);
-  file_.write_text(names::kConfig, pretty_json(info.config));
+  file_.write_text(names::kConfig, json_text(info.config, 1));
 }
 
 void ResultFileWriter::declare(const ResultArray& array) {
@@ -111,7 +104,7 @@ void ResultFileWriter::declare(const ResultArray& array) {
   entry.dataset = file_.create_dataset(fmt::format("/{}", array.name), names::file_type(array.type),
                                        names::to_dims(array.shape));
   entry.dataset.set_text("axes", joined(array.axes));
-  entry.dataset.set_text("dtype_logical", h5::name_of(names::file_type(array.type)));
+  entry.dataset.set_text("dtype_logical", enum_name(array.type));
   entry.dataset.set_text("units", array.units);
   entry.dataset.set_text("long_name", array.long_name.empty() ? array.name : array.long_name);
   entry.dataset.set_text("encoding-type", "array");
@@ -130,9 +123,8 @@ void ResultFileWriter::write_raw(std::string_view name, ResultType type, Index f
                                  const void* data, Index n_elements) {
   Array& array = array_at(name);
   if (array.spec.type != type) {
-    throw ConfigError("result array '{}': values of type {}, declared {}", name,
-                      h5::name_of(names::file_type(type)),
-                      h5::name_of(names::file_type(array.spec.type)));
+    throw ConfigError("result array '{}': values of type {}, declared {}", name, enum_name(type),
+                      enum_name(array.spec.type));
   }
   h5::Dims size = names::to_dims(array.spec.shape);
   h5::Dims offset(size.size(), 0);
@@ -206,7 +198,7 @@ void ResultFileWriter::write_plots() {
 /// Opens what was just closed, as a reader will: a file that does not read gets no name.
 void ResultFileWriter::check_written(const nlohmann::ordered_json& summary) const {
   const h5::File file = h5::File::open(pending_.temporary());
-  if (file.read_text(names::kSummary) != pretty_json(summary))
+  if (file.read_text(names::kSummary) != json_text(summary, 1))
     throw IoError("cannot write {}: what was read back is not what was written", out_.string());
   for (const auto& [name, dims] : written_) {
     if (file.open_dataset("/" + name).dims() == dims) continue;
@@ -223,7 +215,7 @@ void ResultFileWriter::finish(const nlohmann::ordered_json& summary) {
                       to_string(array.spec.shape), missing - array.is_written.begin());
   }
   write_plots();
-  file_.write_text(names::kSummary, pretty_json(summary));
+  file_.write_text(names::kSummary, json_text(summary, 1));
   for (const Array& array : arrays_) file_.name_axes(array.dataset, array.spec.axes);
   file_.write_dimensions();
   for (const Array& array : arrays_)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/enum_names.hpp"
 #include "core/base/lists.hpp"
 
 namespace kvscope::schema {
@@ -170,7 +171,7 @@ std::vector<std::string> features_of(const TraceInfo& info) {
 
 void describe(h5::Dataset& dataset, const std::string& axes, const std::string& units) {
   dataset.set_text("axes", axes);
-  dataset.set_text("dtype_logical", h5::name_of(dataset.type()));
+  dataset.set_text("dtype_logical", enum_name(dataset.type()));
   dataset.set_text("units", units);
   dataset.set_text("encoding-type", "array");
   dataset.set_text("encoding-version", "0.2.0");

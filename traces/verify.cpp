@@ -395,18 +395,18 @@ std::vector<std::string> check_stats(const TraceFile& trace, Index layer, Index 
   const std::string at = fmt::format("/layers/{}/stats/", layer);
   std::vector<std::string> problems;
   const Tensor<float> keys = trace.read_k(layer, kv_head, all);
-  check_norms(at + "k_norm", kv_head, 0, keys.view(), trace.read_k_norm(layer, kv_head, all),
-              info.dtype, problems);
+  check_norms(at + "k_norm", kv_head, 0, keys.view(),
+              trace.read_stat("k_norm", layer, kv_head, all), info.dtype, problems);
   const Index page_size = info.capture.page_size;
   check_bounds(at + "page_min", kv_head, page_size, /*is_max=*/false, keys.view(),
-               trace.read_page_min(layer, kv_head), info.dtype, problems);
+               trace.read_stat("page_min", layer, kv_head), info.dtype, problems);
   check_bounds(at + "page_max", kv_head, page_size, /*is_max=*/true, keys.view(),
-               trace.read_page_max(layer, kv_head), info.dtype, problems);
+               trace.read_stat("page_max", layer, kv_head), info.dtype, problems);
   for (const Index q_head : info.q_heads) {
     if (q_head / info.group(layer) != kv_head || info.rows.size() == 0) continue;
     check_norms(at + "q_norm", q_head, info.rows.begin,
                 trace.read_q(layer, q_head, info.rows).view(),
-                trace.read_q_norm(layer, q_head, info.rows), info.dtype, problems);
+                trace.read_stat("q_norm", layer, q_head, info.rows), info.dtype, problems);
   }
   return problems;
 }

@@ -63,11 +63,6 @@ nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo
   return options;
 }
 
-void add_plot(ResultWriter& output, std::string name, std::string signal,
-              std::vector<std::string> axes, std::string title) {
-  output.add_plot({std::move(name), std::move(signal), std::move(axes), std::move(title)});
-}
-
 void check_stop(const std::stop_token& stop, std::string_view analysis) {
   if (stop.stop_requested()) throw Interrupted("{}: stopped on request", analysis);
 }

@@ -46,10 +46,6 @@ struct AnalysisRun {
 /// The options of an analysis, and the layers and heads of the part that it looks at.
 nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part);
 
-/// `signal` is an array, `axes` the arrays along its axes ("." for none).
-void add_plot(ResultWriter& output, std::string name, std::string signal,
-              std::vector<std::string> axes, std::string title);
-
 /// Throws Interrupted once a stop was asked for.
 void check_stop(const std::stop_token& stop, std::string_view analysis);
 

@@ -186,14 +186,6 @@ CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(
   check_output(file, /*overwrite=*/true, FileKind::journal);
 }
 
-CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
-    : file_(file) {
-  constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  opened_ = Descriptor(::open(file.c_str(), kFlags));
-  if (opened_.get() < 0 || ::ftruncate(opened_.get(), static_cast<off_t>(valid_bytes)) != 0)
-    throw IoError("cannot write {}: {}", file.string(), std::strerror(errno));
-}
-
 void CheckedLineWriter::write(const Json& data) {
   const std::string line = checked_line(data);
   if (opened_.get() < 0) {

@@ -68,8 +68,6 @@ class CheckedLineWriter {
  public:
   /// A new file; replaces an old one. It has its name once the first line is whole on the device.
   explicit CheckedLineWriter(const std::filesystem::path& file);
-  /// Goes on after the first valid_bytes of an old one.
-  CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes);
   /// Throws IoError; then the file ends with the line before.
   void write(const nlohmann::ordered_json& data);
   /// Until the bytes are on the device. Throws IoError.

@@ -64,7 +64,7 @@ double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile
 /// The same call at another context: keys and runs stay as they are where the budget is a count and
 /// grow with the context otherwise; scoring grows with the keys before the call, ranking and
 /// pseudo-keys with the context. A count stays
-/// only where the measured call had it: calls_at_length (trace_cost.hpp).
+/// only where the measured call had it: calls_at_length (method_cost.hpp).
 LayerWork at_context(const LayerWork& work, double n_ctx, bool keeps_count);
 
 }  // namespace kvscope

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/made_up_text.hpp"
 #include "analysis/cost/trace_cost.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/memory_trace.hpp"
@@ -107,8 +107,7 @@ MethodWork work_on(MadeUp kind, const ListQuestion& question, const ReplayPair& 
   if (layers.asked.size() > 1) ends.push_back(layers.asked.back());
   const TraceInfo info = shape_info(question, ends, n_tokens);
   const MadeUpText text(info, kind, 1);
-  std::vector<Index> all(static_cast<std::size_t>(question.config.n_layers));
-  std::iota(all.begin(), all.end(), Index{0});
+  const std::vector<Index> all = all_in(0, question.config.n_layers);
   const MadeUpText other(shape_info(question, all, kLearnedFrom), kind, 2);
   ReplayOptions options;
   options.calls.phase = question.phase;

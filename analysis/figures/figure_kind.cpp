@@ -111,6 +111,12 @@ plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
     throw ConfigError("figure {} needs {}, but {} is a result of kind {}; {} makes one", kind.name,
                       kind.needs, result.name(), result.info().kind, kind.command);
   }
+  for (const ResultView* result : input.results) {
+    for (const ResultArray& array : result->arrays()) {
+      if (array.name.starts_with("rows/") && array.shape.count() == 0)
+        throw ConfigError("figure {}: {} has no rows", kind.name, result->name());
+    }
+  }
   check_options(kind, input.options);
   plot::Figure figure =
       input.options.panels.empty() ? kind.make(input) : figures::panels_by(kind, input);

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 
@@ -58,8 +58,7 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
   std::vector<float> row_out(static_cast<std::size_t>(n_blocks));
   for (Index b = 0; b < n_blocks; ++b) {
     check_stop(run.stop, kName);
-    std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
-    std::iota(positions.begin(), positions.end(), b * block);
+    const std::vector<Index> positions = all_in(b * block, std::min((b + 1) * block, n_tokens));
     pooled.clear();
     loop.run(trace, options.layer, options.head, positions, keys,
              [&](Index i, std::span<double> scores, TokenRange visible) {

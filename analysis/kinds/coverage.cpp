@@ -32,24 +32,15 @@ void require_share(std::string_view name, double p) {
   throw ConfigError("{}: expected a share in (0, 1], found {}", name, p);
 }
 
-/// What the axes are.
-struct CoverageAxes {
-  std::vector<Index> layers;
-  std::vector<Index> q_heads;
-  std::vector<Index> row_pos;
-  std::vector<double> shares;
-  std::vector<ReplayPair> pairs;
-  Index n_tokens = 0;
-  std::vector<Index> top_k;  // budgets whose oracle mass is kept: 1, 2, 4, ...
-};
-
 /// What is computed, before anything is.
 struct CoveragePlan {
   PairPlan pairs;
   std::vector<std::size_t> alone;   // pairs that are replayed layer by layer
   std::vector<std::size_t> linked;  // pairs whose method passes context between layers
-  CoverageAxes axes;
-  NucleusPlan nucleus;
+  std::vector<Index> layers;
+  NucleusPlan nucleus;  // rows, heads and shares
+  Index n_tokens = 0;
+  std::vector<Index> top_k;  // budgets whose oracle mass is kept: 1, 2, 4, ...
 };
 
 CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& options) {
@@ -70,36 +61,35 @@ CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageO
     plan.pairs = plan_pairs(options.selectors, options.budgets, {options.replay.calls.phase},
                             without_draft, "coverage");
   }
-  CoverageAxes& axes = plan.axes;
-  axes.pairs = plan.pairs.pairs;
-  for (std::size_t p = 0; p < axes.pairs.size(); ++p)
-    (axes.pairs[p].selector.caps().cross_layer ? plan.linked : plan.alone).push_back(p);
+  for (std::size_t p = 0; p < plan.pairs.pairs.size(); ++p)
+    (plan.pairs.pairs[p].selector.caps().cross_layer ? plan.linked : plan.alone).push_back(p);
   const TraceInfo part = selected_part(info, {options.layers, options.replay.q_heads});
-  axes.layers = part.layers;
-  axes.q_heads = part.q_heads;
+  plan.nucleus.target_mass = options.target_mass;
+  plan.nucleus.min_visible = options.min_visible;
+  plan.layers = part.layers;
+  plan.nucleus.q_heads = part.q_heads;
   for (const TokenRange& call : plan_calls(info, options.replay.calls, trace.where())) {
     for (Index row : measured_rows(call.size(), options.replay.rows_per_chunk))
-      axes.row_pos.push_back(call.begin + row);
+      plan.nucleus.row_pos.push_back(call.begin + row);
   }
-  axes.shares = options.shares;
-  std::ranges::sort(axes.shares);
-  axes.n_tokens = info.n_tokens;
-  for (Index k = 1; k <= axes.row_pos.back() + 1; k *= 2) axes.top_k.push_back(k);
-  const double n_row_heads = static_cast<double>(axes.row_pos.size() * axes.q_heads.size());
+  plan.nucleus.shares = options.shares;
+  std::ranges::sort(plan.nucleus.shares);
+  plan.n_tokens = info.n_tokens;
+  for (Index k = 1; k <= plan.nucleus.row_pos.back() + 1; k *= 2) plan.top_k.push_back(k);
+  const double n_row_heads =
+      static_cast<double>(plan.nucleus.row_pos.size() * plan.nucleus.q_heads.size());
   if (n_row_heads > ReproducibleSums::kLargest) {
     throw ConfigError(
         "coverage: {} rows of {} heads are more than the {} that its sums can take; "
         "measure fewer rows per chunk",
-        axes.row_pos.size(), axes.q_heads.size(), ReproducibleSums::kLargest);
+        plan.nucleus.row_pos.size(), plan.nucleus.q_heads.size(), ReproducibleSums::kLargest);
   }
-  plan.nucleus = {axes.row_pos, axes.q_heads, axes.shares, options.target_mass,
-                  options.min_visible};
   return plan;
 }
 
 void check_cells(const MapGrid& grid, const CoveragePlan& plan, Index max_cells) {
   const auto n_held = static_cast<double>(plan.alone.size() + 1) +
-                      static_cast<double>(plan.linked.size() * plan.axes.layers.size());
+                      static_cast<double>(plan.linked.size() * plan.layers.size());
   const double n_cells = n_held * static_cast<double>(grid.n_cells());
   if (n_cells <= static_cast<double>(max_cells)) return;
   throw ConfigError(
@@ -196,18 +186,18 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
   return out;
 }
 
-void write_axes(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid) {
+void write_axes(ResultWriter& output, const CoveragePlan& plan, const MapGrid& grid) {
   std::vector<Index> bins;
-  for (Index i = 0; i < n_size_bins(axes.n_tokens); ++i) bins.push_back(Index{1} << i);
-  write_axis(output, "layer", axes.layers, "1", "layer");
-  write_axis(output, "q_head", axes.q_heads, "1", "query head");
-  write_axis(output, "row_pos", axes.row_pos, "token", "measured query positions");
+  for (Index i = 0; i < n_size_bins(plan.n_tokens); ++i) bins.push_back(Index{1} << i);
+  write_axis(output, "layer", plan.layers, "1", "layer");
+  write_axis(output, "q_head", plan.nucleus.q_heads, "1", "query head");
+  write_axis(output, "row_pos", plan.nucleus.row_pos, "token", "measured query positions");
   write_axis(output, "query_block", grid.block_begins(), "token", "first query of a block");
   write_axis(output, "page", grid.page_begins(), "token", "first key of a page");
   write_axis(output, "size_bin", bins, "key", "smallest nucleus size of a bin");
-  write_axis(output, "k", axes.top_k, "key", "budget of an oracle");
-  output.declare({"p", ResultType::f64, {n_of(axes.shares)}, {"p"}, "1", "share of the attention"});
-  output.write<double>("p", 0, axes.shares);
+  write_axis(output, "k", plan.top_k, "key", "budget of an oracle");
+  output.put<double>("p", {n_of(plan.nucleus.shares)}, {"p"}, "1", "share of the attention",
+                     plan.nucleus.shares);
 }
 
 /// What the arrays of a layer are filled from.
@@ -223,21 +213,22 @@ struct CoverageLayer {
 class CoverageArrays {
  public:
   /// Declares everything and writes the axes.
-  CoverageArrays(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid)
-      : arrays_(output, n_of(axes.layers)) {
-    write_axes(output, axes, grid);
-    const Index n_heads = n_of(axes.q_heads);
+  CoverageArrays(ResultWriter& output, const CoveragePlan& plan, const MapGrid& grid)
+      : arrays_(output, n_of(plan.layers)) {
+    write_axes(output, plan, grid);
+    const Index n_heads = n_of(plan.nucleus.q_heads);
     const auto sizes = [&](const std::string& name, double KeyCounts::*of, const char* text) {
-      add<double>("nucleus_" + name, {n_heads, n_of(axes.shares)}, {"q_head", "p"}, "key", text,
-                  [of](const auto& one) { return mapped<double>(one.nucleus.sizes, of); });
+      add<double>("nucleus_" + name, {n_heads, n_of(plan.nucleus.shares)}, {"q_head", "p"}, "key",
+                  text, [of](const auto& one) { return mapped<double>(one.nucleus.sizes, of); });
     };
     sizes("mean", &KeyCounts::mean, "mean nucleus size");
     sizes("p50", &KeyCounts::p50, "median nucleus size");
     sizes("p95", &KeyCounts::p95, "95th percentile of nucleus sizes");
-    add<double>("nucleus_share", {n_heads, n_of(axes.shares)}, {"q_head", "p"}, "1",
+    add<double>("nucleus_share", {n_heads, n_of(plan.nucleus.shares)}, {"q_head", "p"}, "1",
                 "mean of nucleus size / visible keys",
                 [](const auto& one) { return one.nucleus.size_share; });
-    add<std::int64_t>("nucleus_counts", {n_heads, n_of(axes.shares), n_size_bins(axes.n_tokens)},
+    add<std::int64_t>("nucleus_counts",
+                      {n_heads, n_of(plan.nucleus.shares), n_size_bins(plan.n_tokens)},
                       {"q_head", "p", "size_bin"}, "row", "rows by nucleus size",
                       [](const auto& one) { return one.nucleus.size_counts; });
     const auto budgets = [&](const std::string& name, double KeyCounts::*of, const char* text) {
@@ -253,14 +244,13 @@ class CoverageArrays {
                 "one budget whose mean mass reaches the target", [](const auto& one) {
                   return std::vector{one.shared ? static_cast<double>(*one.shared) : kNan};
                 });
-    add<double>("topk_mass", {n_of(axes.top_k)}, {"k"}, "1", "mean mass of the oracle's k keys",
+    add<double>("topk_mass", {n_of(plan.top_k)}, {"k"}, "1", "mean mass of the oracle's k keys",
                 [](const auto& one) { return one.topk_mass; });
     add<float>("map_mass", {grid.n_blocks(), grid.n_pages()}, {"query_block", "page"}, "1",
                "attention in the page", [](const auto& one) { return one.map_mass; });
-    if (axes.pairs.empty()) return;
-    const Index n_pairs = n_of(axes.pairs);
-    write_axis(output, "pair", evenly_spaced(0, n_pairs, n_pairs), "1",
-               "place in the summary's pairs");
+    if (plan.pairs.pairs.empty()) return;
+    const Index n_pairs = n_of(plan.pairs.pairs);
+    write_axis(output, "pair", all_in(0, n_pairs), "1", "place in the summary's pairs");
     const Shape heads{n_pairs, n_heads};
     add_pairs("kept_mass", heads, {"pair", "q_head"}, "1", "mean kept attention",
               &PairCoverage::mass);
@@ -314,10 +304,10 @@ Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
                  {"drafts", options.replay.calls.drafts},
                  {"rows_per_chunk", or_null(options.replay.rows_per_chunk)},
                  {"dense_layers", or_null(options.replay.dense_layers)},
-                 {"layers", plan.axes.layers},
-                 {"heads", plan.axes.q_heads},
-                 {"p", plan.axes.shares}};
-  for (const ReplayPair& pair : plan.axes.pairs) config["pairs"].push_back(pair_label(pair));
+                 {"layers", plan.layers},
+                 {"heads", plan.nucleus.q_heads},
+                 {"p", plan.nucleus.shares}};
+  for (const ReplayPair& pair : plan.pairs.pairs) config["pairs"].push_back(pair_label(pair));
   config.update(fields_to_json(options));
   add_artifacts(options.selectors, config);
   return config;
@@ -338,13 +328,13 @@ std::string share_key(double p) {
 }
 
 Json layer_summary(Index layer, std::optional<Index> window, const LayerNucleus& nucleus,
-                   std::optional<Index> shared, const CoverageAxes& axes) {
+                   std::optional<Index> shared, const CoveragePlan& plan) {
   Json row = {{"layer", layer}, {"window", or_null(window)}, {"rows", nucleus.n_rows}};
-  for (std::size_t s = 0; s < axes.shares.size(); ++s) {
+  for (std::size_t s = 0; s < plan.nucleus.shares.size(); ++s) {
     Mean over_heads;
-    for (std::size_t h = 0; h < axes.q_heads.size(); ++h)
-      over_heads.add(nucleus.sizes[h * axes.shares.size() + s].mean);
-    row[share_key(axes.shares[s])] = json_number(over_heads.value());
+    for (std::size_t h = 0; h < plan.nucleus.q_heads.size(); ++h)
+      over_heads.add(nucleus.sizes[h * plan.nucleus.shares.size() + s].mean);
+    row[share_key(plan.nucleus.shares[s])] = json_number(over_heads.value());
   }
   row["budget_mean"] = json_number(nucleus.budget.mean);
   row["budget_p95"] = json_number(nucleus.budget.p95);
@@ -413,9 +403,8 @@ Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& outpu
   write_axis(output, "verified_pos", pinsker.row_pos, "token", "verified positions");
   const Index n_layers = n_of(pinsker.layers);
   const auto draft_layers = mapped<std::int64_t>(pinsker.layers, &PinskerLayer::draft_layer);
-  output.declare(
-      {"draft_layer", ResultType::i64, {n_layers}, {"layer"}, "1", "mapped draft layer"});
-  output.write<std::int64_t>("draft_layer", 0, draft_layers);
+  output.put<std::int64_t>("draft_layer", {n_layers}, {"layer"}, "1", "mapped draft layer",
+                           draft_layers);
   Index violations = 0;
   Index vacuous = 0;
   for (std::size_t l = 0; l < pinsker.layers.size(); ++l) {
@@ -447,21 +436,21 @@ Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& outpu
 }
 
 void add_plots(ResultWriter& output, bool has_pairs, bool has_pinsker) {
-  add_plot(output, "plot_map_mass", "map_mass", {"layer", "query_block", "page"},
-           "Where the attention lies");
-  add_plot(output, "plot_nucleus", "nucleus_mean", {"layer", "q_head", "p"}, "Mean nucleus size");
-  add_plot(output, "plot_budget", "budget_mean", {"layer", "q_head"}, "Mean smallest budget");
-  add_plot(output, "plot_topk_mass", "topk_mass", {"layer", "k"}, "Mass of the oracle's k keys");
+  output.add_plot(
+      {"plot_map_mass", "map_mass", {"layer", "query_block", "page"}, "Where the attention lies"});
+  output.add_plot({"plot_nucleus", "nucleus_mean", {"layer", "q_head", "p"}, "Mean nucleus size"});
+  output.add_plot({"plot_budget", "budget_mean", {"layer", "q_head"}, "Mean smallest budget"});
+  output.add_plot({"plot_topk_mass", "topk_mass", {"layer", "k"}, "Mass of the oracle's k keys"});
   if (has_pairs) {
     const std::vector<std::string> map_axes = {"layer", "pair", "query_block", "page"};
-    add_plot(output, "plot_kept_mass", "kept_mass", {"layer", "pair", "q_head"}, "Kept attention");
-    add_plot(output, "plot_map_kept", "map_kept", map_axes, "Kept attention by page");
-    add_plot(output, "plot_map_selected", "map_selected", map_axes, "Selected keys by page");
+    output.add_plot({"plot_kept_mass", "kept_mass", {"layer", "pair", "q_head"}, "Kept attention"});
+    output.add_plot({"plot_map_kept", "map_kept", map_axes, "Kept attention by page"});
+    output.add_plot({"plot_map_selected", "map_selected", map_axes, "Selected keys by page"});
   }
   if (has_pinsker) {
     const std::vector<std::string> row_axes = {"layer", "verified_pos"};
-    add_plot(output, "plot_pinsker_floor", "pinsker_floor", row_axes, "Pinsker floor");
-    add_plot(output, "plot_specattn_mass", "specattn_mass", row_axes, "What SpecAttn keeps");
+    output.add_plot({"plot_pinsker_floor", "pinsker_floor", row_axes, "Pinsker floor"});
+    output.add_plot({"plot_specattn_mass", "specattn_mass", row_axes, "What SpecAttn keeps"});
   }
 }
 
@@ -471,18 +460,14 @@ std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
 }
 
 /// Means over the layers, and what holds for all of them together.
-Json totals_of(const Json& layers, const CoverageAxes& axes, const std::vector<double>& gains,
+Json totals_of(const Json& layers, const CoveragePlan& plan, const std::vector<double>& gains,
                double target_mass) {
-  const auto over_layers = [&](const std::string& key) {
-    Mean out;
-    for (const Json& row : layers)
-      if (row[key].is_number()) out.add(row[key].get<double>());
-    return json_number(out.value());
-  };
-  Json totals = {
-      {"rows", axes.row_pos.size()}, {"heads", axes.q_heads.size()}, {"target_mass", target_mass}};
-  for (const double p : axes.shares) totals[share_key(p)] = over_layers(share_key(p));
-  totals["budget_mean"] = over_layers("budget_mean");
+  const Json means = mean_of_layers(layers);
+  Json totals = {{"rows", plan.nucleus.row_pos.size()},
+                 {"heads", plan.nucleus.q_heads.size()},
+                 {"target_mass", target_mass}};
+  for (const double p : plan.nucleus.shares) totals[share_key(p)] = means[share_key(p)];
+  totals["budget_mean"] = means["budget_mean"];
   double largest = 0.0;
   for (const Json& row : layers)
     if (row["budget_max"].is_number()) largest = std::max(largest, row["budget_max"].get<double>());
@@ -496,76 +481,76 @@ Json totals_of(const Json& layers, const CoverageAxes& axes, const std::vector<d
 Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                       const CoverageOptions& options, const AnalysisRun& run) {
   const CoveragePlan plan = make_plan(trace, draft != nullptr, options);
-  const CoverageAxes& axes = plan.axes;
   const TraceInfo& info = trace.info();
-  const MapGrid grid(axes.row_pos, static_cast<Index>(axes.q_heads.size()), options.query_block,
-                     options.page_size);
+  const MapGrid grid(plan.nucleus.row_pos, static_cast<Index>(plan.nucleus.q_heads.size()),
+                     options.query_block, options.page_size);
   check_cells(grid, plan, options.max_cells);
   ReplayOptions replay = options.replay;
-  replay.q_heads = axes.q_heads;
+  replay.q_heads = plan.nucleus.q_heads;
 
   // 1. what may still be refused comes before the first array: floors, and linked pairs, whose
   // layers are replayed together
   std::optional<PinskerResult> pinsker;
   if (draft != nullptr)
-    pinsker = pinsker_floors(trace, *draft, options, axes.layers, run.pool, run.progress, run.stop);
-  std::vector<std::vector<PairCoverage>> linked(axes.layers.size());
+    pinsker = pinsker_floors(trace, *draft, options, plan.layers, run.pool, run.progress, run.stop);
+  std::vector<std::vector<PairCoverage>> linked(plan.layers.size());
   if (!plan.linked.empty()) {
-    linked = replay_coverage(trace, draft, axes.layers, chosen(axes.pairs, plan.linked), replay,
-                             grid, run.pool, run.progress, run.stop);
+    linked = replay_coverage(trace, draft, plan.layers, chosen(plan.pairs.pairs, plan.linked),
+                             replay, grid, run.pool, run.progress, run.stop);
   }
 
   // 2. layer by layer: nucleus sizes and the map of all attention, then the selections
   std::vector<const TraceSource*> traces = {&trace};
   if (draft != nullptr) traces.push_back(draft);
   run.begin("coverage", traces, config_of(options, plan));
-  CoverageArrays arrays(run.output, axes, grid);
+  CoverageArrays arrays(run.output, plan, grid);
   ScoreRowLoop loop(run.pool, run.stop, "coverage");
   Json summary;
-  summary["tokens"] = axes.n_tokens;
+  summary["tokens"] = plan.n_tokens;
   summary["layers"] = Json::array();
-  std::vector<PairSummary> pair_summaries(axes.pairs.size());
-  std::vector<double> all_gains(static_cast<std::size_t>(axes.row_pos.back() + 1), 0.0);
-  for (std::size_t l = 0; l < axes.layers.size(); ++l) {
+  std::vector<PairSummary> pair_summaries(plan.pairs.pairs.size());
+  std::vector<double> all_gains(static_cast<std::size_t>(plan.nucleus.row_pos.back() + 1), 0.0);
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     check_stop(run.stop, "coverage");
     const auto slot = static_cast<Index>(l);
-    const Index layer = axes.layers[l];
+    const Index layer = plan.layers[l];
     if (run.progress)
-      run.progress({"coverage", slot, static_cast<Index>(axes.layers.size()), "layers"});
+      run.progress({"coverage", slot, static_cast<Index>(plan.layers.size()), "layers"});
     const auto window = info.window_of(layer);
     std::optional<QueryPageMap> map(grid);
     const LayerNucleus nucleus = measure_nucleus(trace, layer, plan.nucleus, loop, *map);
     const std::vector<float> map_mass = map->mean_mass(grid.visible_counts(window));
     map.reset();
 
-    std::vector<PairCoverage> pairs(axes.pairs.size());
+    std::vector<PairCoverage> pairs(plan.pairs.pairs.size());
     const auto file = [&](std::vector<PairCoverage>&& parts,
                           const std::vector<std::size_t>& which) {
       for (std::size_t i = 0; i < which.size(); ++i) pairs[which[i]] = std::move(parts[i]);
     };
     if (!plan.alone.empty()) {
-      auto alone = replay_coverage(trace, draft, {layer}, chosen(axes.pairs, plan.alone), replay,
-                                   grid, run.pool, {}, run.stop);
+      auto alone = replay_coverage(trace, draft, {layer}, chosen(plan.pairs.pairs, plan.alone),
+                                   replay, grid, run.pool, {}, run.stop);
       file(std::move(alone.front()), plan.alone);
     }
     if (!plan.linked.empty()) file(std::move(linked[l]), plan.linked);
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       if (pairs[p].map_kept.empty()) pairs[p].map_kept = map_mass;  // windowed: all is kept
-      pair_summaries[p].add(layer, axes.q_heads, pairs[p]);
+      pair_summaries[p].add(layer, plan.nucleus.q_heads, pairs[p]);
     }
 
     const auto shared = shared_budget(nucleus.gains, options.target_mass);
-    arrays.write(slot, {nucleus, shared, mean_topk_mass(nucleus, axes.top_k, axes.q_heads.size()),
-                        map_mass, pairs});
-    summary["layers"].push_back(layer_summary(layer, window, nucleus, shared, axes));
+    arrays.write(slot,
+                 {nucleus, shared, mean_topk_mass(nucleus, plan.top_k, plan.nucleus.q_heads.size()),
+                  map_mass, pairs});
+    summary["layers"].push_back(layer_summary(layer, window, nucleus, shared, plan));
     for (std::size_t k = 0; k < all_gains.size(); ++k) all_gains[k] += nucleus.gains[k];
   }
 
   summary["pairs"] = Json::array();
-  for (std::size_t p = 0; p < axes.pairs.size(); ++p)
-    summary["pairs"].push_back(pair_summaries[p].json(axes.pairs[p]));
+  for (std::size_t p = 0; p < plan.pairs.pairs.size(); ++p)
+    summary["pairs"].push_back(pair_summaries[p].json(plan.pairs.pairs[p]));
   summary["skipped"] = plan.pairs.skipped;
-  Json totals = totals_of(summary["layers"], axes, all_gains, options.target_mass);
+  Json totals = totals_of(summary["layers"], plan, all_gains, options.target_mass);
   totals["has_sinks"] = !info.sink_logits.empty();
   if (pinsker) {
     Json floors = add_pinsker(*pinsker, summary["layers"], run.output);
@@ -576,7 +561,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     summary["pinsker"] = std::string(kNoDraft);
   }
   summary["totals"] = std::move(totals);
-  add_plots(run.output, !axes.pairs.empty(), pinsker.has_value());
+  add_plots(run.output, !plan.pairs.pairs.empty(), pinsker.has_value());
   return run.finish(std::move(summary));
 }
 

@@ -59,8 +59,8 @@ struct CoverageOptions {
 /// Smallest budgets for target_mass
 ///   budget_mean, budget_p95, budget_max [layer, q_head]    smallest k of a row's oracle top-k
 ///   layer_budget_mean, ..._p95, ..._max [layer]            the same over rows and heads
-///   layer_budget_shared [layer]   smallest k whose mean mass over rows and heads reaches the
-///   target topk_mass [layer, k]          mean mass of the oracle's k keys, k = 1, 2, 4, ...
+///   layer_budget_shared [layer]   smallest k whose mean mass over rows and heads is the target
+///   topk_mass [layer, k]          mean mass of the oracle's k keys, k = 1, 2, 4, ...
 ///
 /// With a draft trace (see analysis/kinds/pinsker_floor.hpp), per layer and verified row
 ///   pinsker_kl, pinsker_floor, tv_floor, nucleus_mass, specattn_mass, specattn_kept

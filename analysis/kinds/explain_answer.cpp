@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -15,61 +16,6 @@
 namespace kvscope {
 
 namespace {
-
-/// A method's selection for a question, or another one in its place.
-using WatchMethod = std::function<Selection(Selector& method, const SelectCall& call)>;
-
-class WatchedSelector final : public Selector {
- public:
-  WatchedSelector(std::unique_ptr<Selector> method, const WatchMethod& watch)
-      : method_(std::move(method)), watch_(watch) {}
-  std::string_view name() const override { return method_->name(); }
-  SelectorCaps caps() const override { return method_->caps(); }
-  void calibrate(const TraceSource& text, std::span<const Index> layers,
-                 ThreadPool& pool) override {
-    method_->calibrate(text, layers, pool);
-  }
-  void reset(const AttentionShape& shape) override { method_->reset(shape); }
-  Selection select(const SelectCall& call) override { return watch_(*method_, call); }
-  void observe(const SelectCall& call, const ObservedProbs& probs) override {
-    method_->observe(call, probs);
-  }
-  void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
-  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    return method_->cost(call, selection);
-  }
-  bool remembers() const override { return method_->remembers(); }
-
- private:
-  std::unique_ptr<Selector> method_;
-  const WatchMethod& watch_;
-};
-
-/// A method for LiveOptions with `watch` beside it, who sees every question and what the method
-/// selects, and may change that; both must outlive the sequence. Nothing of it is left to a
-/// backend, which would choose unseen.
-class WatchedMethod {
- public:
-  WatchedMethod(const MethodSpec& method, WatchMethod watch) : watch_(std::move(watch)) {
-    SelectorEntry entry;
-    entry.name = entry.title = method.stages().front().method->name;  // for messages
-    entry.caps = method.caps();
-    entry.make = [this, method](const SelectorOptions&) {
-      return std::make_unique<WatchedSelector>(method.make(), watch_);
-    };
-    const std::string name = entry.name;
-    registry_.put(std::move(entry));
-    spec_ = MethodSpec::parse(registry_, name);
-  }
-  WatchedMethod(const WatchedMethod&) = delete;
-  WatchedMethod& operator=(const WatchedMethod&) = delete;
-  const MethodSpec& spec() const { return spec_; }
-
- private:
-  WatchMethod watch_;
-  SelectorRegistry registry_;
-  MethodSpec spec_;
-};
 
 /// Dense softmax weights of a query head's last query of the call over all keys up to its own,
 /// [pos_begin + n_tok], in f64; an attention sink takes its part.
@@ -217,15 +163,14 @@ std::vector<std::vector<double>> dense_answer(const Transformer& model, AnswerCa
                                               DenseLooks* looks = nullptr) {
   const ModelConfig& config = model.config();
   Index step = -1;  // of the answer, in the running call
-  const WatchedMethod full("full", [&](Selector& method, const SelectCall& call) {
-    const Index row = (step * config.n_layers + call.layer) * config.n_q;
-    for (Index head = 0; step >= 0 && head < config.n_q; ++head)
-      looks->at(static_cast<std::size_t>(row + head)) = weight_on(call, head, watched);
-    return method.select(call);
-  });
   LiveOptions options;
   if (!watched.empty()) {
-    options.selector = full.spec();
+    options.watch = [&](Selector& method, const SelectCall& call) {
+      const Index row = (step * config.n_layers + call.layer) * config.n_q;
+      for (Index head = 0; step >= 0 && head < config.n_q; ++head)
+        looks->at(static_cast<std::size_t>(row + head)) = weight_on(call, head, watched);
+      return method.select(call);
+    };
     looks->assign(static_cast<std::size_t>(n_steps * config.n_layers * config.n_q), kNan);
   }
   LiveSequence live(model, options, capacity, pool);
@@ -238,14 +183,7 @@ class AnswerRuns {
  public:
   AnswerRuns(const Transformer& model, const AnswerQuestion& question, Index capacity,
              ThreadPool& pool, const std::stop_token& stop)
-      : model_(model),
-        question_(question),
-        capacity_(capacity),
-        pool_(pool),
-        stop_(stop),
-        watched_(question.selector, [this](Selector& method, const SelectCall& call) {
-          return answer(method, call);
-        }) {}
+      : model_(model), question_(question), capacity_(capacity), pool_(pool), stop_(stop) {}
 
   /// Logarithms of the probabilities at every step, with this put back from a call on.
   std::vector<std::vector<double>> all_steps(AnswerCalls& calls, Index n_steps,
@@ -314,11 +252,12 @@ class AnswerRuns {
   const std::vector<LostKey>& lost() const { return lost_; }
 
  private:
-  LiveSequence make() const {
-    LiveOptions options;
-    options.selector = watched_.spec();
-    options.budget = question_.budget;
-    options.dense_layers = question_.dense_layers;
+  LiveSequence make() {
+    const LiveOptions options{
+        .selector = question_.selector,
+        .budget = question_.budget,
+        .dense_layers = question_.dense_layers,
+        .watch = [this](Selector& method, const SelectCall& call) { return answer(method, call); }};
     return LiveSequence(model_, options, capacity_, pool_);
   }
 
@@ -380,7 +319,6 @@ class AnswerRuns {
   Index capacity_;
   ThreadPool& pool_;
   std::stop_token stop_;
-  WatchedMethod watched_;
   const AnswerCalls* calls_ = nullptr;
   Index last_call_ = 0;  // that of the explained token
   bool runs_whole_ = false;
@@ -407,7 +345,7 @@ void check_question(const ModelConfig& config, std::span<const TokenId> prompt,
                     const AnswerQuestion& question) {
   const SelectorCaps& caps = question.selector.caps();
   if (prompt.empty()) throw ConfigError("explain: the prompt has no tokens");
-  if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 0 || question.n_keys < 0)
+  if (question.n_new < 1 || question.chunk < 1)
     throw ConfigError("explain: expected at least 1 token and a chunk of 1");
   if (question.token && (*question.token < 0 || *question.token >= question.n_new)) {
     throw ConfigError("explain: token {} of an answer of {}: expected 1 to {}", *question.token + 1,
@@ -464,9 +402,7 @@ class Blaming {
           "head: no head alone can be put back.";
       return;
     }
-    std::vector<const Restored*> layers;
-    for (const Restored& layer : blame_.layers) layers.push_back(&layer);
-    std::ranges::stable_sort(layers, std::ranges::greater{}, &Restored::recovered);
+    const std::vector<const Restored*> layers = ranked(blame_.layers);
     const Index n_left = question_.most_runs - blame_.n_runs;
     const Index n_for_keys =
         std::min(static_cast<Index>(kHeadsOfKeys) * question_.n_keys, n_left / 3);
@@ -478,7 +414,7 @@ class Blaming {
       for (Index head = 0; head < n_q; ++head) {
         const Index layer = layers[static_cast<std::size_t>(i)]->what.layer;
         blame_.heads.push_back(put_back({layer, head, -1}));
-        lost_.emplace_back(blame_.heads.back().what, runs_.lost());
+        lost_[{layer, head}] = runs_.lost();
       }
     }
     std::ranges::sort(blame_.heads, {},
@@ -486,18 +422,16 @@ class Blaming {
   }
 
   void keys() {
-    std::vector<const Restored*> best = blame_.ranked_heads();
+    std::vector<const Restored*> best = ranked(blame_.heads);
     best.resize(std::min(best.size(), kHeadsOfKeys));
     for (const Restored* head : best) {
+      const auto& [layer, q_head, key] = head->what;
       if (!(head->recovered > 0.0)) continue;
-      for (const auto& [what, lost] : lost_) {
-        if (what.layer != head->what.layer || what.q_head != head->what.q_head) continue;
-        for (const LostKey& one : lost) {
-          if (blame_.n_runs >= question_.most_runs) break;
-          Restored key = put_back({what.layer, what.q_head, one.key});
-          key.weight = one.weight;
-          blame_.keys.push_back(key);
-        }
+      for (const LostKey& one : lost_[{layer, q_head}]) {
+        if (blame_.n_runs >= question_.most_runs) break;
+        Restored found = put_back({layer, q_head, one.key});
+        found.weight = one.weight;
+        blame_.keys.push_back(found);
       }
     }
     std::ranges::stable_sort(blame_.keys, std::ranges::greater{}, &Restored::recovered);
@@ -525,16 +459,16 @@ class Blaming {
   const ProgressFn& progress_;
   AnswerBlame& blame_;
   Index n_expected_ = 0;
-  std::vector<std::pair<PutBack, std::vector<LostKey>>> lost_;  // by head
+  std::map<std::pair<Index, Index>, std::vector<LostKey>> lost_;  // by layer and head
 };
 
 }  // namespace
 
-std::vector<const Restored*> AnswerBlame::ranked_heads() const {
-  std::vector<const Restored*> ranked;
-  for (const Restored& head : heads) ranked.push_back(&head);
-  std::ranges::stable_sort(ranked, std::ranges::greater{}, &Restored::recovered);
-  return ranked;
+std::vector<const Restored*> ranked(const std::vector<Restored>& things) {
+  std::vector<const Restored*> order;
+  for (const Restored& thing : things) order.push_back(&thing);
+  std::ranges::stable_sort(order, std::ranges::greater{}, &Restored::recovered);
+  return order;
 }
 
 bool AnswerBlame::changes() const {

@@ -79,6 +79,9 @@ struct HeadLook {
   double cut = 0.0;    // the smallest score in the list (rank > 0)
 };
 
+/// Those that mend most first.
+std::vector<const Restored*> ranked(const std::vector<Restored>& things);
+
 struct AnswerBlame {
   std::vector<AnswerStep> steps;
   /// What either says when it is fed its own tokens; empty without AnswerQuestion::back.
@@ -97,8 +100,6 @@ struct AnswerBlame {
   Index n_runs = 0;              // forward calls or whole runs, one for each that was put back
 
   bool changes() const;  // some token of the answer
-  /// The heads, the one that mends most first.
-  std::vector<const Restored*> ranked_heads() const;
 };
 
 /// Throws ConfigError for an empty prompt, a token beyond the answer, a method that needs a draft

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/quoka_scores.hpp"
+#include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -290,23 +290,13 @@ std::optional<std::size_t> QueryLook::block_of(Index key) const {
   return has_score ? std::optional(static_cast<std::size_t>(block)) : std::nullopt;
 }
 
-std::vector<std::size_t> QueryLook::ranking() const {
-  std::vector<std::size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::erase_if(order, [&](std::size_t block) { return !(scores[block] > kNoCandidate); });
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
-  return order;
+std::vector<Index> QueryLook::ranking() const {
+  return top_k(scores, n_of(scores));
 }
 
 std::vector<Index> QueryLook::heaviest(std::size_t n) const {
-  std::vector<Index> order(weights.size());
-  std::iota(order.begin(), order.end(), visible.begin);
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(n, order.size()));
-  std::partial_sort(order.begin(), middle, order.end(), [&](Index a, Index b) {
-    return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
-  });
-  order.erase(middle, order.end());
+  std::vector<Index> order = top_k(weights, static_cast<Index>(n));
+  for (Index& key : order) key += visible.begin;
   return order;
 }
 
@@ -361,11 +351,9 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
   if (!block) return outcome;
   outcome.is_ranked = true;
   outcome.score = look.scores[*block];
-  for (std::size_t other = 0; other < look.scores.size(); ++other) {
-    const double score = look.scores[other];
-    outcome.n_ranked += score > kNoCandidate;
-    outcome.rank += score > outcome.score || (score == outcome.score && other <= *block);
-  }
+  outcome.n_ranked =
+      std::ranges::count_if(look.scores, [](double score) { return score > kNoCandidate; });
+  outcome.rank = 1 + rank_of(look.scores, static_cast<Index>(*block));
   const Index page = look.first_block + static_cast<Index>(*block);
   outcome.page = {std::max(page * look.page_size, look.visible.begin),
                   std::min((page + 1) * look.page_size, look.visible.end)};
@@ -382,10 +370,8 @@ KeyOutcome outcome_of(const QueryLook& look, Index key) {
 std::optional<Index> heaviest_dropped(const QueryLook& look) {
   if (look.is_dense) return std::nullopt;
   std::optional<Index> heaviest;
-  auto kept = look.kept.begin();  // ascending, as the keys are gone through
   for (Index key = look.visible.begin; key < look.visible.end; ++key) {
-    while (kept != look.kept.end() && static_cast<Index>(*kept) < key) ++kept;
-    if (kept != look.kept.end() && static_cast<Index>(*kept) == key) continue;
+    if (std::ranges::binary_search(look.kept, static_cast<KeyPos>(key))) continue;
     if (!heaviest || look.weight(key) > look.weight(*heaviest)) heaviest = key;
   }
   return heaviest;

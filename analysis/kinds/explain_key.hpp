@@ -80,7 +80,7 @@ struct QueryLook {
   /// Block that holds a key; empty if it got no score.
   std::optional<std::size_t> block_of(Index key) const;
   /// Blocks by score, best first, of equal ones the first position: as methods rank.
-  std::vector<std::size_t> ranking() const;
+  std::vector<Index> ranking() const;
   /// The heaviest keys of the query, at most n.
   std::vector<Index> heaviest(std::size_t n) const;
   std::size_t bytes() const;

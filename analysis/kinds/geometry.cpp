@@ -8,6 +8,7 @@
 
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -274,8 +275,7 @@ Json layer_summary(const GeometryPlan& plan, const GeometryLayer& layer) {
 
 void write_axes(ResultWriter& output, const GeometryPlan& plan, GeometryBasis basis) {
   const TraceInfo& part = plan.part;
-  std::vector<Index> components(static_cast<std::size_t>(part.d_head));
-  std::iota(components.begin(), components.end(), Index{1});
+  const std::vector<Index> components = all_in(1, part.d_head + 1);
   write_head_axes(output, part);
   write_axis(output, "basis_head", plan.bases, "1",
              basis == GeometryBasis::head ? "query head of the basis" : "KV head of the basis");
@@ -286,19 +286,31 @@ void write_axes(ResultWriter& output, const GeometryPlan& plan, GeometryBasis ba
 }
 
 void add_plots(ResultWriter& output) {
-  add_plot(output, "plot_explained", "explained", {"layer", "basis_head", "component"},
-           "Share of the variance per principal axis");
-  add_plot(output, "plot_queries", "queries/projection", {"layer", "q_head", "pos", "shown"},
-           "Queries along the principal axes");
-  add_plot(output, "plot_keys", "keys/projection", {"layer", "basis_head", "pos", "shown"},
-           "Keys along the principal axes");
-  add_plot(output, "plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query");
-  add_plot(output, "plot_query_clustering", "clustering/queries", {"layer", "q_head"},
-           "Mean cosine of the queries with their mean");
-  add_plot(output, "plot_key_clustering", "clustering/keys", {"layer", "kv_head"},
-           "Mean cosine of the keys with their mean");
-  add_plot(output, "plot_means", "clustering/means", {"layer", "q_head"},
-           "Cosine of the mean query and the mean key");
+  output.add_plot({"plot_explained",
+                   "explained",
+                   {"layer", "basis_head", "component"},
+                   "Share of the variance per principal axis"});
+  output.add_plot({"plot_queries",
+                   "queries/projection",
+                   {"layer", "q_head", "pos", "shown"},
+                   "Queries along the principal axes"});
+  output.add_plot({"plot_keys",
+                   "keys/projection",
+                   {"layer", "basis_head", "pos", "shown"},
+                   "Keys along the principal axes"});
+  output.add_plot({"plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query"});
+  output.add_plot({"plot_query_clustering",
+                   "clustering/queries",
+                   {"layer", "q_head"},
+                   "Mean cosine of the queries with their mean"});
+  output.add_plot({"plot_key_clustering",
+                   "clustering/keys",
+                   {"layer", "kv_head"},
+                   "Mean cosine of the keys with their mean"});
+  output.add_plot({"plot_means",
+                   "clustering/means",
+                   {"layer", "q_head"},
+                   "Cosine of the mean query and the mean key"});
 }
 
 }  // namespace

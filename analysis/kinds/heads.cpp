@@ -356,12 +356,15 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, const 
 
   for (const HeadMeasure& one : kHeadMeasures) {
     const std::string name(one.name);
-    add_plot(run.output, "plot_" + name, name, {"layer", "q_head"}, std::string(one.label));
+    run.output.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(one.label)});
   }
   if (arrays.lost != nullptr)
-    add_plot(run.output, "plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost");
-  add_plot(run.output, "plot_map", "map", {"layer", "q_head", "query_block", "key_block"},
-           "Attention maps of all heads");
+    run.output.add_plot(
+        {"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});
+  run.output.add_plot({"plot_map",
+                       "map",
+                       {"layer", "q_head", "query_block", "key_block"},
+                       "Attention maps of all heads"});
   return run.finish(std::move(summary));
 }
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <mutex>
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -25,18 +25,20 @@ namespace {
 /// A restriction between a method as its paper defines it and what a serving engine executes, and
 /// the wrapper that makes a method take it (core/selectors/coarsen.hpp, core/selectors/every.hpp).
 struct LadderLevel {
+  struct Method {
+    MethodSpec spec;        // empty: the method cannot take the restriction
+    std::string refused;    // why not; empty: it can
+    bool is_chunk = false;  // one list for a chunk's queries instead of one for a query
+  };
   std::string restriction;  // "list owner", "granularity", "steps", "scores", "query", "rows"
   std::string name;         // "one list for all heads"
-  MethodSpec alone;         // the method with this restriction; empty: it cannot take it
-  std::string refused;      // why not; empty: it can
-  /// With those of the levels before it, of each kind the last one; empty: it cannot.
-  MethodSpec together;
-  std::string together_refused;
-  /// On the levels of scores: `alone` with equal scores in the other order; empty: it cannot.
+  /// The method with this restriction alone; with those of the levels before it too, of each kind
+  /// the last one.
+  std::array<Method, 2> methods;
+  /// On the levels of scores: the first of them with equal scores in the other order; empty: none.
   MethodSpec other_order;
-  bool is_chunk = false;           // one list for a chunk's queries instead of one for a query
-  bool is_together_chunk = false;  // the same for `together`
 };
+constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
 
 /// What a restriction adds to a method's text.
 struct Step {
@@ -81,28 +83,26 @@ std::string text_with(const MethodSpec& method, const std::vector<const Step*>& 
   return every > 1 ? fmt::format("{}+every={}", text, every) : text;
 }
 
-/// The method in words, or why there is none.
-std::string try_method(const std::string& text, const std::optional<Budget>& budget, bool is_chunk,
-                       MethodSpec& spec) {
+/// Fills in the method of a text, or why there is none: "quest chooses in pages of 16" out of
+/// "coarsen: quest chooses in pages of 16".
+void try_method(const std::string& text, const std::optional<Budget>& budget,
+                LadderLevel::Method& method) {
   try {
-    MethodSpec found = text;
+    const MethodSpec found = text;
     if (budget) check_budget_kind(found.text(), found.caps(), *budget);
-    const Phase phase = is_chunk ? Phase::prefill : Phase::decode;
-    if (!found.caps().is_defined(phase)) {
-      return is_chunk ? "is not defined for chunks of queries"
-                      : "is not defined for single queries";
+    const bool is_defined =
+        found.caps().is_defined(method.is_chunk ? Phase::prefill : Phase::decode);
+    if (is_defined) {
+      method.spec = found;
+    } else {
+      method.refused = method.is_chunk ? "is not defined for chunks of queries"
+                                       : "is not defined for single queries";
     }
-    spec = std::move(found);
-    return "";
   } catch (const ConfigError& error) {
-    return error.what();
+    const std::string_view why = error.what();
+    const std::string_view prefix = "coarsen: ";
+    method.refused = why.substr(why.starts_with(prefix) ? prefix.size() : 0);
   }
-}
-
-/// "quest chooses in pages of 16" out of "coarsen: quest chooses in pages of 16".
-std::string without_prefix(std::string why) {
-  const std::string prefix = "coarsen: ";
-  return why.starts_with(prefix) ? why.substr(prefix.size()) : why;
 }
 
 /// Level by level, the method as it is first: 17 levels. budget: empty for methods that take none.
@@ -117,36 +117,31 @@ std::vector<LadderLevel> ladder_levels(const MethodSpec& method,
   std::vector<const Step*> taken;  // of each restriction the last one that the method could take
   bool is_chunk = false;
   for (const Step& step : all) {
-    LadderLevel level;
-    level.restriction = step.restriction;
-    level.name = step.name;
-    level.is_chunk = step.is_chunk;
+    LadderLevel level{.restriction = step.restriction, .name = step.name};
+    auto& [alone, together] = level.methods;
+    alone.is_chunk = step.is_chunk;
     const bool is_too_fine = step.page > 0 && step.page < own_page;
     if (is_too_fine) {
-      level.refused = level.together_refused =
-          fmt::format("{} chooses in pages of {}", method, own_page);
+      alone.refused = together.refused = fmt::format("{} chooses in pages of {}", method, own_page);
       levels.push_back(std::move(level));
       continue;
     }
     const bool is_own_page = step.page == own_page;
-    level.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, level.alone)
-                                : without_prefix(try_method(text_with(method, {&step}), budget,
-                                                            step.is_chunk, level.alone));
-    if (step.restriction == "scores" && level.refused.empty())
-      try_method(text_with(method, {&step}) + ",ties=last", budget, step.is_chunk,
-                 level.other_order);
+    try_method(is_own_page ? method.text() : text_with(method, {&step}), budget, alone);
+    if (step.restriction == "scores" && alone.refused.empty()) {
+      LadderLevel::Method last;
+      try_method(text_with(method, {&step}) + ",ties=last", budget, last);
+      level.other_order = last.spec;
+    }
     std::vector<const Step*> with = taken;
     std::erase_if(with, [&](const Step* one) { return one->restriction == step.restriction; });
     with.push_back(&step);
-    level.is_together_chunk = is_chunk || step.is_chunk;
-    level.together_refused =
-        !level.refused.empty()
-            ? level.refused
-            : without_prefix(try_method(text_with(method, with), budget, level.is_together_chunk,
-                                        level.together));
-    if (level.together_refused.empty()) {
+    together.is_chunk = is_chunk || step.is_chunk;
+    together.refused = alone.refused;
+    if (alone.refused.empty()) try_method(text_with(method, with), budget, together);
+    if (together.refused.empty()) {
       taken = std::move(with);
-      is_chunk = level.is_together_chunk;
+      is_chunk = together.is_chunk;
     }
     levels.push_back(std::move(level));
   }
@@ -189,10 +184,7 @@ std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& o
                       info.n_tokens, options.chunk);
   }
   const Index n = std::min(options.rows, (last - first) / options.chunk + 1);
-  std::vector<Index> positions;
-  for (Index i = 0; i < n; ++i)
-    positions.push_back(n == 1 ? last : first + i * (last - first) / (n - 1));
-  return positions;
+  return evenly_spaced(first, info.n_tokens, n);
 }
 
 class LadderReplay {
@@ -224,12 +216,10 @@ class LadderReplay {
       all[method.text()].resize(layers.size());
       for (Measured& one : all[method.text()]) one.lists.resize(replay.calls.at.size());
     }
-    std::mutex mutex;
     if (!of_chunks) {
       replay.on_selection = [&](const SelectedCall& selected) {
         auto lists = scored_lists(selected.selection);
         const auto slot = std::ranges::find(layers, selected.layer) - layers.begin();
-        const std::lock_guard lock(mutex);
         all[pairs[selected.pair].selector.text()][static_cast<std::size_t>(slot)]
             .lists[selected.call] = std::move(lists);
       };
@@ -275,49 +265,32 @@ void check_budget(const LadderOptions& options) {
   check_budget_kind(options.selector.text(), caps, *options.budget);
 }
 
-/// A level's method, as it is measured.
-struct LevelMethod {
-  MethodSpec& spec;
-  bool is_chunk;
-  std::string& refused;
-};
-constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
-std::array<LevelMethod, 2> methods_of(LadderLevel& level) {
-  return {LevelMethod{level.alone, level.is_chunk, level.refused},
-          LevelMethod{level.together, level.is_together_chunk, level.together_refused}};
+/// What every level measured in some layers: asked for single queries, for chunks.
+using LevelResults = std::array<MeasuredMethods, 2>;
+
+LevelResults measure_levels(const std::vector<LadderLevel>& levels,
+                            const std::vector<Index>& layers, const LadderReplay& replay,
+                            bool is_trial = false) {
+  std::array<std::vector<MethodSpec>, 2> asked;
+  for (const LadderLevel& level : levels) {
+    for (const LadderLevel::Method& method : level.methods)
+      add_method(asked[method.is_chunk ? 1 : 0], method.spec);
+    add_method(asked[0], level.other_order);
+  }
+  return {replay.measure(asked[0], layers, /*of_chunks=*/false, is_trial),
+          replay.measure(asked[1], layers, /*of_chunks=*/true, is_trial)};
 }
-
-/// What every level measured in some layers, alone and together.
-class LevelResults {
- public:
-  LevelResults(std::vector<LadderLevel>& levels, const std::vector<Index>& layers,
-               const LadderReplay& replay, bool is_trial = false) {
-    std::array<std::vector<MethodSpec>, 2> asked;  // of queries, of chunks
-    for (LadderLevel& level : levels) {
-      for (const LevelMethod& method : methods_of(level))
-        add_method(asked[method.is_chunk ? 1 : 0], method.spec);
-      add_method(asked[0], level.other_order);
-    }
-    for (std::size_t i = 0; i < 2; ++i) of_[i] = replay.measure(asked[i], layers, i == 1, is_trial);
-  }
-  const Measured& of(const MethodSpec& method, bool is_chunk, std::size_t slot) const {
-    return of_[is_chunk ? 1 : 0].at(method.text())[slot];
-  }
-
- private:
-  std::array<MeasuredMethods, 2> of_;
-};
 
 /// Takes the methods away that fail at the first query of these layers, and says why.
 void refuse_what_fails(std::vector<LadderLevel>& levels, const std::vector<Index>& layers,
                        const LadderReplay& replay) {
   try {
-    const LevelResults trial(levels, layers, replay, /*is_trial=*/true);
+    measure_levels(levels, layers, replay, /*is_trial=*/true);
     return;
   } catch (const ConfigError&) {  // one of them: which, and why
   }
   for (LadderLevel& level : levels) {
-    for (const LevelMethod& method : methods_of(level)) {
+    for (LadderLevel::Method& method : level.methods) {
       try {
         if (!method.spec.empty()) replay.measure({method.spec}, layers, method.is_chunk, true);
       } catch (const ConfigError& error) {
@@ -325,7 +298,7 @@ void refuse_what_fails(std::vector<LadderLevel>& levels, const std::vector<Index
         method.spec = {};
       }
     }
-    if (level.alone.empty()) level.other_order = {};
+    if (level.methods[0].spec.empty()) level.other_order = {};
   }
 }
 
@@ -346,17 +319,19 @@ class LadderArrays {
     add("ties/changed", "token", "keys of a list that the order of equal scores decides");
   }
 
-  void fill(std::vector<LadderLevel>& levels, const LevelResults& results, std::size_t slot) {
+  void fill(const std::vector<LadderLevel>& levels, const LevelResults& results, std::size_t slot) {
+    const auto of = [&](const MethodSpec& spec, bool is_chunk) -> const Measured& {
+      return results[is_chunk ? 1 : 0].at(spec.text())[slot];
+    };
     for (std::size_t r = 0; r < levels.size(); ++r) {
-      const auto methods = methods_of(levels[r]);
+      const auto& methods = levels[r].methods;
       for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
         if (methods[mode].spec.empty()) continue;
-        const Measured& found = results.of(methods[mode].spec, methods[mode].is_chunk, slot);
+        const Measured& found = of(methods[mode].spec, methods[mode].is_chunk);
         for (std::size_t v = 0; v < kValues.size(); ++v) at(mode, v, r) = found.values[v];
       }
       if (!levels[r].other_order.empty())
-        count_ties(results.of(levels[r].alone, false, slot),
-                   results.of(levels[r].other_order, false, slot), r);
+        count_ties(of(methods[0].spec, false), of(levels[r].other_order, false), r);
     }
   }
 
@@ -374,13 +349,15 @@ class LadderArrays {
 
   /// Means over the layers.
   Json row(const LadderLevel& level, std::size_t r) const {
+    const auto& [alone, together] = level.methods;
+    const auto text_of = [](const MethodSpec& spec) { return spec.empty() ? "" : spec.text(); };
     Json row = {{"concession", level.restriction},
                 {"rung", level.name},
-                {"selector", level.alone.empty() ? "" : level.alone.text()},
-                {"refused", level.refused}};
+                {"selector", text_of(alone.spec)},
+                {"refused", alone.refused}};
     const auto mean = [&](std::size_t i) { return json_number(means_[r][i].value()); };
     for (std::size_t v = 0; v < kValues.size(); ++v) row[std::string(kValues[v])] = mean(v);
-    row["together_selector"] = level.together.empty() ? "" : level.together.text();
+    row["together_selector"] = text_of(together.spec);
     for (std::size_t v = 0; v < kValues.size(); ++v)
       row["together_" + std::string(kValues[v])] = mean(kValues.size() + v);
     row["tie_share"] = mean(kTies);
@@ -458,19 +435,19 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   refuse_what_fails(levels, is_linked ? layers : std::vector<Index>{layers.front()}, replay);
   std::size_t top = 0;  // of those together, the chunk apart, which keeps its own keys beside
   for (std::size_t r = 0; r < levels.size(); ++r)
-    if (!levels[r].together.empty() && !levels[r].is_together_chunk) top = r;
+    if (!levels[r].methods[1].spec.empty() && !levels[r].methods[1].is_chunk) top = r;
   write_axis(run.output, "layer", layers, "layer", "layer");
   write_axis(run.output, "query_pos", positions, "token", "position of the measured query");
   LadderArrays arrays(run.output, n_of(layers), n_of(levels));
   std::optional<LevelResults> linked;
-  if (is_linked) linked.emplace(levels, layers, replay);
+  if (is_linked) linked = measure_levels(levels, layers, replay);
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
   summary["layers"] = measure_layers(
       "ladder", layers, arrays.arrays, run.progress,
       [&](Index slot, Index layer) {
         check_stop(run.stop, "ladder");
         if (linked) return arrays.fill(levels, *linked, static_cast<std::size_t>(slot));
-        arrays.fill(levels, LevelResults(levels, {layer}, replay), 0);
+        arrays.fill(levels, measure_levels(levels, {layer}, replay), 0);
       },
       [&](Index, Index, Json& entry) { arrays.summarize(top, entry); });
   for (std::size_t r = 0; r < levels.size(); ++r)
@@ -480,9 +457,10 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (const std::string_view mode : kModes) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      add_plot(run.output, fmt::format("plot_{}_{}", mode, kValues[v]),
-               fmt::format("{}/{}", mode, kValues[v]), {"layer", "."},
-               fmt::format("{}, restrictions {}", kWords[v], mode));
+      run.output.add_plot({fmt::format("plot_{}_{}", mode, kValues[v]),
+                           fmt::format("{}/{}", mode, kValues[v]),
+                           {"layer", "."},
+                           fmt::format("{}, restrictions {}", kWords[v], mode)});
     }
   }
   return run.finish(std::move(summary));

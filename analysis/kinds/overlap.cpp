@@ -178,8 +178,10 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
   ColumnsOf<Overlap> heads(columns, {n_of(part.q_heads), n_of(couples)}, {"q_head", "couple"});
   for (const OverlapColumn& column : kOverlapColumns) {
     heads.add<float>(column.name, column.member, "1", column.meaning, {{Total::mean, column.name}});
-    add_plot(run.output, fmt::format("plot_{}", column.name), column.name, {"layer", "q_head", "."},
-             column.meaning);
+    run.output.add_plot({fmt::format("plot_{}", column.name),
+                         column.name,
+                         {"layer", "q_head", "."},
+                         column.meaning});
   }
   Totals totals(columns);
   std::vector<std::array<Mean, std::size(kOverlapColumns)>> of_couple(couples.size());

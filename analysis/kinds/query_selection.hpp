@@ -84,7 +84,7 @@ std::vector<QueryRow> measure_query_rows(const TraceInfo& info, Index layer, Ind
 ///   breadth          exp(entropy) of the weights among the keys: a flat row over n keys has n
 ///
 /// [layer, q_head], over the measured queries from `skip` on; NaN where not defined
-///   correlation/prompt/*, correlation/chunk/*   the five coefficients of query_correlation.hpp
+///   correlation/prompt/*, correlation/chunk/*   the five coefficients of query_scores.hpp
 ///   correlation/position/log_weight, correlation/position/prompt_s_q    with what is held fixed:
 ///                    how large the confounding is
 ///

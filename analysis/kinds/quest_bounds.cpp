@@ -6,7 +6,6 @@
 #include <deque>
 #include <limits>
 #include <memory>
-#include <numeric>
 
 #include "analysis/base/columns.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -14,6 +13,7 @@
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -440,11 +440,7 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const 
   run.begin("quest", trace, fields_to_json(options));
   write_head_axes(run.output, info);
   write_axis(run.output, "step_pos", step_pos, "token", "position of the step");
-  if (options.store_pages) {
-    std::vector<Index> numbers(static_cast<std::size_t>(n_pages));
-    std::iota(numbers.begin(), numbers.end(), Index{0});
-    write_axis(run.output, "page", numbers, "page", "page");
-  }
+  if (options.store_pages) write_axis(run.output, "page", all_in(0, n_pages), "page", "page");
   QuestArrays arrays(run.output, info, n_steps, n_pages, options.store_pages);
 
   Totals sparse(arrays.columns);

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/kinds/query_scores.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
@@ -166,8 +166,7 @@ double kept_sum(std::span<const double> probs, const ListView& list, Index pos) 
 void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& lists,
                   ScoreRows& scratch, std::span<double> best_weight, QuokaLayer& out) {
   const bool selected = group.selects && chunk.candidates.size() > 0;
-  std::vector<Index> positions(static_cast<std::size_t>(chunk.tokens.size()));
-  std::iota(positions.begin(), positions.end(), chunk.tokens.begin);
+  const std::vector<Index> positions = all_in(chunk.tokens.begin, chunk.tokens.end);
   for (std::size_t h = 0; h < group.sink_logits.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
     const auto measure = [&](Index i, std::span<double> row, TokenRange visible) {
@@ -429,8 +428,8 @@ struct Tally {
 void write_axes(ResultWriter& output, const TraceInfo& info, const QuokaPlan& plan,
                 const QuokaOptions& options) {
   // coordinates and the starts of the ragged arrays
-  std::vector<Index> positions, chunk_begin, available, score_offsets, kept_offsets;
-  for (Index pos = 0; pos < info.n_tokens; ++pos) positions.push_back(pos);
+  const std::vector<Index> positions = all_in(0, info.n_tokens);
+  std::vector<Index> chunk_begin, available, score_offsets, kept_offsets;
   for (const QuokaChunk& chunk : plan.chunks) {
     chunk_begin.push_back(chunk.tokens.begin);
     available.push_back(chunk.tokens.end);
@@ -476,14 +475,18 @@ void add_correlations_to(Json& entry, const TraceInfo& info, const CorrelationAr
 
 void add_plots(ResultWriter& output) {
   const std::vector<std::string> axes = {"layer", "q_head", "pos"};
-  add_plot(output, "plot_s_q", "s_q", axes, "S_q per query");
-  add_plot(output, "plot_mass", "mass", axes, "Attention mass on the kept keys");
-  add_plot(output, "plot_max_weight", "log_max_weight", axes,
-           "Log of the largest attention weight");
-  add_plot(output, "plot_recall", "oracle_recall", {"layer", "kv_head", "chunk_begin"},
-           "Kept share of the keys of largest weight");
-  add_plot(output, "plot_correlation", "correlation/pearson_log", {"layer", "q_head"},
-           "Correlation of S_q with the log of the largest weight");
+  output.add_plot({"plot_s_q", "s_q", axes, "S_q per query"});
+  output.add_plot({"plot_mass", "mass", axes, "Attention mass on the kept keys"});
+  output.add_plot(
+      {"plot_max_weight", "log_max_weight", axes, "Log of the largest attention weight"});
+  output.add_plot({"plot_recall",
+                   "oracle_recall",
+                   {"layer", "kv_head", "chunk_begin"},
+                   "Kept share of the keys of largest weight"});
+  output.add_plot({"plot_correlation",
+                   "correlation/pearson_log",
+                   {"layer", "q_head"},
+                   "Correlation of S_q with the log of the largest weight"});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <sstream>
 
+#include "core/base/lists.hpp"
 #include "core/base/shell_word.hpp"
 #include "core/base/suggest.hpp"
 
@@ -139,12 +140,7 @@ bool OptionSet::given(std::string_view name) const {
 }
 
 Words OptionSet::words(std::string_view command, std::span<const std::string_view> but) const {
-  Words words;
-  for (std::size_t begin = 0; begin <= command.size();) {  // "simulate retrieval" is two
-    const std::size_t end = std::min(command.find(' ', begin), command.size());
-    words.emplace_back(command.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  Words words = split_words(command, ' ');  // "simulate retrieval" is two
   const auto add = [&](const OptionSpec& spec, bool is_option) {
     if (std::ranges::find(but, spec.name) != but.end()) return;
     for (const auto& [name, text] : values_) {

@@ -197,16 +197,11 @@ void set_value(const std::string& name, std::string_view text, T& target) {
 
 template <class T>
 std::string default_of(const T& value) {
-  if constexpr (std::is_enum_v<T>) {
-    return std::string(enum_name(value));
-  } else if constexpr (std::same_as<T, bool>) {
-    return value ? "true" : "false";
-  } else if constexpr (std::is_arithmetic_v<T>) {
-    return fmt::format("{}", value);
-  } else if constexpr (std::same_as<T, std::string>) {
-    return value;
-  } else if constexpr (std::same_as<T, std::filesystem::path>) {
+  if constexpr (std::same_as<T, std::filesystem::path>) {
     return value.string();
+  } else if constexpr (std::is_enum_v<T> || std::is_arithmetic_v<T> ||
+                       std::same_as<T, std::string>) {
+    return option_text(value);
   } else {
     return "";
   }

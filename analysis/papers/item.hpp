@@ -105,12 +105,6 @@ struct Reading {
   std::string at = "";
 };
 
-/// A figure or table in the paper's form, made by a command into items/ID/.
-struct Picture {
-  /// "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}".
-  std::string command;
-};
-
 /// What a paper says is so; what is printed and is not so; what can be read in two ways.
 enum class Kind { claim, error, ambiguity };
 
@@ -126,7 +120,9 @@ struct Item {
   std::string published;      // its numbers and their setting
   std::vector<Value> values;  // the first one is "ours"
   std::vector<Check> checks;
-  std::vector<Picture> pictures;
+  /// Commands of figures and tables in the paper's form: "figure needle {needle}", "table
+  /// quest-passkey {passkey}".
+  std::vector<std::string> pictures;
   /// The verdict is taken under each, and is "depends on the reading" where they disagree.
   std::vector<Reading> readings;
   /// What behind a method's name makes a random choice of the one that is claimed to matter

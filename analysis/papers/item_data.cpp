@@ -85,7 +85,7 @@ Item item_from(const toml::table& table) {
     item.readings.push_back({text_in(one, "label"), text_in(one, "method"), text_in(one, "at")});
   });
   if (const toml::array* const pictures = table["pictures"].as_array()) {
-    for (const toml::node& one : *pictures) item.pictures.push_back({one.value_or(std::string())});
+    for (const toml::node& one : *pictures) item.pictures.push_back(one.value_or(std::string()));
   }
   return item;
 }

@@ -52,7 +52,7 @@ details summary { cursor: pointer; color: var(--soft); font-size: .9rem; }
 )css";
 
 constexpr const char* kPreamble =
-    R"tex(% written by kvscope papers; compile in this folder: pdflatex report.tex, twice
+    R"tex(% written by kvscope; compile in this folder: pdflatex report.tex, twice
 \documentclass[10pt]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}

@@ -33,7 +33,6 @@ struct ReportHead {
   std::string writer;  // program, version, commit
   std::string command_line;
   double seconds = 0.0;  // of all runs, also those of earlier starts
-  bool complete = true;  // false: stopped before the last run
 };
 
 /// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "words",

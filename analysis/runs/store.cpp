@@ -18,6 +18,7 @@
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
@@ -65,22 +66,11 @@ bool is_own(const fs::path& file) {
   return is_journal(file) || file.extension() == ".part";
 }
 
-/// What lies in a folder; nothing if there is none.
-std::vector<fs::path> files_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator(); entry.increment(error))
-    files.push_back(entry->path());
-  std::ranges::sort(files);
-  return files;
-}
-
 /// True for a folder that is no store, nor one that is just being made: begin() makes answers/
 /// first.
 bool holds_other_files(const fs::path& folder) {
   if (is_store(folder)) return false;
-  const std::vector<fs::path> files = files_in(folder);
+  const std::vector<fs::path> files = sorted_entries(folder);
   return !files.empty() && !(files.size() == 1 && files[0].filename() == "leases");
 }
 
@@ -122,7 +112,7 @@ Store::~Store() {
 void Store::refresh() {
   if (folder_.empty()) return;
   const OwnFiles own;
-  for (fs::path& file : files_in(folder_ / "answers")) {
+  for (fs::path& file : sorted_entries(folder_ / "answers")) {
     if (!is_journal(file)) continue;
     const auto [place, is_new] = places_.emplace(file.filename().string(), segments_.size());
     if (is_new) segments_.push_back({std::move(file), {}, {}});
@@ -260,7 +250,7 @@ double Store::answers_per_hour() const {
 
 void Store::write(const Json& line) {
   if (folder_.empty()) {
-    keep(line.dump(), 0, 0, 0);
+    keep(json_text(line), 0, 0, 0);
     return;
   }
   const std::string name = worker_ + std::string(kSegmentEnding);
@@ -337,10 +327,10 @@ bool is_store(const fs::path& folder) {
 
 void remove_store(const fs::path& folder) {
   if (!is_store(folder)) return;
-  for (const fs::path& file : files_in(folder / "answers")) {
+  for (const fs::path& file : sorted_entries(folder / "answers")) {
     if (is_own(file)) remove_quietly(file);
   }
-  for (const fs::path& file : files_in(folder / "leases")) remove_quietly(file);
+  for (const fs::path& file : sorted_entries(folder / "leases")) remove_quietly(file);
   for (const char* own : {"answers", "leases"}) remove_quietly(folder / own);
   remove_quietly(folder);  // refused unless it is empty
 }

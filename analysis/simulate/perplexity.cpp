@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/statistics.hpp"
@@ -14,6 +13,7 @@
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -141,12 +141,9 @@ class Perplexity final : public SimulationTask {
       }
       return;
     }
-    std::vector<Index> steps(static_cast<std::size_t>(n_scored()));
-    std::iota(steps.begin(), steps.end(), n_prefill());
-    std::vector<Index> pairs(setup_.pairs.size());
-    std::iota(pairs.begin(), pairs.end(), Index{0});
-    write_axis(*output, "curve/position", steps, "token", "position");
-    write_axis(*output, "curve/pair", pairs, "1", "row of the table");
+    write_axis(*output, "curve/position", all_in(n_prefill(), n_prefill() + n_scored()), "token",
+               "position");
+    write_axis(*output, "curve/pair", all_in(0, n_pairs), "1", "row of the table");
     output->put<double>("curve/log_perplexity", {n_pairs, n_scored()}, {"pair", "position"}, "nat",
                         "mean loss up to this position", curves);
     std::vector<std::vector<double>> of_blocks;

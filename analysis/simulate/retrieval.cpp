@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/checked_lines.hpp"
@@ -14,6 +13,7 @@
 #include "analysis/simulate/retrieval_cells.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 
@@ -267,8 +267,7 @@ class Retrieval final : public SimulationTask {
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       if (runs_under(0, p)) pairs.push_back(p);
     }
-    std::vector<Index> pair_axis(pairs.size());
-    std::iota(pair_axis.begin(), pair_axis.end(), Index{0});
+    const std::vector<Index> pair_axis = all_in(0, static_cast<Index>(pairs.size()));
     const auto n_lengths = static_cast<Index>(options_.lengths.size());
     const auto n_depths = static_cast<Index>(grid_.depths.size());
     if (output != nullptr) {

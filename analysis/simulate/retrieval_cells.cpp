@@ -59,8 +59,11 @@ RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,
       cell.units.push_back(&unit);
     }
   }
-  cell.mean = mean(cell.scores);
-  cell.interval = score_interval(cell.scores, {kScoreStream}, cell.texts);
+  const bool has_failed =
+      std::ranges::any_of(cell.scores, [](double score) { return std::isnan(score); });
+  cell.mean = has_failed ? kNan : mean(cell.scores);
+  cell.interval =
+      has_failed ? Interval{kNan, kNan} : score_interval(cell.scores, {kScoreStream}, cell.texts);
   return cell;
 }
 
@@ -69,7 +72,7 @@ std::array<double, 3> chain_numbers(const RetrievalCell& cell,
                                     const RetrievalOptions& options) {
   if (!is_chain(options.kinds[cell.place.kind])) return {kNan, kNan, kNan};
   const double right = cell.mean * static_cast<double>(options.n_steps);
-  if (!dense) return {right, kNan, kNan};
+  if (!dense || std::isnan(cell.mean) || std::isnan(dense->mean)) return {right, kNan, kNan};
   double n_same = 0.0;
   double first = kNan;
   for (std::size_t i = 0; i < cell.units.size(); ++i) {
@@ -85,6 +88,8 @@ std::array<double, 3> chain_numbers(const RetrievalCell& cell,
 }
 
 PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b) {
+  if (std::isnan(a.mean) || std::isnan(b.mean))
+    return {.difference = kNan, .interval = {kNan, kNan}, .p = kNan};
   return paired_test(a.scores, b.scores, {kScoreStream}, a.texts);
 }
 

@@ -40,7 +40,7 @@ struct RetrievalCell {
   std::vector<double> scores;            // by prompt, in the order of the cases
   std::vector<std::size_t> texts;        // which text each prompt is of
   std::vector<const UnitResult*> units;  // the same
-  double mean = 0.0;
+  double mean = 0.0;                     // NaN, as all numbers, where a prompt failed
   Interval interval;
 };
 
@@ -58,7 +58,7 @@ std::array<double, 3> chain_numbers(const RetrievalCell& cell,
                                     const std::optional<RetrievalCell>& dense,
                                     const RetrievalOptions& options);
 
-/// Tests of cell a against cell b on the prompts that both answered.
+/// Tests of cell a against cell b on the prompts that both answered; NaN where one has failed.
 PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b);
 
 /// All cells as rows for the gates.

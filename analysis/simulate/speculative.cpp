@@ -32,7 +32,7 @@ enum Value : std::size_t {
   kAttentionSeconds,
   kTotalSeconds,
   kGreedySeconds,
-  kKept,  // four totals
+  kKept,  // kKeptValues totals
 };
 
 class Speculative final : public SimulationTask {
@@ -237,8 +237,9 @@ class Speculative final : public SimulationTask {
     row["tokens_per_pass"] = accepted + 1.0;
     row["kv_reduction"] = kept.per_head;
     row["kv_union_reduction"] = kept.per_union;
-    row["same_as_dense"] = n_same / static_cast<double>(units.size());
-    row["first_difference"] = std::isinf(first) ? kNan : first;
+    // of a unit that failed all numbers are NaN
+    row["same_as_dense"] = std::isnan(passes) ? kNan : n_same / static_cast<double>(units.size());
+    row["first_difference"] = std::isnan(passes) || std::isinf(first) ? kNan : first;
     row["tokens_per_second"] = sum(units, kTokens) / total;
     row["draft_seconds"] = draft;
     row["selection_seconds"] = selection;

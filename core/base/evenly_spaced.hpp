@@ -1,4 +1,4 @@
-// Sampling a range of positions at equal distances.
+// All positions of a range, or some at equal distances.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,13 @@
 #include "core/base/index.hpp"
 
 namespace kvscope {
+
+/// begin, begin + 1, ... end - 1.
+inline std::vector<Index> all_in(Index begin, Index end) {
+  std::vector<Index> all;
+  for (Index i = begin; i < end; ++i) all.push_back(i);
+  return all;
+}
 
 /// n positions of [begin, end) at equal distances, the last one always among them; all of them if
 /// there are no more.

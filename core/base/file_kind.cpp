@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "core/base/shell_word.hpp"
 
@@ -22,6 +24,32 @@ namespace {
 // Attributes of the root lie there.
 constexpr std::size_t kMostRootBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostStartBytes = 4096;
+
+struct KindRow {
+  std::string_view words;
+  std::string_view ending = "-";  // of the names that a command writes it under; none ends so
+};
+constexpr std::array<KindRow, EnumNames<FileKind>::value.size()> kKinds = {
+    {{"no file"},
+     {"an empty file"},
+     {"a trace of kvscope"},
+     {"a result of kvscope in HDF5", ".h5"},
+     {"a journal of kvscope"},
+     {"a JSON file of kvscope", ".json"},
+     {"a JSON file of another program"},
+     {"a notebook", ".ipynb"},
+     {"a CSV table", ".csv"},
+     {"a table in Markdown", ".md"},
+     {"a TeX file", ".tex"},
+     {"an SVG picture", ".svg"},
+     {"an HTML page", ".html"},
+     {"a PDF file", ".pdf"},
+     {"a PNG picture", ".png"},
+     {"an HDF5 file of another program"},
+     {"a GGUF model"},
+     {"a file of safetensors", ".safetensors"},
+     {"a text"},
+     {"a file of another kind"}}};
 
 /// The first bytes of a regular file.
 std::string start_of(const fs::path& file, std::size_t most) {
@@ -112,68 +140,12 @@ FileKind kind_of_file(const fs::path& file) {
 }
 
 std::string_view words_of(FileKind kind) {
-  switch (kind) {
-    case FileKind::none:
-      return "no file";
-    case FileKind::empty:
-      return "an empty file";
-    case FileKind::trace:
-      return "a trace of kvscope";
-    case FileKind::result:
-      return "a result of kvscope in HDF5";
-    case FileKind::journal:
-      return "a journal of kvscope";
-    case FileKind::own_json:
-      return "a JSON file of kvscope";
-    case FileKind::json:
-      return "a JSON file of another program";
-    case FileKind::notebook:
-      return "a notebook";
-    case FileKind::csv:
-      return "a CSV table";
-    case FileKind::markdown:
-      return "a table in Markdown";
-    case FileKind::tex:
-      return "a TeX file";
-    case FileKind::svg:
-      return "an SVG picture";
-    case FileKind::html:
-      return "an HTML page";
-    case FileKind::pdf:
-      return "a PDF file";
-    case FileKind::png:
-      return "a PNG picture";
-    case FileKind::hdf5:
-      return "an HDF5 file of another program";
-    case FileKind::gguf:
-      return "a GGUF model";
-    case FileKind::safetensors:
-      return "a file of safetensors";
-    case FileKind::text:
-      return "a text";
-    case FileKind::other:
-      return "a file of another kind";
-  }
-  return "";
+  return kKinds[static_cast<std::size_t>(kind)].words;
 }
 
 FileKind kind_of_name(const fs::path& name) {
-  const std::string ending = name.extension().string();
-  const std::pair<std::string_view, FileKind> kinds[] = {{".h5", FileKind::result},
-                                                         {".csv", FileKind::csv},
-                                                         {".json", FileKind::own_json},
-                                                         {".ipynb", FileKind::notebook},
-                                                         {".md", FileKind::markdown},
-                                                         {".tex", FileKind::tex},
-                                                         {".svg", FileKind::svg},
-                                                         {".html", FileKind::html},
-                                                         {".pdf", FileKind::pdf},
-                                                         {".png", FileKind::png},
-                                                         {".safetensors", FileKind::safetensors}};
-  for (const auto& [end, kind] : kinds) {
-    if (ending == end) return kind;
-  }
-  return FileKind::text;
+  const auto row = std::ranges::find(kKinds, name.extension().string(), &KindRow::ending);
+  return row == kKinds.end() ? FileKind::text : static_cast<FileKind>(row - kKinds.begin());
 }
 
 std::string meant_by(const fs::path& file) {

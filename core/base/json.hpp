@@ -16,6 +16,12 @@ Json or_null(const std::optional<T>& x) {
   return x ? Json(*x) : Json(nullptr);
 }
 
+/// As text, on one line unless `indent` says how far levels are apart. Bytes of names and tokens
+/// that are no UTF-8 become U+FFFD.
+inline std::string json_text(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 // Cells of rows, whatever a file that was not written by us holds there.
 
 /// The word under `key`; `fallback` if there is none.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -70,6 +71,18 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
   if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode))
     throw IoError("cannot read {}: it is a pipe without a writer", name);
   return text;
+}
+
+std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    entries.push_back(it->path());
+  }
+  std::sort(entries.begin(), entries.end());
+  return entries;
 }
 
 void check_regular_file(const std::filesystem::path& file) {

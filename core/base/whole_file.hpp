@@ -1,9 +1,10 @@
-// A file as one text, up to a limit.
+// A file as one text, up to a limit; a folder as what lies in it.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace kvscope {
 
@@ -15,6 +16,9 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
 /// The same for a name that another file gave us (a manifest, a session): nothing but a regular
 /// file is opened for reading, so that no device or pipe can hold us up or fill the memory.
 std::string read_regular_file(const std::filesystem::path& file, std::size_t max_bytes);
+
+/// What lies in a folder, sorted; nothing if there is none, or it cannot be read.
+std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder);
 
 /// Throws IoError unless `file` is a regular file, or a link to one.
 void check_regular_file(const std::filesystem::path& file);

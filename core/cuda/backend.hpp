@@ -28,9 +28,9 @@ struct BackendOptions {
 /// kernels do not compute (see README.md) the host still chooses.
 bool takes_plan(const ListPlan& plan);
 
-/// Throws DeviceError if the device does not do (none, another architecture, an old driver, too
-/// little memory, no cuBLASLt for bf16), ConfigError for a model that this backend does not
-/// compute.
+/// Throws DeviceError if the device does not do (none, another architecture, an old driver, no
+/// cuBLASLt for bf16), DeviceMemoryError for too little memory, ConfigError for a model that this
+/// backend does not compute.
 BackendFactory cuda_backend(const BackendOptions& options);
 
 }  // namespace kvscope::gpu

@@ -41,8 +41,8 @@ struct DeviceLayer {
 class DeviceWeights {
  public:
   /// is_half: matrices of linear layers in bf16, rounded where the files hold more; otherwise
-  /// exactly what the files hold, as bf16 or f32. Throws DeviceError, before anything is uploaded,
-  /// if the memory does not suffice.
+  /// exactly what the files hold, as bf16 or f32. Throws DeviceMemoryError, before anything is
+  /// uploaded, if the memory does not suffice.
   DeviceWeights(const ModelWeights& weights, bool is_half);
 
   const DeviceLayer& layer(std::int64_t i) const { return layers_[static_cast<std::size_t>(i)]; }

@@ -173,7 +173,7 @@ using BackendFactory =
 /// How the lane backend computes and stores.
 struct LaneOptions {
   /// Of linear layers; with keys in bf16 also of attention (f32: their best).
-  Matmul matmul = default_matmul();
+  Matmul matmul = Matmul::f32;
   DType kv_dtype = DType::f32;  // of new stores: f32 or bf16
 };
 

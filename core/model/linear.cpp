@@ -162,14 +162,6 @@ void multiply(const LinearTile& tile, const LinearInput& input, Index block_begi
 
 }  // namespace
 
-Matmul default_matmul() {
-  static const Matmul matmul = [] {
-    const char* name = std::getenv("KVSCOPE_MATMUL");
-    return matmul_from_name(name == nullptr || *name == '\0' ? "f32" : name);
-  }();
-  return matmul;
-}
-
 void linear(std::span<const LinearProduct> products, ThreadPool& pool, Matmul matmul) {
   struct Task {
     const LinearProduct* product;

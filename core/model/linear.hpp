@@ -19,10 +19,6 @@ struct LaneShape {
   Index n_tok = 0;
 };
 
-/// What the environment variable KVSCOPE_MATMUL names (see matmul_from_name), f32 without it. Read
-/// once; throws ConfigError if it names what there is not.
-Matmul default_matmul();
-
 /// One product y = matrix x + bias.
 struct LinearProduct {
   const Matrix* matrix = nullptr;  // [n_rows, n_cols]
@@ -36,8 +32,7 @@ struct LinearProduct {
 /// tasks never changes a bit. A tile of a matrix is read (and widened) once for all its blocks,
 /// unless there are too few tiles for the threads.
 /// Other than f32, activations (and weights that are not stored so) are rounded to bf16.
-void linear(std::span<const LinearProduct> products, ThreadPool& pool,
-            Matmul matmul = default_matmul());
+void linear(std::span<const LinearProduct> products, ThreadPool& pool, Matmul matmul = Matmul::f32);
 
 /// One of several products with the same input.
 struct LinearOutput {
@@ -48,10 +43,10 @@ struct LinearOutput {
 
 /// For every output: y = matrix x + bias. x [n_blocks, n_cols, lanes].
 void linear(std::initializer_list<LinearOutput> outputs, const float* x, LaneShape shape,
-            ThreadPool& pool, Matmul matmul = default_matmul());
+            ThreadPool& pool, Matmul matmul = Matmul::f32);
 
 /// rows[t] = matrix x[token t], row-major: for logits. rows [n_tok, n_rows of the matrix].
 void linear_to_rows(const Matrix& matrix, const float* x, LaneShape shape, TensorView<float> rows,
-                    ThreadPool& pool, Matmul matmul = default_matmul());
+                    ThreadPool& pool, Matmul matmul = Matmul::f32);
 
 }  // namespace kvscope

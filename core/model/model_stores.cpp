@@ -152,17 +152,6 @@ fs::path find_model(const std::string& word) {
   throw IoError("no model folder {}", word);
 }
 
-std::vector<fs::path> sorted_entries(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    entries.push_back(it->path());
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
 fs::path hub_cache() {
   if (const auto folder = from_environment("HF_HUB_CACHE")) return *folder;
   if (const auto folder = from_environment("HF_HOME")) return *folder / "hub";

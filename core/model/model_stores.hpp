@@ -23,9 +23,6 @@ std::filesystem::path find_model(const std::string& word);
 /// True for words that begin as a name in Ollama's store does.
 bool is_ollama_name(std::string_view word);
 
-/// What a folder holds, by name; nothing where it cannot be read.
-std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder);
-
 /// The hub's cache: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or
 /// ~/.cache/huggingface/hub.
 std::filesystem::path hub_cache();

@@ -21,7 +21,6 @@ Routing pick_experts(const MoeConfig& moe, const float* logits, Index n_tok, Ind
 /// y = sum over a token's experts of weight * expert(x). x, y [n_blocks, d_model, lanes]; y is
 /// overwritten, its spare lanes become zero. Returns the routing.
 Routing mix_experts(const MoeConfig& moe, const MoeWeights& weights, const float* x, float* y,
-                    Index n_tok, LaneShape shape, ThreadPool& pool,
-                    Matmul matmul = default_matmul());
+                    Index n_tok, LaneShape shape, ThreadPool& pool, Matmul matmul = Matmul::f32);
 
 }  // namespace kvscope

@@ -13,30 +13,6 @@ using StoredByte = std::uint8_t;
 constexpr Index kSmallBlock = 32;   // values of the simple blocks
 constexpr Index kLargeBlock = 256;  // values of the "K" blocks
 
-struct StoredTypeRow {
-  std::string_view name;
-  StoredBlock block;
-};
-
-constexpr std::array<StoredTypeRow, kNumStoredTypes> kStoredTypes = {{
-    {"F32", {1, 4}},
-    {"F16", {1, 2}},
-    {"BF16", {1, 2}},
-    {"Q4_0", {kSmallBlock, 18}},
-    {"Q4_1", {kSmallBlock, 20}},
-    {"Q5_0", {kSmallBlock, 22}},
-    {"Q5_1", {kSmallBlock, 24}},
-    {"Q8_0", {kSmallBlock, 34}},
-    {"Q2_K", {kLargeBlock, 84}},
-    {"Q3_K", {kLargeBlock, 110}},
-    {"Q4_K", {kLargeBlock, 144}},
-    {"Q5_K", {kLargeBlock, 176}},
-    {"Q6_K", {kLargeBlock, 210}},
-    {"IQ4_NL", {kSmallBlock, 18}},
-    {"IQ4_XS", {kLargeBlock, 136}},
-    {"MXFP4", {kSmallBlock, 17}},
-}};
-
 // One f16, widened here because a call per block costs more than the block.
 float half_at(const StoredByte* bytes) {
   const std::uint32_t half = bytes[0] | std::uint32_t{bytes[1]} << 8;
@@ -238,13 +214,36 @@ void widen_iq4_xs(const StoredByte* block, float* out) {
   }
 }
 
-template <class WidenBlock>
-void for_each_block(StoredType type, const std::byte* src, float* dst, Index n,
-                    const WidenBlock& widen_block) {
-  const StoredBlock block = block_of(type);
-  const StoredByte* bytes = reinterpret_cast<const StoredByte*>(src);
-  for (Index i = 0; i < n; i += block.n_values, bytes += block.n_bytes) widen_block(bytes, dst + i);
+template <auto kWidenBlock>
+void widen_blocks(StoredBlock block, const std::byte* src, float* dst, Index n) {
+  const auto* bytes = reinterpret_cast<const StoredByte*>(src);
+  for (Index i = 0; i < n; i += block.n_values, bytes += block.n_bytes) kWidenBlock(bytes, dst + i);
 }
+
+struct StoredTypeRow {
+  std::string_view name;
+  StoredBlock block;
+  void (*widen)(StoredBlock, const std::byte*, float*, Index) = nullptr;  // null: plain floats
+};
+
+constexpr std::array<StoredTypeRow, kNumStoredTypes> kStoredTypes = {{
+    {"F32", {1, 4}},
+    {"F16", {1, 2}},
+    {"BF16", {1, 2}},
+    {"Q4_0", {kSmallBlock, 18}, widen_blocks<widen_q4_0>},
+    {"Q4_1", {kSmallBlock, 20}, widen_blocks<widen_q4_1>},
+    {"Q5_0", {kSmallBlock, 22}, widen_blocks<widen_q5_0>},
+    {"Q5_1", {kSmallBlock, 24}, widen_blocks<widen_q5_1>},
+    {"Q8_0", {kSmallBlock, 34}, widen_blocks<widen_q8_0>},
+    {"Q2_K", {kLargeBlock, 84}, widen_blocks<widen_q2_k>},
+    {"Q3_K", {kLargeBlock, 110}, widen_blocks<widen_q3_k>},
+    {"Q4_K", {kLargeBlock, 144}, widen_blocks<widen_q4_k>},
+    {"Q5_K", {kLargeBlock, 176}, widen_blocks<widen_q5_k>},
+    {"Q6_K", {kLargeBlock, 210}, widen_blocks<widen_q6_k>},
+    {"IQ4_NL", {kSmallBlock, 18}, widen_blocks<widen_iq4_nl>},
+    {"IQ4_XS", {kLargeBlock, 136}, widen_blocks<widen_iq4_xs>},
+    {"MXFP4", {kSmallBlock, 17}, widen_blocks<widen_mxfp4_block>},
+}};
 
 }  // namespace
 
@@ -263,39 +262,9 @@ std::size_t stored_bytes(StoredType type, Index n) {
 }
 
 void widen(StoredType type, const std::byte* src, float* dst, Index n) {
-  const auto blocks = [&](auto widen_block) { for_each_block(type, src, dst, n, widen_block); };
-  switch (type) {
-    case StoredType::f32:
-    case StoredType::f16:
-    case StoredType::bf16:
-      return to_float(plain_dtype(type), src, dst, static_cast<std::size_t>(n));
-    case StoredType::q4_0:
-      return blocks(widen_q4_0);
-    case StoredType::q4_1:
-      return blocks(widen_q4_1);
-    case StoredType::q5_0:
-      return blocks(widen_q5_0);
-    case StoredType::q5_1:
-      return blocks(widen_q5_1);
-    case StoredType::q8_0:
-      return blocks(widen_q8_0);
-    case StoredType::q2_k:
-      return blocks(widen_q2_k);
-    case StoredType::q3_k:
-      return blocks(widen_q3_k);
-    case StoredType::q4_k:
-      return blocks(widen_q4_k);
-    case StoredType::q5_k:
-      return blocks(widen_q5_k);
-    case StoredType::q6_k:
-      return blocks(widen_q6_k);
-    case StoredType::iq4_nl:
-      return blocks(widen_iq4_nl);
-    case StoredType::iq4_xs:
-      return blocks(widen_iq4_xs);
-    case StoredType::mxfp4:
-      return blocks(widen_mxfp4_block);
-  }
+  const StoredTypeRow& row = kStoredTypes[static_cast<std::size_t>(type)];
+  if (row.widen != nullptr) return row.widen(row.block, src, dst, n);
+  to_float(plain_dtype(type), src, dst, static_cast<std::size_t>(n));
 }
 
 }  // namespace kvscope

@@ -20,20 +20,23 @@ constexpr Index kFewRows = 2;      // up to here a transposed block costs more t
 }  // namespace
 
 void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const float> k,
-                      TokenRange range, std::span<const Index> channels) {
-  const Index width = channels.empty() ? k.dim(1) : static_cast<Index>(channels.size());
+                      TokenRange range) {
+  const Index width = k.dim(1);
   assert(range.begin >= 0 && range.end <= k.dim(0));
   assert(static_cast<Index>(q.size()) == n_rows * width);
   n_keys_ = std::max<Index>(range.size(), 0);
   stride_ = (n_keys_ + kPanelKeys - 1) / kPanelKeys * kPanelKeys;
   const auto needed = static_cast<std::size_t>(n_rows * stride_);
   if (dots_.size() < needed) dots_.resize(needed);
+  if (n_keys_ == 0) return;
+  const TensorView<const float> keys = k.range(0, range.begin, range.end);
   if (precision_ == ScorePrecision::f32) {
-    compute_f32(q, n_rows, k, range, channels);
+    q_f32_.assign(q.begin(), q.end());
+    key_dots_f32(q_f32_, n_rows, keys, block_, dots_.data(), stride_);
     return;
   }
   if (n_rows <= kFewRows) {
-    compute_in_place(q, n_rows, k, range, channels);
+    key_dots(q, n_rows, keys, dots_.data(), stride_);
     return;
   }
   panels_.assign(static_cast<std::size_t>(kBlockKeys * width), 0.0);
@@ -41,12 +44,10 @@ void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const 
     const Index n_block = std::min(kBlockKeys, n_keys_ - first);
     const Index n_panels = (n_block + kPanelKeys - 1) / kPanelKeys;
     for (Index t = 0; t < n_block; ++t) {
-      const auto key = k.row(range.begin + first + t);
+      const auto key = keys.row(first + t);
       double* out = panels_.data() + (t / kPanelKeys) * width * kPanelKeys + t % kPanelKeys;
-      for (Index c = 0; c < width; ++c) {
-        const Index channel = channels.empty() ? c : channels[static_cast<std::size_t>(c)];
-        out[c * kPanelKeys] = static_cast<double>(key[static_cast<std::size_t>(channel)]);
-      }
+      for (Index c = 0; c < width; ++c)
+        out[c * kPanelKeys] = static_cast<double>(key[static_cast<std::size_t>(c)]);
     }
     panel_dots(q.data(), n_rows, panels_.data(), n_panels, width, dots_.data() + first, stride_);
   }
@@ -57,37 +58,6 @@ std::span<double> KeyDots::take(Index n_rows, Index n_keys) {
   const auto needed = static_cast<std::size_t>(n_rows * n_keys);
   if (dots_.size() < needed) dots_.resize(needed);
   return std::span(dots_).first(needed);
-}
-
-void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
-                               TokenRange range, std::span<const Index> channels) {
-  const auto d_head = static_cast<std::size_t>(k.dim(1));
-  std::vector<double> spread;  // q with zeros in the channels that it leaves out
-  if (!channels.empty()) {
-    spread.assign(static_cast<std::size_t>(n_rows) * d_head, 0.0);
-    for (std::size_t r = 0; r < static_cast<std::size_t>(n_rows); ++r) {
-      for (std::size_t c = 0; c < channels.size(); ++c) {
-        spread[r * d_head + static_cast<std::size_t>(channels[c])] = q[r * channels.size() + c];
-      }
-    }
-    q = spread;
-  }
-  if (n_keys_ > 0) key_dots(q, n_rows, k.range(0, range.begin, range.end), dots_.data(), stride_);
-}
-
-void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k,
-                          TokenRange range, std::span<const Index> channels) {
-  if (n_keys_ == 0) return;
-  const auto d_head = static_cast<std::size_t>(k.dim(1));
-  q_f32_.assign(static_cast<std::size_t>(n_rows) * d_head, 0.0f);
-  const std::size_t width = channels.empty() ? d_head : channels.size();
-  for (std::size_t r = 0; r < static_cast<std::size_t>(n_rows); ++r) {
-    for (std::size_t c = 0; c < width; ++c) {
-      const std::size_t channel = channels.empty() ? c : static_cast<std::size_t>(channels[c]);
-      q_f32_[r * d_head + channel] = static_cast<float>(q[r * width + c]);
-    }
-  }
-  key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, dots_.data(), stride_);
 }
 
 void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> k,

@@ -21,10 +21,9 @@ class KeyDots {
  public:
   void set_precision(ScorePrecision precision) { precision_ = precision; }
 
-  /// Products of q [n_rows, width] with the keys in `range` of k [n_keys, d_head]. `channels` names
-  /// the key channels that belong to q's elements, ascending; empty means all (width = d_head).
-  void compute(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-               std::span<const Index> channels = {});
+  /// Products of q [n_rows, d_head] with the keys in `range` of k [n_keys, d_head].
+  void compute(std::span<const double> q, Index n_rows, TensorView<const float> k,
+               TokenRange range);
 
   /// The same for one query and the keys at `keys`, in any order: row(0) has one product per entry,
   /// bit by bit that of compute(). Reads them where they lie, keys that follow each other together.
@@ -47,10 +46,6 @@ class KeyDots {
   }
 
  private:
-  void compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
-                        TokenRange range, std::span<const Index> channels);
-  void compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k,
-                   TokenRange range, std::span<const Index> channels);
   ScorePrecision precision_ = ScorePrecision::f64;
   Index n_keys_ = 0;
   Index stride_ = 0;

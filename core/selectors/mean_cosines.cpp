@@ -165,9 +165,4 @@ void keep_mean_of(const SelectCall& call, Index kv_head, std::span<const KeyPos>
                  takes_unit);
 }
 
-SelectCost mean_cosines_cost(const SelectCall& call, double n_keys) {
-  const auto d = static_cast<double>(call.q.dim(2));
-  return {.score_flops = 4.0 * n_keys * d, .score_bytes = n_keys * d * kBytesPerElement};
-}
-
 }  // namespace kvscope

@@ -21,7 +21,4 @@ KeyValues inverse_norms(const SelectCall& call, const KeyLists& lists, double ep
 void keep_mean_of(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
                   bool takes_unit, double eps);
 
-/// Of lists with n_keys keys in all: two products with every key, one read of it.
-SelectCost mean_cosines_cost(const SelectCall& call, double n_keys);
-
 }  // namespace kvscope

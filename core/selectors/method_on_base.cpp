@@ -1,5 +1,7 @@
 #include "core/selectors/method_on_base.hpp"
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 
@@ -20,8 +22,11 @@ SelectorCaps MethodOnBase::with_needs(SelectorCaps caps) const {
   caps.needs_calibration = base.needs_calibration;
   caps.needs_draft = base.needs_draft;
   caps.needs_values = base.needs_values;
+  caps.needs_side = base.needs_side;
   caps.needs_all_heads |= base.needs_all_heads;
   caps.cross_layer = base.cross_layer;
+  // A base that works across layers is asked wherever it works.
+  if (base.cross_layer) caps.dense_layers = std::min(caps.dense_layers, base.dense_layers);
   caps.uses_pool = base.uses_pool;
   return caps;
 }

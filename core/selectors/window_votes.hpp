@@ -7,10 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "core/base/fields.hpp"
 #include "core/selectors/eviction.hpp"
-#include "core/selectors/pooled_votes.hpp"
 
 namespace kvscope {
+
+enum class Pooling { average, max, none };
 
 class WindowVotes : public EvictingMethod {
  public:

@@ -108,6 +108,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   run_ = std::make_unique<SelectorRun>(method.make(), shape_,
                                        std::vector<Budget>{options.budget.value_or(Budget{})},
                                        options.dense_layers, ScorePrecision::f32);
+  if (options.watch) run_->set_watch(options.watch);
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
   if (calibration.text == nullptr)

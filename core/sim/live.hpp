@@ -29,6 +29,7 @@ struct LiveOptions {
   MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
+  WatchSelection watch = {};
 };
 
 /// How a prompt is filled in.

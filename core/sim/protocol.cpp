@@ -139,6 +139,9 @@ std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& inpu
     for (std::size_t i = 0; i < budgets_.size(); ++i) {
       selections_.push_back(dense_selection(call_, ListOwner::layer));
     }
+  } else if (watch_) {
+    selections_.clear();
+    selections_.push_back(watch_(*selector_, call_));
   } else {
     selections_.clear();  // before the next ones are made: with lists per query both are large
     selections_ = selector_->select_budgets(call_, budgets_);
@@ -159,11 +162,13 @@ std::optional<ListPlan> SelectorRun::plan(Index layer) const {
   if (budgets_.size() != 1 || engine_->precision() != ScorePrecision::f32) return std::nullopt;
   const bool rests = keeps_dense(layer) || !is_open_;
   if (rests && !caps_.permanent && !caps_.needs_probs) return ListPlan{};
+  if (watch_) return std::nullopt;
   return selector_->plan(budgets_.front(), phase_);
 }
 
 HostRows SelectorRun::host_rows() const {
-  const bool may_ask = budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
+  const bool may_ask =
+      !watch_ && budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 

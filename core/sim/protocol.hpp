@@ -12,9 +12,11 @@
 // recorded) cost nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/selectors/score_engine.hpp"
@@ -30,6 +32,10 @@ struct LayerExtras {
   SelectionTrace* trace = nullptr;  // see SelectCall
   const SideView* side = nullptr;   // see SelectCall
 };
+
+/// A method's selection for a question, or another one in its place. Nothing is left to a backend
+/// then, which would choose unseen.
+using WatchSelection = std::function<Selection(Selector& method, const SelectCall& call)>;
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.
 bool can_share_scoring(const SelectorCaps& caps);
@@ -53,11 +59,14 @@ class SelectorRun {
   /// Only for methods whose later selections do not depend on earlier ones.
   void set_open(bool is_open) { is_open_ = is_open; }
 
+  /// Of a run with one budget: sees every question to the method.
+  void set_watch(WatchSelection watch) { watch_ = std::move(watch); }
+
   /// Starts a forward call with n_tok queries. draft_rows: see SelectCall; needed by
   /// caps().needs_draft in verify. Throws ConfigError if they are missing.
   void begin_call(Phase phase, Index n_tok, std::span<const Tensor<float>> draft_rows = {});
 
-  /// Steps 3 to 8 for one layer; layers must come in ascending order within a call. Returns one
+  /// Steps 3 to 7 for one layer; layers must come in ascending order within a call. Returns one
   /// checked selection per budget, good until the next layer_call. In a phase that the method is
   /// not defined for, and in its dense layers, every key that is alive is selected. A dense
   /// selection means every visible key; keys that are dead are never in a selection. Throws
@@ -118,6 +127,7 @@ class SelectorRun {
   std::vector<Budget> budgets_;
   Index dense_layers_ = 0;
   bool is_open_ = true;
+  WatchSelection watch_;
 
   std::vector<AliveMask> alive_;          // [n_layers]
   std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before

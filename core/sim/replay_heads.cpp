@@ -136,9 +136,7 @@ std::vector<LayerReplay> replay_by_head(const TraceSource& trace, const std::vec
     of_head.q_heads = heads_of(heads, kv_head, info.group());
     of_head.on_selection = [&](const SelectedCall& selected) {
       SelectCost& cost = costs[{selected.layer, selected.call, selected.pair}];
-      cost.score_flops += selected.cost.score_flops;
-      cost.score_bytes += selected.cost.score_bytes;
-      cost.metadata_bytes += selected.cost.metadata_bytes;
+      cost = cost + selected.cost;
     };
     ProgressFn of_all;
     if (progress) {

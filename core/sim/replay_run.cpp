@@ -10,6 +10,38 @@
 
 namespace kvscope {
 
+const SideView* ReplaySide::of(const TraceSource& trace, Index layer, TokenRange call) {
+  const IndexShape& index = trace.info().index;
+  if (index.empty()) return nullptr;
+  view_ = {};
+  if (!index.has_layer(layer)) return &view_;
+  const auto read = [&](SideTensor what, Index n_heads, Index width, TokenRange range) {
+    Shape shape{n_heads, range.size()};
+    if (width > 0) shape = Shape{n_heads, range.size(), width};
+    auto all = Tensor<float>::uninitialized(shape);
+    for (Index head = 0; head < n_heads; ++head) {
+      const Tensor<float> one = trace.read_side(what, layer, head, range);
+      std::copy_n(one.data(), one.count(), all.data() + head * one.count());
+    }
+    return all;
+  };
+  auto keys = index_k_.find(layer);
+  if (keys == index_k_.end()) {
+    keys = index_k_
+               .emplace(layer, read(SideTensor::index_k, index.n_key_heads, index.width,
+                                    {0, trace.info().n_tokens}))
+               .first;
+  }
+  index_q_ = read(SideTensor::index_q, index.n_heads, index.width, call);
+  view_.index_q = index_q_.view();
+  view_.index_k = keys->second.view().range(1, 0, call.end);
+  if (index.has_gates) {
+    index_w_ = read(SideTensor::index_w, index.n_heads, 0, call);
+    view_.index_w = index_w_.view();
+  }
+  return &view_;
+}
+
 Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange range) {
   const TraceInfo& info = trace.info();
   Tensor<float> all = Tensor<float>::uninitialized(Shape{info.n_q, range.size(), info.d_head});
@@ -100,13 +132,13 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
             : fmt::format("{}=FILE with what kvscope fit wrote, or ", caps().artifact_option));
   }
   const TraceInfo& info = text->info();
-  if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
+  if (info.n_layers != shape_.n_layers || info.n_q != shape_.n_q || info.n_kv != shape_.n_kv ||
       info.d_head != shape_.d_head) {
     throw ConfigError(
-        "calibration: {} has {} layers, {} KV heads and {} channels, expected the "
-        "replayed model's {}, {} and {}",
-        text->where(), info.n_layers, info.n_kv, info.d_head, shape_.n_layers, shape_.n_kv,
-        shape_.d_head);
+        "calibration: {} has {} layers, {} query heads, {} KV heads and {} channels, expected the "
+        "replayed model's {}, {}, {} and {}",
+        text->where(), info.n_layers, info.n_q, info.n_kv, info.d_head, shape_.n_layers, shape_.n_q,
+        shape_.n_kv, shape_.d_head);
   }
   std::vector<Index> asked;
   for (const ReplayLayer& layer : layers) {

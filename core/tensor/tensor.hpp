@@ -126,6 +126,13 @@ class TensorView {
   std::array<Index, Shape::kMaxRank> stride_{};
 };
 
+/// Calls visit(first element) for every row of a view that is not empty, in order.
+template <class T, class Visit>
+void for_each_row(TensorView<T> view, const Visit& visit) {
+  if (view.rank() == 1) return visit(view.data());
+  for (Index i = 0; i < view.dim(0); ++i) for_each_row(view.sub(i), visit);
+}
+
 /// Owns its elements (64-byte aligned, move only); copying is spelled clone().
 template <class T>
 class Tensor {

@@ -63,7 +63,7 @@ class TypedRows {
   /// Calls visit(first byte) for every row, in order.
   template <class Visit>
   void for_each_row(const Visit& visit) const {
-    if (!empty()) visit_rows(bytes_, visit);
+    if (!empty()) kvscope::for_each_row(bytes_, visit);
   }
 
  private:
@@ -78,11 +78,6 @@ class TypedRows {
     for (int a = 0; a + 1 < floats.rank(); ++a)
       stride[static_cast<std::size_t>(a)] *= static_cast<Index>(sizeof(float));
     return stride;
-  }
-  template <class Visit>
-  static void visit_rows(TensorView<const std::byte> bytes, const Visit& visit) {
-    if (bytes.rank() == 1) return visit(bytes.data());
-    for (Index i = 0; i < bytes.dim(0); ++i) visit_rows(bytes.sub(i), visit);
   }
 
   DType dtype_ = DType::f32;

@@ -119,26 +119,6 @@ Tensor<std::int32_t> MemoryTrace::read_selected(Index layer, Index list, TokenRa
   return out;
 }
 
-TensorView<float> MemoryTrace::side(SideTensor what, Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].of(what).view();
-}
-TensorView<std::int32_t> MemoryTrace::selected(Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].selected.view();
-}
-
-TensorView<float> MemoryTrace::q(Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].q.view();
-}
-TensorView<float> MemoryTrace::k(Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].k.view();
-}
-TensorView<float> MemoryTrace::v(Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].v.view();
-}
-TensorView<float> MemoryTrace::lse(Index layer) {
-  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].lse.view();
-}
-
 TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens,
                           Index chunk) {
   if (chunk < 1) throw ConfigError("chunk: expected at least 1 token, found {}", chunk);

@@ -29,13 +29,14 @@ class MemoryTrace final : public TraceSource {
   Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override;
 
   // direct access, by slot order of info().layers and heads
-  TensorView<float> q(Index layer);    // [q_heads, rows, d_head]
-  TensorView<float> k(Index layer);    // [kv_heads, n_tokens, d_head]
-  TensorView<float> v(Index layer);    // [kv_heads, n_tokens, d_head]
-  TensorView<float> lse(Index layer);  // [q_heads, rows]
+  TensorView<float> q(Index layer) { return at(layer).q.view(); }  // [q_heads, rows, d_head]
+  TensorView<float> k(Index layer) { return at(layer).k.view(); }  // [kv_heads, n_tokens, d_head]
+  TensorView<float> v(Index layer) { return at(layer).v.view(); }  // [kv_heads, n_tokens, d_head]
+  TensorView<float> lse(Index layer) { return at(layer).lse.view(); }  // [q_heads, rows]
   /// As SideTensor says; empty if the recording has none.
-  TensorView<float> side(SideTensor what, Index layer);
-  TensorView<std::int32_t> selected(Index layer);  // [n_lists, rows, n_selected]
+  TensorView<float> side(SideTensor what, Index layer) { return at(layer).of(what).view(); }
+  /// [n_lists, rows, n_selected]
+  TensorView<std::int32_t> selected(Index layer) { return at(layer).selected.view(); }
   void set_tokens(std::vector<TokenId> tokens, std::vector<std::string> bytes = {}) {
     tokens_ = std::move(tokens);
     bytes_ = std::move(bytes);
@@ -50,6 +51,7 @@ class MemoryTrace final : public TraceSource {
     Tensor<float>& of(SideTensor what) { return side[static_cast<std::size_t>(what)]; }
   };
   const Layer& layer_at(Index layer) const;
+  Layer& at(Index layer) { return layers_[static_cast<std::size_t>(info_.layer_slot(layer))]; }
 
   TraceInfo info_;
   std::vector<Layer> layers_;

@@ -11,7 +11,7 @@ namespace kvscope {
 
 /// Reads go to the whole trace, which must outlive this one. What an analysis writes about the part
 /// equals what it writes about these layers and heads of the whole.
-class TracePart final : public TraceSource {
+class TracePart : public TraceSource {
  public:
   /// part: the whole's info with fewer layers or heads (with_layers, selected_part).
   TracePart(const TraceSource& whole, TraceInfo part) : whole_(whole), info_(std::move(part)) {}

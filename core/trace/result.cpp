@@ -8,20 +8,6 @@
 
 namespace kvscope {
 
-std::size_t size_of(ResultType type) {
-  switch (type) {
-    case ResultType::f32:
-    case ResultType::i32:
-      return 4;
-    case ResultType::f64:
-    case ResultType::i64:
-      return 8;
-    case ResultType::u8:
-      break;
-  }
-  return 1;
-}
-
 namespace {
 
 /// Adds the input that `from` tells of; `name` and `hash` are keys there, the first that is a text.

@@ -2,6 +2,7 @@
 // one plot.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -20,26 +21,19 @@ struct ResultInfo;  // core/trace/result.hpp
 enum class ResultType { f32, f64, i32, i64, u8 };
 
 template <class T>
-constexpr ResultType result_type_of();
-template <>
-constexpr ResultType result_type_of<float>() {
-  return ResultType::f32;
-}
-template <>
-constexpr ResultType result_type_of<double>() {
-  return ResultType::f64;
-}
-template <>
-constexpr ResultType result_type_of<std::int32_t>() {
-  return ResultType::i32;
-}
-template <>
-constexpr ResultType result_type_of<std::int64_t>() {
-  return ResultType::i64;
-}
-template <>
-constexpr ResultType result_type_of<std::uint8_t>() {
-  return ResultType::u8;
+constexpr ResultType result_type_of() {
+  if constexpr (std::same_as<T, float>) {
+    return ResultType::f32;
+  } else if constexpr (std::same_as<T, double>) {
+    return ResultType::f64;
+  } else if constexpr (std::same_as<T, std::int32_t>) {
+    return ResultType::i32;
+  } else if constexpr (std::same_as<T, std::int64_t>) {
+    return ResultType::i64;
+  } else {
+    static_assert(std::same_as<T, std::uint8_t>);
+    return ResultType::u8;
+  }
 }
 
 /// Calls visit(T{}) with the C++ type of the elements, for code that converts them.
@@ -80,7 +74,9 @@ struct ResultPlot {
 };
 
 /// Bytes of one element.
-std::size_t size_of(ResultType type);
+inline std::size_t size_of(ResultType type) {
+  return with_type(type, [](auto element) { return sizeof element; });
+}
 
 /// Where an analysis puts its arrays: declared whole, written in slabs along the first
 /// axis, so that nothing needs to be in memory at once. Protocol: begin, [declare,

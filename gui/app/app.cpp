@@ -119,8 +119,9 @@ void App::frame(float screen_scale) {
   hover_ = collect_hover_lines();
   landmarks_ = take_landmarks();
   drawn_revision_ = session_->revision();
-  wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
-                  ImGui::GetTime() < flash_until_;
+  const bool points_elsewhere = turn_pointed();
+  wants_redraw_ = requests_.redraw || points_elsewhere || drawn_revision_ != before ||
+                  take_tooltip_wait() || ImGui::GetTime() < flash_until_;
 }
 
 PanelContext App::context() {

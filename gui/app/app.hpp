@@ -29,8 +29,8 @@
 #include "gui/model/session/methods.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {

@@ -12,7 +12,6 @@
 #include "core/trace/result.hpp"
 #include "gui/app/app.hpp"
 #include "gui/model/session/methods.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/platform/picture_clipboard.hpp"
 
@@ -229,35 +228,27 @@ void App::copy_picture() {
   request.stem = suggested_stem(*session_, from->info().name,
                                 from->info().extent);  // the one before is replaced
   request.formats = {ExportFormat::png};
-  jobs_->start(
-      "Copying the picture of " + from->info().title, Lane::quick,
-      [request = std::move(request)](JobContext& job) -> std::any {
+  run_beside(
+      *session_, "Copying the picture of " + from->info().title, Lane::quick,
+      [request = std::move(request)](JobContext& job) {
         CopiedPicture copied;
-        try {
-          std::error_code error;
-          fs::create_directories(request.folder, error);
-          for (const fs::path& file : export_view(request, Existing::replace)) {
-            if (file.extension() == ".png") copied.file = file;
-          }
-          copied.problem = picture_to_clipboard(copied.file, job.stop);
-        } catch (const Error& e) {
-          copied.problem = e.what();
+        std::error_code error;
+        fs::create_directories(request.folder, error);
+        for (const fs::path& file : export_view(request, Existing::replace)) {
+          if (file.extension() == ".png") copied.file = file;
         }
+        copied.problem = picture_to_clipboard(copied.file, job.stop);
         return copied;
       },
-      [this](std::any value) {
-        const auto copied = std::any_cast<CopiedPicture>(std::move(value));
+      [this](const CopiedPicture& copied) {
         if (copied.problem.empty()) {
           flash("the picture is on the clipboard, and in " + copied.file.string());
           return;
         }
-        if (!copied.file.empty()) ImGui::SetClipboardText(copied.file.c_str());
-        session_->notify(
-            copied.file.empty()
-                ? copied.problem
-                : fmt::format("The picture is not on the clipboard: {}. Its path is: {}",
-                              copied.problem, copied.file.string()),
-            /*is_error=*/false);
+        ImGui::SetClipboardText(copied.file.c_str());
+        session_->notify(fmt::format("The picture is not on the clipboard: {}. Its path is: {}",
+                                     copied.problem, copied.file.string()),
+                         /*is_error=*/false);
       });
 }
 

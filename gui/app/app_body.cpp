@@ -1,20 +1,57 @@
-// The App's window: the bar at its top, the side bar, and what stands beside it.
+// The App's window: the bar at its top, messages, the side bar, what stands beside it, and the line
+// at the bottom.
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
 #include <cctype>
 
+#include "core/base/number_text.hpp"
 #include "gui/app/app.hpp"
-#include "gui/app/status_bar.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr float kSidebar = 262.0f;  // points
+
+/// One line at the bottom: what is computed in the background, and what a key just did.
+void draw_status_bar(PanelContext& context, const std::string& flash) {
+  const Workbench bench = context.session.bench();
+  // Programs beside the window come last, and are cancelled where they are listed.
+  auto jobs = bench.jobs.active();
+  std::erase_if(jobs, [](const Job& job) { return job.status().lane == Lane::questions; });
+  const auto is_own = [](const Job& job) { return job.status().lane != Lane::programs; };
+  const auto n_own = std::stable_partition(jobs.begin(), jobs.end(), is_own) - jobs.begin();
+  const std::string memory =
+      fmt::format("cache {} of {}", bytes_text(static_cast<double>(bench.cache.bytes())),
+                  bytes_text(static_cast<double>(bench.cache.limit())));
+  const float right = ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x;
+  ImGui::AlignTextToFramePadding();
+  // What was just done, or refused, is said at once, whatever is computed meanwhile.
+  if (flash.empty() && !jobs.empty()) {
+    const JobStatus status = jobs.front().status();
+    progress_bar(status, context.look.px(110));
+    ImGui::SameLine();
+    std::string words = fmt::format("{}  {}", status.title, progress_words(status));
+    if (jobs.size() > 1) words += fmt::format("  and {} more", jobs.size() - 1);
+    ImGui::TextUnformatted(words.c_str());
+    if (n_own > 0) {
+      ImGui::SameLine();
+      if (ImGui::SmallButton("Cancel all")) {
+        std::for_each(jobs.begin(), jobs.begin() + n_own, [](const Job& job) { job.cancel(); });
+      }
+    }
+  } else {
+    const float room = right - context.look.px(12) - ImGui::GetCursorPosX();
+    ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : fitting(flash, room).c_str());
+    if (!flash.empty()) help_tooltip(flash);
+  }
+  ImGui::SameLine(right);
+  ImGui::TextDisabled("%s", memory.c_str());
+  help_tooltip("Memory of computed values and slices. The limit is in the settings (cache-mib).");
+}
 
 }  // namespace
 
@@ -91,6 +128,87 @@ float App::draw_side_handle(ImVec2 at, float height) {
   landmark("show side bar");
   help_tooltip("The side bar: traces, selection, methods and sliders (Ctrl+Shift+S)");
   return width;
+}
+
+void App::draw_banners() {
+  constexpr std::size_t kMostBanners = 2;  // more become one line
+  constexpr float kMostHeight = 0.3f;      // of the window, when all are shown
+  const std::size_t n = session_->notices().size();
+  if (n <= kMostBanners) {
+    shows_all_banners_ = false;
+    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
+    return;
+  }
+  const bool has_error = std::any_of(session_->notices().begin(), session_->notices().end(),
+                                     [](const Notice& notice) { return notice.is_error; });
+  const plot::Colour tone = has_error ? look_.error : look_.warning;
+  const float width = ImGui::GetContentRegionAvail().x;
+  ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
+  ImGui::BeginChild("notices", {0, ImGui::GetFrameHeight() + look_.px(8)}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
+                        ImGuiWindowFlags_NavFlattened);
+  ImGui::AlignTextToFramePadding();
+  const std::string& last = session_->notices().back().sentence;
+  const std::string words = fmt::format("{} messages, the last: {}", n,
+                                        last.substr(0, std::min(last.find('\n'), last.size())));
+  const float buttons = width - look_.px(190);
+  ImGui::TextUnformatted(fitting(words, buttons - look_.px(20)).c_str());
+  ImGui::SameLine(buttons);
+  if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
+  landmark("show messages");
+  ImGui::SameLine();
+  const bool dismissed = ImGui::Button("Dismiss all");
+  landmark("dismiss all");
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  if (shows_all_banners_) {
+    const float wanted = static_cast<float>(n) * (ImGui::GetFrameHeight() + look_.px(8));
+    ImGui::BeginChild("all notices",
+                      {0, std::min(wanted, kMostHeight * ImGui::GetIO().DisplaySize.y)}, false);
+    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
+    ImGui::EndChild();
+  }
+  if (dismissed) session_->dismiss_all();
+}
+
+void App::draw_banner(std::size_t i) {
+  const Notice notice = session_->notices()[i];
+  const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float wrap = width - look_.px(notice.reload.empty() ? 100 : 170);
+  const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
+  const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
+  ImGui::PushID(static_cast<int>(i));
+  ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
+  ImGui::BeginChild("notice", {0, height}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
+  ImGui::AlignTextToFramePadding();
+  ImGui::PushTextWrapPos(wrap);
+  ImGui::TextUnformatted(notice.sentence.c_str());
+  ImGui::PopTextWrapPos();
+  bool reloads = false;
+  if (!notice.reload.empty()) {
+    ImGui::SameLine(width - look_.px(150));
+    reloads = ImGui::Button("Reload");
+    landmark(fmt::format("reload {}", i));
+  }
+  ImGui::SameLine(width - look_.px(80));
+  const bool dismissed = ImGui::Button("Dismiss");
+  landmark(fmt::format("dismiss {}", i));
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::PopID();
+  if (reloads) {
+    session_->reload(notice.reload);
+  } else if (dismissed) {
+    session_->dismiss(i);
+  }
 }
 
 void App::draw_body() {

@@ -10,7 +10,6 @@
 #include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
 #include "gui/model/runs/command_form.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

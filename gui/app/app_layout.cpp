@@ -1,4 +1,4 @@
-// The App's layouts, its sessions on disk, and its table of keys.
+// The App's layouts, its sessions and settings on disk, and its table of keys.
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
@@ -97,7 +98,7 @@ void App::save_session(const fs::path& file) {
 void App::write_session(const fs::path& file) const {
   std::error_code error;
   const Json json = session_json(fs::absolute(file, error).parent_path());
-  write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
+  write_new_file(file, json_text(json, 2) + "\n", /*overwrite=*/true);
 }
 
 /// What is in the window, the file holds.
@@ -317,6 +318,50 @@ void App::make_shortcuts() {
   add(
       "Files", GLFW_KEY_F1, false, false, "this page", [this] { shows_help_ = !shows_help_; },
       /*in_text=*/true);
+}
+
+// ---- settings: what is remembered of a window, and what holds for it alone ----
+
+void App::for_this_window(const std::function<void(Settings&)>& change) {
+  const nlohmann::ordered_json before = fields_to_json(settings_);
+  change(settings_);
+  const nlohmann::ordered_json after = fields_to_json(settings_);
+  for (const auto& [key, value] : after.items()) {
+    if (value != before[key]) lent_[key] = {value, before[key]};
+  }
+}
+
+void App::remember() {
+  bool changed = false;
+  const auto& documents = session_->documents();
+  std::set<fs::path> now_open;
+  const auto note = [&](const fs::path& file) {
+    now_open.insert(file);
+    if (known_.contains(file)) return;  // a recording gets another name at its end
+    settings_.add_recent(file);
+    changed = true;
+  };
+  for (const auto& document : documents) note(document->path());
+  for (const auto& result : session_->results()) note(result->name());
+  known_ = std::move(now_open);
+  nlohmann::ordered_json now = fields_to_json(settings_);
+  std::erase_if(lent_, [&](const auto& field) { return now[field.first] != field.second.here; });
+  for (const auto& [key, lent] : lent_) now[key] = lent.kept;
+  if (!changed && !unsaved_ && now == saved_) return;
+  saved_ = now;
+  unsaved_ = false;
+  if (settings_file_.empty() || ImGui::IsAnyMouseDown()) {
+    unsaved_ = !settings_file_.empty();
+    return;
+  }
+  try {
+    Settings kept = settings_;
+    fields_from_json(now, kept);
+    save_settings(kept, settings_file_);
+  } catch (const Error& e) {
+    session_->notify(e.what(), /*is_error=*/false);
+    settings_file_.clear();  // said once
+  }
 }
 
 }  // namespace kvscope::gui

@@ -7,9 +7,7 @@
 #include "core/base/error.hpp"
 #include "gui/app/help.hpp"
 #include "gui/model/session/help_texts.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

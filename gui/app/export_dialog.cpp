@@ -8,9 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -45,7 +43,6 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
   if (request_.figure) {
     choose_formats();
   } else {  // a drawing of it would never come
-    request_.formats = {ExportFormat::csv};
     ImGui::TextUnformatted("csv: the panel shows a table, which kvscope table sets in LaTeX");
     landmark("csv only");
   }
@@ -155,26 +152,15 @@ void ExportDialog::draw_page_button(PanelContext& context,
 
 void ExportDialog::start(Session& session, Existing existing,
                          const std::function<void(std::string)>& report) {
-  // A failure is a value too: the session must hear of it.
-  session.bench().jobs.start(
-      "Exporting " + request_.stem, Lane::quick,
-      [request = request_, existing](JobContext&) -> std::any {
-        try {
-          const auto files = export_view(request, existing);
-          return fmt::format("wrote {} and {} more files", files.front().string(),
-                             files.size() - 1);
-        } catch (const Error& e) {
-          return std::string("!") + e.what();
-        }
+  ExportRequest request = request_;
+  if (!request.figure) request.formats = {ExportFormat::csv};
+  run_beside(
+      session, "Exporting " + request.stem, Lane::quick,
+      [request = std::move(request), existing](JobContext&) {
+        const auto files = export_view(request, existing);
+        return fmt::format("wrote {} and {} more files", files.front().string(), files.size() - 1);
       },
-      [report, &session](std::any value) {
-        const auto words = std::any_cast<std::string>(std::move(value));
-        if (words.starts_with("!")) {
-          session.notify(words.substr(1));
-        } else {
-          report(words);
-        }
-      });
+      report);
 }
 
 }  // namespace kvscope::gui

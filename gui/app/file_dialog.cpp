@@ -7,9 +7,7 @@
 #include <algorithm>
 
 #include "core/base/number_text.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

@@ -7,10 +7,7 @@
 #include <string>
 
 #include "gui/model/session/help_texts.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
-#include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {
 
@@ -21,10 +18,11 @@ struct MouseHint {
   const char* words;
 };
 constexpr MouseHint kMouse[] = {
-    {"hover", "exact value, token, position"},
+    {"hover", "exact value, token, position; marked in all panels"},
     {"click", "select it, in all panels"},
     {"wheel", "zoom about the mouse (Ctrl: across only, Shift: up and down only)"},
     {"drag", "pan; orbit in 3D"},
+    {"Alt and drag", "a lasso around points: their words and rows light up; Alt and click: none"},
     {"double click", "everything again"},
     {"Shift and drag", "zoom into a rectangle of the attention map"},
     {"over that map",

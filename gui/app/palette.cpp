@@ -8,8 +8,7 @@
 
 #include "core/base/number_text.hpp"
 #include "gui/model/session/find_words.hpp"
-#include "gui/panels/landmarks.hpp"
-#include "gui/render/colour.hpp"
+#include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "analysis/options/exit_code.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
@@ -17,7 +18,6 @@
 #include "gui/app/app.hpp"
 #include "gui/model/results/export.hpp"
 #include "gui/model/results/table_view.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
 
@@ -42,9 +42,17 @@ void prepare(App& app, const CommandLine& line) {
   if (line.layer || line.head || line.query) app.keep_first_head();
 }
 
-/// Once the trace is open: layers and heads are known only then.
+/// Once the trace is open: layers and heads are known only then. Throws ConfigError for what it has
+/// not.
 bool select_given(App& app, const CommandLine& line) {
-  if (!app.session().document()) return false;
+  const auto document = app.session().document();
+  if (!document) return false;
+  const TraceInfo& info = document->info();
+  if (line.layer) info.layer_slot(*line.layer);
+  if (line.head) info.q_slot(*line.head);
+  if (line.query && (*line.query < 0 || *line.query >= info.n_tokens))
+    throw ConfigError("{}: position {}: expected one of its {} tokens", document->name(),
+                      *line.query, info.n_tokens);
   go_to(app.session(), {line.layer, line.head, line.query}, "command line");
   return true;
 }
@@ -55,7 +63,7 @@ class StateFile {
   explicit StateFile(const std::optional<fs::path>& file) : file_(file) {}
   void update(const App& app) {
     if (!file_) return;
-    std::string text = app.state().dump(1);
+    std::string text = json_text(app.state(), 1);
     if (text == last_) return;
     // After every action: not worth waiting for the device.
     write_new_file(*file_, text + "\n", /*overwrite=*/true, Sync::no);
@@ -252,7 +260,12 @@ int show_window(const CommandLine& line) {
     for (const auto& file : backend.take_dropped_files()) app.open(file);
     backend.set_ground(app.look().surface);
     backend.frame([&] { app.frame(static_cast<float>(backend.display_scale())); });
-    if (!selected) selected = select_given(app, line);
+    try {
+      selected = selected || select_given(app, line);
+    } catch (const ConfigError& error) {
+      selected = true;
+      app.session().notify(error.what());
+    }
     if (app.wants_redraw()) backend.request_redraw();
     state.update(app);
     if (app.title() != title) {

@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/session/methods.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -52,7 +49,6 @@ void draw_selection(PanelContext& context) {
   if (stepper("query", query, "Position of the query. Q and Shift+Q step.")) {
     session.select("query field", [&](Selection& s) { s.query = query; });
   }
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
   const TokenRange call = session.call();
   const std::string where =
       session.phase() == Phase::prefill
@@ -60,10 +56,10 @@ void draw_selection(PanelContext& context) {
                         session.kv_head())
           : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt,
                         session.kv_head());
-  one_line(where);
-  one_line("query " + token_words(*document, now.query));
-  one_line(now.key ? "key " + token_words(*document, *now.key) : "no key is selected");
-  ImGui::PopStyleColor();
+  const plot::Colour muted = context.look.muted;
+  one_line(muted, where);
+  one_line(muted, "query " + token_words(*document, now.query));
+  one_line(muted, now.key ? "key " + token_words(*document, *now.key) : "no key is selected");
 }
 
 void method_choice(PanelContext& context, MethodChoice& choice, const char* name,
@@ -94,9 +90,7 @@ void draw_obstacle(PanelContext& context) {
     const std::string here = obstacle(method, session.phase(), session.second() != nullptr);
     if (!here.empty()) why = here;
   }
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-  one_line(why);
-  ImGui::PopStyleColor();
+  one_line(context.look.warning, why);
 }
 
 /// The trace that a result was made from, if it is open.

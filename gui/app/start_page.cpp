@@ -6,10 +6,8 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/run_list.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 #include "traces/reader.hpp"
 

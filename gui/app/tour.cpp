@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "gui/panels/landmarks.hpp"
-#include "gui/render/colour.hpp"
+#include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
 

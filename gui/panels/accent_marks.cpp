@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -18,8 +17,9 @@ float indent() {
 
 }  // namespace
 
-AccentMarks::AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel)
-    : context_(context), view_(view), panel_(panel) {
+AccentMarks::AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel,
+                         plot::Colour colour)
+    : context_(context), view_(view), panel_(panel), colour_(packed(colour)) {
   const auto frame = view.frame(panel);
   if (!frame) return;
   is_drawn_ = true;
@@ -34,8 +34,8 @@ void AccentMarks::dot(double x, double y) {
   const auto at = view_.place(panel_, x, y);
   if (!is_drawn_ || !at) return;
   const float half = context_.look.px(1.6f);
-  ImGui::GetWindowDrawList()->AddRectFilled(
-      {at->x - half, at->y - half}, {at->x + half, at->y + half}, packed(context_.look.accent));
+  ImGui::GetWindowDrawList()->AddRectFilled({at->x - half, at->y - half},
+                                            {at->x + half, at->y + half}, colour_);
 }
 
 void AccentMarks::ring(double x, double y) {
@@ -44,7 +44,7 @@ void AccentMarks::ring(double x, double y) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float radius = context_.look.px(7.0f);
   list.AddCircle(*at, radius, packed(context_.look.surface), 0, context_.look.px(4.5f));
-  list.AddCircle(*at, radius, packed(context_.look.accent), 0, context_.look.px(2.5f));
+  list.AddCircle(*at, radius, colour_, 0, context_.look.px(2.5f));
 }
 
 void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
@@ -56,7 +56,18 @@ void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
   const ImVec2 high{std::max(a->x, b->x) - in, std::max(a->y, b->y) - in};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRect(low, high, packed(context_.look.surface), 0.0f, 0, context_.look.px(4.0f));
-  list.AddRect(low, high, packed(context_.look.accent), 0.0f, 0, context_.look.px(2.0f));
+  list.AddRect(low, high, colour_, 0.0f, 0, context_.look.px(2.0f));
+}
+
+void frame_heads(const PanelContext& context, const FigureView& view, const CellOfHead& cell_of,
+                 float inset) {
+  const auto frame = [&](Index layer, Index q_head, plot::Colour colour) {
+    const auto cell = cell_of(layer, q_head);
+    if (cell) AccentMarks(context, view, 0, colour).frame(cell->first, cell->second, inset);
+  };
+  if (pointed().has_head()) frame(*pointed().layer, *pointed().q_head, context.look.ink);
+  const Selection& selection = context.session.selection();
+  frame(selection.layer, selection.q_head, context.look.accent);
 }
 
 void accent_words(const PanelContext& context, const std::string& words) {

@@ -1,9 +1,13 @@
-// What is selected, drawn over a figure in the accent colour: rings around points, frames around
-// cells. Cheap enough for every frame, so that a selection changes without drawing the figure anew.
+// What is selected, drawn over a figure in the accent colour, or what is pointed at, in ink: rings
+// around points, frames around cells. Cheap enough for every frame, so that a selection changes
+// without drawing the figure anew.
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "analysis/plot/figure.hpp"
 #include "gui/panels/panel.hpp"
@@ -15,7 +19,10 @@ namespace kvscope::gui {
 /// figure is not drawn.
 class AccentMarks {
  public:
-  AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel);
+  AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel)
+      : AccentMarks(context, view, panel, context.look.accent) {}
+  AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel,
+              plot::Colour colour);
   ~AccentMarks();
   AccentMarks(const AccentMarks&) = delete;
   AccentMarks& operator=(const AccentMarks&) = delete;
@@ -31,8 +38,16 @@ class AccentMarks {
   const PanelContext& context_;
   const FigureView& view_;
   std::size_t panel_;
+  ImU32 colour_;
   bool is_drawn_ = false;
 };
+
+/// Where a head is drawn on the first panel of a figure; nowhere for one that is not.
+using CellOfHead =
+    std::function<std::optional<std::pair<plot::Range, plot::Range>>(Index layer, Index q_head)>;
+/// Frames around the selected head and around the one that is pointed at.
+void frame_heads(const PanelContext& context, const FigureView& view, const CellOfHead& cell_of,
+                 float inset);
 
 /// Words about what is selected, behind a square of the accent colour, in lines that fit.
 void accent_words(const PanelContext& context, const std::string& words);

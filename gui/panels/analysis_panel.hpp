@@ -22,7 +22,6 @@
 #include "gui/model/results/table_view.hpp"
 #include "gui/model/traces/trace_part.hpp"
 #include "gui/panels/accent_marks.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 
@@ -251,11 +250,18 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     const std::vector<MarkPlace>& places = places_of(*query);
     for (const MarkPlace& place : places) {
       AccentMarks marks(context, *this->figure_, place.panel);
-      const auto key = this->value_->key_of(place.row);
-      const Index page = std::max<Index>(1, this->value_->card().page_size);
-      const bool is_key = key && selection.key && *key / page == *selection.key / page;
+      const bool is_key = selection.key && is_of_key(place, Pointed::at_key(*selection.key));
       is_key || places.size() <= next_.panels.size() ? marks.ring(place.x, place.y)
                                                      : marks.dot(place.x, place.y);
+    }
+    if (this->figure_.hit() && this->figure_.hit()->mark) return;  // which the figure marks
+    const Pointed& at = pointed();
+    for (const MarkPlace& place : places) {
+      if (is_of_key(place, at)) ring_pointed(context, place);
+    }
+    const std::vector<MarkPlace>& others = places_of(at.query.value_or(-1));
+    for (const MarkPlace& place : others) {
+      if (others.size() <= next_.panels.size()) ring_pointed(context, place);
     }
   }
 
@@ -270,7 +276,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       if (!head.empty()) {
         detail_tooltip({{"cell", head.words()},
                         {"value", std::isnan(*hit.value) ? "not measured, or dense"
-                                                         : fmt::format("{:.4g}", *hit.value)}});
+                                                         : fmt::format("{:.4g}", *hit.value)}},
+                       Pointed::at(head));
         if (hit.clicked) gui::go_to(context.session, head, info_.title + " click");
         return;
       }
@@ -288,7 +295,8 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       lines.emplace_back("key", token_words(*this->document_, *key));
     }
     for (auto& line : this->value_->lines(*row)) lines.push_back(std::move(line));
-    detail_tooltip(lines);
+    const TokenRange keys = key ? TokenRange{*key, *key + std::max<Index>(1, page)} : TokenRange{};
+    detail_tooltip(lines, {.query = query, .keys = keys});
     if (!hit.clicked || !query) return;
     const std::string step = info_.title + " click";
     if (key) {
@@ -299,6 +307,14 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   }
 
  private:
+  bool is_of_key(const MarkPlace& place, const Pointed& at) const {
+    const auto key = this->value_->key_of(place.row);
+    return key && at.has_key(*key, std::max<Index>(1, this->value_->card().page_size));
+  }
+  void ring_pointed(const PanelContext& context, const MarkPlace& place) const {
+    AccentMarks(context, *this->figure_, place.panel, context.look.ink).ring(place.x, place.y);
+  }
+
   void find_places() {
     for (std::size_t panel = 0; panel < next_.panels.size(); ++panel) {
       for (const plot::Mark& mark : next_.panels[panel].marks) {

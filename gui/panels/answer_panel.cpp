@@ -12,12 +12,10 @@
 #include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/answer_view.hpp"
-#include "gui/model/results/table_view.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

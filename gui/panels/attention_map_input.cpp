@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "gui/panels/attention_map_view.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

@@ -8,12 +8,9 @@
 
 #include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
-#include "gui/model/session/json_fields.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -272,7 +269,7 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
     lines.emplace_back(context.session.selection().selector.text(),
                        *keeps ? "keeps it" : "drops it");
   }
-  detail_tooltip(lines);
+  detail_tooltip(lines, {.query = pair.query, .keys = {pair.key, pair.key + 1}});
 }
 
 std::string AttentionMapPanel::left_words() const {

@@ -1,15 +1,13 @@
 #include "gui/panels/attention_map_view.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analysis/plot/scale.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/number_text.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {
@@ -120,6 +118,7 @@ MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
   list.PushClipRect(low_, high_, true);
   draw_ground(context, view, scene);
   draw_tiles(context, view, scene);
+  draw_brush(context, view);
   draw_selection(context, view, scene);
   draw_bookmarks(context, view, scene);
   if (band_from_) {
@@ -216,33 +215,59 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
                                       const MapScene& scene) const {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const bool wide = view.tokens_per_pixel() < 0.2;  // a token is five pixels: two lines around it
-  const ImU32 accent = packed(context.look.accent);
   const ImU32 halo = tinted(context.look.surface, 0.55);
   const auto n = static_cast<double>(scene.grid.n_tokens);
   const ImVec2 end = screen(view, {n, n});
   const float right = std::min(high_.x, end.x);
   const float bottom = std::min(high_.y, end.y);
-  const auto line = [&](ImVec2 a, ImVec2 b) {
-    list.AddLine(a, b, halo, 3.0f);
-    list.AddLine(a, b, accent, 1.5f);
+  const auto draw = [&](const Pointed& at, ImU32 colour, float width) {
+    const auto line = [&](ImVec2 a, ImVec2 b) {
+      list.AddLine(a, b, halo, 2.0f * width);
+      list.AddLine(a, b, colour, width);
+    };
+    const auto horizontal = [&](double query) {
+      const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
+      line({low_.x, y}, {right, y});
+    };
+    const auto vertical = [&](double key) {
+      const float x = std::floor(screen(view, {0.0, key}).x) + 0.5f;
+      line({x, low_.y}, {x, bottom});
+    };
+    if (at.query) {
+      const auto query = static_cast<double>(*at.query);
+      horizontal(wide ? query : query + 0.5);
+      if (wide) horizontal(query + 1.0);
+    }
+    if (at.keys.size() > 0) {
+      const bool has_two = wide || at.keys.size() > 1;
+      vertical(static_cast<double>(at.keys.begin) + (has_two ? 0.0 : 0.5));
+      if (has_two) vertical(static_cast<double>(at.keys.end));
+    }
   };
-  const auto horizontal = [&](double query) {
-    const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
-    line({low_.x, y}, {right, y});
-  };
-  const auto vertical = [&](double key) {
-    const float x = std::floor(screen(view, {0.0, key}).x) + 0.5f;
-    line({x, low_.y}, {x, bottom});
-  };
-  if (scene.query) {
-    const auto at = static_cast<double>(*scene.query);
-    horizontal(wide ? at : at + 0.5);
-    if (wide) horizontal(at + 1.0);
+  draw(pointed(), packed(context.look.ink), 1.0f);
+  Pointed selected = scene.key ? Pointed::at_key(*scene.key) : Pointed{};
+  selected.query = scene.query;
+  draw(selected, packed(context.look.accent), 1.5f);
+}
+
+/// The rows of queries and the columns of keys that a lasso went around.
+void AttentionMapView::draw_brush(const PanelContext& context, const MapView& view) const {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImU32 light = tinted(context.look.accent, 0.3);
+  const Brush& brush = context.session.brush();
+  float drawn = -1.0f;  // several positions lie on one pixel
+  for (const Index query : brush.queries) {
+    const float y = std::floor(screen(view, {static_cast<double>(query), 0.0}).y);
+    const float end = screen(view, {static_cast<double>(query + 1), 0.0}).y;
+    if (end < low_.y || y > high_.y || y == std::exchange(drawn, y)) continue;
+    list.AddRectFilled({low_.x, y}, {high_.x, std::max(y + 1.0f, std::floor(end))}, light);
   }
-  if (scene.key) {
-    const auto at = static_cast<double>(*scene.key);
-    vertical(wide ? at : at + 0.5);
-    if (wide) vertical(at + 1.0);
+  drawn = -1.0f;
+  for (const Index key : brush.keys) {
+    const float x = std::floor(screen(view, {0.0, static_cast<double>(key)}).x);
+    const float end = screen(view, {0.0, static_cast<double>(key + 1)}).x;
+    if (end < low_.x || x > high_.x || x == std::exchange(drawn, x)) continue;
+    list.AddRectFilled({x, low_.y}, {std::max(x + 1.0f, std::floor(end)), high_.y}, light);
   }
 }
 

@@ -7,10 +7,8 @@
 
 #include "core/base/csv_text.hpp"
 #include "gui/panels/cell_table.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

@@ -189,14 +189,21 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
   }
 
   void draw_over(PanelContext& context) override {
-    const Selection& selection = context.session.selection();
-    const auto [block, page] =
-        cell_at(context.session, static_cast<double>(selection.key.value_or(0)),
-                static_cast<double>(selection.query));
-    for (std::size_t panel = 0; panel < picture_.panels.size(); ++panel) {
-      AccentMarks marks(context, *figure_, panel);
-      frame(marks, selection.key ? page : TokenRange{0, block.end}, block);
+    const auto draw = [&](Index query, const std::optional<Index>& key, plot::Colour colour) {
+      const auto [block, page] = cell_at(context.session, static_cast<double>(key.value_or(0)),
+                                         static_cast<double>(query));
+      for (std::size_t panel = 0; panel < picture_.panels.size(); ++panel) {
+        AccentMarks marks(context, *figure_, panel, colour);
+        frame(marks, key ? page : TokenRange{0, block.end}, block);
+      }
+    };
+    const Pointed& at = pointed();
+    if (at.query) {
+      const bool has_key = at.keys.size() > 0;
+      draw(*at.query, has_key ? std::optional(at.keys.begin) : std::nullopt, context.look.ink);
     }
+    const Selection& selection = context.session.selection();
+    draw(selection.query, selection.key, context.look.accent);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
@@ -207,9 +214,9 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     if (document_->has_text()) lines.emplace_back("text", document_->text_of(page, 72));
     lines.emplace_back(picture_.panels[hit.panel].title,
                        std::isnan(*hit.value) ? "nothing" : fmt::format("{:.6g}", *hit.value));
-    detail_tooltip(lines);
-    if (!hit.clicked) return;
     const Index query = block.end - 1;
+    detail_tooltip(lines, {.query = query, .keys = page});
+    if (!hit.clicked) return;
     context.session.select_pair("compare click", query, std::min(page.begin, query));
   }
 };

@@ -137,12 +137,15 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
   }
 
   void draw_over(PanelContext& context) override {
-    const Selection& selection = context.session.selection();
-    const TraceInfo& info = document_->info();
-    if (!info.has_layer(selection.layer) || !info.has_q_head(selection.q_head)) return;
-    const auto row = static_cast<double>(info.layer_slot(selection.layer));
-    const auto col = static_cast<double>(info.q_slot(selection.q_head));
-    AccentMarks(context, *figure_, 0).frame({col, col + 1.0}, {row, row + 1.0}, kAroundCell);
+    const auto cell_of = [&info = document_->info()](Index layer, Index q_head) {
+      std::optional<std::pair<plot::Range, plot::Range>> cell;
+      if (!info.has_layer(layer) || !info.has_q_head(q_head)) return cell;
+      const auto row = static_cast<double>(info.layer_slot(layer));
+      const auto col = static_cast<double>(info.q_slot(q_head));
+      cell = {{col, col + 1.0}, {row, row + 1.0}};
+      return cell;
+    };
+    frame_heads(context, *figure_, cell_of, kAroundCell);
   }
 };
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
@@ -14,7 +13,6 @@
 #include "gui/panels/method_feed.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -30,9 +28,11 @@ struct Hovered {
 class GeometryPanel final : public TracePanel<GeometrySwitches> {
  public:
   PanelInfo info() const override {
-    return {"geometry", "Geometry",
-            "Queries and keys of the selected head along their principal axes. Click a query or a "
-            "key to select it; drag and wheel move and turn the view, a double click resets it."};
+    return {
+        "geometry", "Geometry",
+        "Queries and keys of the selected head along their principal axes. Click a query or a "
+        "key to select it; drag and wheel move and turn the view, a double click resets it. Alt "
+        "and drag: a lasso, whose words light up in the text, and rows and columns in the map."};
   }
 
   void controls(PanelContext& context) override {
@@ -68,6 +68,14 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       return;
     }
     const GeometryHit hit = picture_.show(context, shown_in(context.session.selection()));
+    points_itself_ = hit.set != nullptr;  // the figure marks it
+    if (hit.lasso) {
+      Brush brush;
+      for (const auto& [is_query, slot] : *hit.lasso)
+        (is_query ? brush.queries : brush.keys).push_back(head_.pos[slot]);
+      context.session.set_brush(std::move(brush));
+      context.requests.flash = context.session.brush().words();
+    }
     if (hit.mean) explain_mean(*hit.mean);
     if (hit.set == nullptr) return;
     const bool is_query = hit.set->are_queries;
@@ -233,11 +241,19 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   // ---- points ----
 
   GeometryShown shown_in(const Selection& selected) const {
-    GeometryShown shown{scene_, version_, switches_.is_3d, {}, {}};
+    GeometryShown shown{scene_, version_, switches_.is_3d, {}, {}, {}};
     const auto query = slot_of(selected.query);
     if (query && scene_.shows_queries) shown.query = head_.queries[*query];
     const auto key = selected.key ? slot_of(*selected.key) : std::nullopt;
     if (key && scene_.shows_keys) shown.key = head_.keys[*key];
+    if (points_itself_) return shown;
+    const Pointed& at = pointed();
+    if (const auto slot = at.query ? slot_of(*at.query) : std::nullopt;
+        slot && scene_.shows_queries)
+      shown.pointed.push_back(head_.queries[*slot]);
+    for (Index pos = at.keys.begin; pos < at.keys.end && scene_.shows_keys; ++pos) {
+      if (const auto slot = slot_of(pos)) shown.pointed.push_back(head_.keys[*slot]);
+    }
     return shown;
   }
 
@@ -288,7 +304,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       lines.emplace_back("", "after the selected query: a click moves the query here too");
     }
     for (const auto& [name, value] : lines) context.fonts.require(value);
-    detail_tooltip(lines);
+    detail_tooltip(lines, is_query ? Pointed{.query = pos} : Pointed::at_key(pos));
   }
 
   GeometryPicture picture_;
@@ -296,7 +312,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   AsyncValue<LargestWeights> weights_;
   MethodFeed<MethodSelections> lists_{"Lists of", method_selections};
   AsyncValue<Reading> kept_;
-  bool has_points_ = false;  // of what is selected
+  bool has_points_ = false;     // of what is selected
+  bool points_itself_ = false;  // the mouse is over one of the points
 
   std::shared_ptr<const GeometryView> value_;  // behind head_
   GeometryHead head_;

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "gui/model/results/compact_figure.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -26,10 +25,14 @@ std::size_t stride_in_motion(const GeometryScene& scene) {
   return std::bit_ceil(std::max<std::size_t>(1, n / FigureView::kMostInMotion));
 }
 
+void draw_ring(const Look& look, ImDrawList& list, ImVec2 at, plot::Colour colour) {
+  list.AddCircle(at, look.px(6), packed(plot::with_alpha(look.surface, 0.9)), 0, look.px(4));
+  list.AddCircle(at, look.px(6), packed(colour), 0, look.px(2));
+}
+
 void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const char* name) {
   const Look& look = context.look;
-  list.AddCircle(at, look.px(6), packed(plot::with_alpha(look.surface, 0.9)), 0, look.px(4));
-  list.AddCircle(at, look.px(6), packed(look.accent), 0, look.px(2));
+  draw_ring(look, list, at, look.accent);
   ImFont* font = context.fonts.small();
   const ImVec2 words{std::floor(at.x + look.px(9)), std::floor(at.y - 0.5f * font->FontSize)};
   const ImVec2 extent = font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, name);
@@ -51,10 +54,20 @@ GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& sh
     const auto at = point ? place(*point) : std::nullopt;
     if (at) draw_selected(context, list, *at, name);
   };
+  for (const CloudPoint& point : shown.pointed) {
+    if (const auto at = place(point)) draw_ring(context.look, list, *at, context.look.ink);
+  }
   mark_selected(shown.key, "key");
   mark_selected(shown.query, "query");
   if (shown.is_3d) draw_turned_axes(context, frame->low, frame->high, list);
   list.PopClipRect();
+  if (const auto& lasso = view_->lasso()) {
+    out.lasso.emplace();
+    for (const LassoedPoint& point : *lasso) {
+      if (point.mark < shown.scene.sets.size())
+        out.lasso->emplace_back(shown.scene.sets[point.mark].are_queries, point.of);
+    }
+  }
   const auto& hit = view_->hit();
   const bool turns = shown.is_3d && turn(frame->low, frame->high);
   if (turns) turned_at_ = ImGui::GetTime();
@@ -132,7 +145,8 @@ bool GeometryPicture::turn(ImVec2 low, ImVec2 high) {
     orbit_.zoom_at(x, y, std::pow(kWheelStep, static_cast<double>(io.MouseWheel)));
   }
   if (ImGui::IsItemActivated()) dragged_ = false;
-  if (ImGui::IsItemActive() && ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDrag)) {
+  if (ImGui::IsItemActive() && !view_->draws_lasso() &&
+      ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDrag)) {
     dragged_ = true;
     const auto dx = static_cast<double>(io.MouseDelta.x);
     const auto dy = static_cast<double>(io.MouseDelta.y);

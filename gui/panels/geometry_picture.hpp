@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/panels/panel.hpp"
@@ -20,6 +22,7 @@ struct GeometryShown {
   bool is_3d = false;
   std::optional<CloudPoint> query;  // the selected ones
   std::optional<CloudPoint> key;
+  std::vector<CloudPoint> pointed;  // at, in another panel
 };
 
 /// What the mouse does.
@@ -28,6 +31,8 @@ struct GeometryHit {
   std::size_t slot = 0;           // SceneSet::slot
   std::optional<bool> mean;       // that of the queries, or of the keys
   bool clicked = false;
+  /// A lasso was closed around these: queries or keys, by SceneSet::slot.
+  std::optional<std::vector<std::pair<bool, std::size_t>>> lasso;
 };
 
 class GeometryPicture {

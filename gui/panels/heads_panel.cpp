@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -125,17 +123,20 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
   void draw_over(PanelContext& context) override {
-    const Selection& selection = context.session.selection();
-    const AtlasPlace* place = atlas_.of(selection.layer, selection.q_head);
-    if (place == nullptr) return;
-    AccentMarks(context, *figure_, 0)
-        .frame({place->x, place->x + 1.0}, {place->y, place->y + 1.0}, 1.0f);
+    const auto cell_of = [&](Index layer, Index q_head) {
+      std::optional<std::pair<plot::Range, plot::Range>> cell;
+      const AtlasPlace* place = atlas_.of(layer, q_head);
+      if (place != nullptr) cell = {{place->x, place->x + 1.0}, {place->y, place->y + 1.0}};
+      return cell;
+    };
+    frame_heads(context, *figure_, cell_of, 1.0f);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
     const AtlasPlace* place = atlas_.at(hit.x, hit.y);
     if (place == nullptr) return;
-    detail_tooltip(head_lines(*value_, place->layer, place->q_head, difference()));
+    detail_tooltip(head_lines(*value_, place->layer, place->q_head, difference()),
+                   Pointed::at_head(place->layer, place->q_head));
     if (!hit.clicked) return;
     context.session.select_head("head atlas click", place->layer, place->q_head);
   }

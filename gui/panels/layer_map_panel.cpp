@@ -53,9 +53,11 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
   }
 
   std::optional<Question> question(PanelContext& context) override {
-    if (needs_second(context, "SpecAttn's map pairs the layers of a verifier with its draft's"))
-      return std::nullopt;
-    return AnalysisPanel::question(context);
+    if (context.session.second()) return AnalysisPanel::question(context);
+    empty_place(context, "A second trace is needed",
+                "SpecAttn's map pairs the layers of a verifier with its draft's. Open the other "
+                "trace, and choose it as the second one at the left.");
+    return std::nullopt;
   }
 
   /// The columns of the axes: layers by their numbers.
@@ -67,16 +69,21 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
 
   void draw_over(PanelContext& context) override {
     const auto& layers = document_->info().layers;
-    const auto at = std::ranges::find(layers, context.session.selection().layer);
-    if (at == layers.end()) return;
-    const auto x = static_cast<double>(at - layers.begin());
-    const auto n_draft = static_cast<double>(second_->info().layers.size());
-    AccentMarks(context, *figure_, 0).frame({x, x + 1.0}, {0.0, n_draft}, kAround);
+    const auto frame = [&](Index layer, plot::Colour colour) {
+      const auto at = std::ranges::find(layers, layer);
+      if (at == layers.end()) return;
+      const auto x = static_cast<double>(at - layers.begin());
+      const auto n_draft = static_cast<double>(second_->info().layers.size());
+      AccentMarks(context, *figure_, 0, colour).frame({x, x + 1.0}, {0.0, n_draft}, kAround);
+    };
+    if (pointed().layer) frame(*pointed().layer, context.look.ink);
+    frame(context.session.selection().layer, context.look.accent);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
     AnalysisPanel::follow(context, hit);
     const auto layer = hit.clicked && hit.col ? layer_at(*hit.col) : std::nullopt;
+    if (const auto here = hit.col ? layer_at(*hit.col) : std::nullopt) point_at({.layer = here});
     if (layer) context.session.select("layer map click", [&](Selection& s) { s.layer = *layer; });
   }
 };

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "analysis/plot/theme.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

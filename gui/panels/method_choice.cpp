@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "gui/model/session/methods.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

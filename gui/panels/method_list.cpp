@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
@@ -150,6 +148,7 @@ void method_list(PanelContext& context, const std::vector<MethodItem>& items,
       session.select("method list", [&](Selection& s) { s.selector = item.name; });
     }
     ImGui::PopStyleColor(2);
+    pointing_line({.method = item.name});
     help_tooltip(help_of(item));
     ImGui::PopID();
   }

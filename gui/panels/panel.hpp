@@ -4,7 +4,7 @@
 // CMake writes the table that calls these functions, so nothing else names a panel.
 //
 // In every frame in which it is shown:
-//   1. controls(context)   the panel's own switches, on one line at the right of its header
+//   1. controls(context)   the panel's own switches, beside its title or in lines below it
 //   2. draw(context)       everything else, into the current ImGui child window, which it may fill
 // Panels share nothing but the session. What takes longer than a millisecond is asked for through
 // an AsyncValue (gui/model/jobs/async_value.hpp), with the last value shown meanwhile. They never
@@ -54,8 +54,6 @@ struct Places : std::vector<std::pair<std::string, ImVec2>> {
   void add(std::string name, const std::optional<ImVec2>& at) {
     if (at) emplace_back(std::move(name), *at);
   }
-  /// The middle of ImGui's last item.
-  void add_item(std::string name);
 };
 
 struct PanelContext {

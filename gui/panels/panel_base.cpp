@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "notebooks_export/figure_csv.hpp"
+
 namespace kvscope::gui {
 
 FigureStyle panel_style(const PanelContext& context) {
@@ -26,6 +28,16 @@ void PanelFigure::show_above(PanelContext& context, const plot::Figure& figure, 
 std::optional<plot::Figure> PanelFigure::current() const {
   if (!is_shown_) return std::nullopt;
   return view_->current_figure();
+}
+
+nlohmann::ordered_json Panel::options() const {
+  return nlohmann::ordered_json::object();
+}
+
+std::optional<std::string> Panel::csv() const {
+  const auto shown = figure();
+  if (!shown) return std::nullopt;
+  return figure_csv(*shown);
 }
 
 }  // namespace kvscope::gui

@@ -21,7 +21,6 @@
 
 #include "core/base/fields_json.hpp"
 #include "gui/model/jobs/async_value.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/figure_view.hpp"

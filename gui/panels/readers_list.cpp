@@ -61,11 +61,10 @@ WordReaders word_readers(const TraceSource& trace, TokenRange word, JobContext& 
 void ReadersList::draw(PanelContext& context, const std::shared_ptr<const Document>& document,
                        std::optional<TokenRange> word) {
   busy_ = false;
-  places_.clear();
   const bool has_word = word && document->info().capture.qkv;
   ImGui::BeginDisabled(!has_word);
   if (ImGui::Button("Who reads it?")) ImGui::OpenPopup("readers");
-  places_.add_item("who reads it");
+  landmark("who reads it");
   ImGui::EndDisabled();
   help_tooltip(
       "The heads that give the found word (or the selected key) most attention from later "
@@ -113,8 +112,9 @@ void ReadersList::draw_lines(PanelContext& context, const Document& document) {
         s.key = readers_->word.begin;
       });
     }
+    pointing_line(Pointed::at_head(reader.layer, reader.q_head));
     ImGui::PopID();
-    places_.add_item(fmt::format("reader layer {} head {}", reader.layer, reader.q_head));
+    landmark(fmt::format("reader layer {} head {}", reader.layer, reader.q_head));
   }
   if (readers_->heads.size() > n)
     ImGui::TextDisabled("%s", fmt::format("and {} more", readers_->heads.size() - n).c_str());
@@ -123,7 +123,6 @@ void ReadersList::draw_lines(PanelContext& context, const Document& document) {
 void ReadersList::forget() {
   slot_.clear();
   readers_.reset();
-  places_.clear();
   busy_ = false;
 }
 

@@ -33,8 +33,6 @@ class ReadersList {
             std::optional<TokenRange> word);
   void forget();
   bool is_busy() const { return busy_; }
-  /// "reader layer 5 head 6": middles of the lines that were drawn in the last frame.
-  const Places& places() const { return places_; }
 
  private:
   void draw_lines(PanelContext& context, const Document& document);
@@ -42,7 +40,6 @@ class ReadersList {
   AsyncValue<WordReaders> slot_;
   std::shared_ptr<const WordReaders> readers_;
   bool busy_ = false;
-  Places places_;
 };
 
 }  // namespace kvscope::gui

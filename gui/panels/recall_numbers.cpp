@@ -9,9 +9,7 @@
 #include "analysis/plot/scale.hpp"
 #include "core/base/number_text.hpp"
 #include "gui/panels/cell_table.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -20,7 +18,6 @@ namespace {
 constexpr ImGuiTableFlags kTableFlags =
     ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
 
-/// A number in the table: four digits that mean something.
 /// Where they have no room, columns are as wide as their numbers and are moved sideways.
 bool begin_numbers(const char* id, const std::vector<CellColumn>& columns, float height) {
   const bool is_narrow = ImGui::GetContentRegionAvail().x <
@@ -55,6 +52,7 @@ void draw_methods(PanelContext& context, const RecallPicture& picture, const Rec
     if (line_cell(line.name, false))
       context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
     if (is_selected) ImGui::PopStyleColor();
+    pointing_line({.method = line.name});
     cells({line.budget.empty() ? std::string("-") : line.budget, number_text(line.kept),
            number_text(line.mass), number_text(line.recall10), number_text(line.recallk),
            number_text(line.output_error),
@@ -79,6 +77,7 @@ void draw_failing(PanelContext& context, const RecallPicture& picture, const Rec
     const bool is_selected = head.layer == now.layer && head.q_head == now.q_head;
     if (line_cell(fmt::format("{}##{}", head.layer, head.q_head), is_selected))
       context.session.select_head("failing head", head.layer, head.q_head);
+    pointing_line(Pointed::at_head(head.layer, head.q_head));
     landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
     cells({fmt::format("{}", head.q_head), number_text(head.value),
            head.needed ? fmt::format("{}", *head.needed) : "none of the ladder"});

@@ -17,14 +17,12 @@
 #include "core/trace/result.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/panels/accent_marks.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/queue_picture.hpp"
 #include "gui/panels/recall_numbers.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -261,16 +259,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   /// What the curves are of, and what is not there, above the box that says what is computed.
   void draw_notes(const PanelContext& context) const {
     if (!picture_.get() || picture_->figure.panels.empty()) return;
-    const auto say = [](plot::Colour colour, const std::string& words) {
-      ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-      one_line(words);
-      ImGui::PopStyleColor();
-    };
     const bool is_whole = picture_->unfinished.empty();
-    say(is_whole ? context.look.muted : context.look.warning,
-        is_whole ? picture_->of : picture_->of + "; " + picture_->unfinished);
+    one_line(is_whole ? context.look.muted : context.look.warning,
+             is_whole ? picture_->of : picture_->of + "; " + picture_->unfinished);
     if (!picture_->notes.empty())
-      say(context.look.warning, fmt::format("{}", fmt::join(picture_->notes, " ")));
+      one_line(context.look.warning, fmt::format("{}", fmt::join(picture_->notes, " ")));
   }
 
   void draw_result(PanelContext& context) {
@@ -355,9 +348,13 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     const auto budget = static_cast<double>(context.session.parameters().budget);
     const auto& marks = picture_->figure.panels.front().marks;
     AccentMarks accent(context, *figure_, 0);
+    AccentMarks ink(context, *figure_, 0, context.look.ink);
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       if (line == nullptr || picture_->mark_methods[m].empty()) continue;
+      for (std::size_t i = 0; i < line->x.size(); ++i) {
+        if (picture_->mark_methods[m] == pointed().method) ink.dot(line->x[i], line->y[i]);
+      }
       const bool is_selected =
           picture_->mark_methods[m] == context.session.selection().selector.text();
       if (!is_selected && picture_->along == RecallAlong::budget) continue;
@@ -420,7 +417,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       lines.emplace_back(std::string(enum_name(question_.options.band)),
                          fmt::format("{:.6g} to {:.6g}", line->low[point], line->high[point]));
     }
-    detail_tooltip(lines);
+    detail_tooltip(lines, {.method = method});
   }
 
   bool is_wide_ = true;

@@ -2,15 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 #include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
-#include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -18,8 +15,7 @@ namespace {
 
 std::vector<std::string> lines_of(const Json& json) {
   if (json.is_null() || (json.is_structured() && json.empty())) return {};
-  std::istringstream text(
-      json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+  std::istringstream text(json_text(json, 2));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;

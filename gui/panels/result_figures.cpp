@@ -6,12 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -245,15 +244,15 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   wanted["title"] = given["title"];
   fields_from_json(wanted, mine);
   input.options = mine;
-  key += wanted.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  key += json_text(wanted);
   const bool is_shown = show(context, key, size, input, figure);
   const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
-  detail_tooltip(hit_lines(shown_->figure, *hit));
-  if (hit->clicked && hit->row && hit->col) {
-    go_to(context.session, target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col),
-          "results click");
-  }
+  const RowTarget target =
+      hit->row && hit->col ? target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col)
+                           : RowTarget{};
+  detail_tooltip(hit_lines(shown_->figure, *hit), Pointed::at(target));
+  if (hit->clicked) go_to(context.session, target, "results click");
 }
 
 nlohmann::ordered_json ResultFigures::options() const {

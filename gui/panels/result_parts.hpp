@@ -7,11 +7,9 @@
 #include <set>
 #include <string>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "analysis/figures/possible_figures.hpp"
-#include "core/base/fields_json.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_tables.hpp"
 #include "gui/model/results/table_view.hpp"

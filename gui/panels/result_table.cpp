@@ -4,12 +4,10 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -204,6 +202,7 @@ void ResultTable::draw_line(PanelContext& context, std::size_t place) {
         press(context.session, place);
       }
       is_hovered = ImGui::IsItemHovered();
+      pointing_line(Pointed::at(target_of(rows_.table(), row)));
       ImGui::SameLine(0.0f, 0.0f);
     }
     const std::string cell = short_cell(column, row);
@@ -221,7 +220,7 @@ void ResultTable::draw_line(PanelContext& context, std::size_t place) {
           {column.name, whole.empty() ? "(empty)" : whole}, {"line", fmt::format("{}", row + 1)}};
       const RowTarget target = target_of(rows_.table(), row);
       if (!target.empty()) lines.emplace_back("click goes to", target.words());
-      detail_tooltip(lines);
+      detail_tooltip(lines, Pointed::at(target));
     }
   }
   ImGui::PopID();
@@ -265,14 +264,14 @@ std::vector<std::string> ResultTable::shown_names() const {
 
 void ResultTable::copy(PanelContext& context, bool only_selected) {
   // A million lines take a second to write.
-  context.session.bench().jobs.start(
-      "Copying lines", Lane::quick,
+  run_beside(
+      context.session, "Copying lines", Lane::quick,
       [loaded = rows_.loaded, order = rows_.order, names = shown_names(),
        some = only_selected ? selected_in_order() : std::vector<std::uint32_t>(),
-       only_selected](JobContext&) -> std::any {
+       only_selected](JobContext&) {
         return rows_csv(loaded->table, only_selected ? some : order->rows, names);
       },
-      [](std::any csv) { ImGui::SetClipboardText(std::any_cast<std::string>(csv).c_str()); });
+      [](const std::string& csv) { ImGui::SetClipboardText(csv.c_str()); });
 }
 
 std::optional<std::string> ResultTable::csv() const {

@@ -6,9 +6,7 @@
 #include <functional>
 #include <system_error>
 
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {

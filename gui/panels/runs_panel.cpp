@@ -9,10 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gui/model/runs/run_queue.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/run_list.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {

@@ -13,10 +13,8 @@
 #include "gui/model/runs/child_program.hpp"
 #include "gui/model/runs/study_status.hpp"
 #include "gui/panels/cell_table.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {
@@ -28,12 +26,6 @@ using StudyClock = std::chrono::steady_clock;
 /// While somebody works at it, it is asked again so long after each answer, and not so often that
 /// the answers take more than a fifth of a processor.
 constexpr std::chrono::seconds kStudyPause(2);
-
-/// The file that a study's table was written to.
-struct StudyTableFile {
-  std::filesystem::path file;
-  std::size_t bytes() const { return sizeof *this; }
-};
 
 std::string time_words(const std::optional<double>& seconds) {
   return seconds ? seconds_text(*seconds) : "unknown";
@@ -68,7 +60,7 @@ class StudyPanel final : public AskingPanel {
     landmark("look at study");
     if (status_->all.known == 0) return;
     ImGui::SameLine();
-    if (ImGui::Button("Open table")) wish_table("");
+    if (ImGui::Button("Open table")) open_table(context, "");
     landmark("open study");
     help_tooltip("Writes all results that are known as a table beside the study, and opens it.");
   }
@@ -86,7 +78,6 @@ class StudyPanel final : public AskingPanel {
                   "above. kvscope study plan FILE.toml says what it asks.");
       return;
     }
-    ask_table(context);
     const auto view =
         ask(context, slot_, fmt::format("study {} {}", asked_.time_since_epoch().count(), file_),
             {"Asking how far the study is", Lane::questions},
@@ -125,8 +116,6 @@ class StudyPanel final : public AskingPanel {
     asked_ = StudyClock::now();
     is_ours_ = false;
     slot_.clear();
-    table_slot_.clear();
-    table_.reset();
     status_.reset();
   }
 
@@ -162,35 +151,24 @@ class StudyPanel final : public AskingPanel {
 
   // ---- its results ----
 
-  /// The results of a task (empty: of all), to be written and opened.
-  void wish_table(const std::string& task) {
+  /// Writes the results of a task (empty: of all) beside the study, and opens them.
+  void open_table(PanelContext& context, const std::string& task) {
     std::filesystem::path file = file_;
     file.replace_filename(file.stem().string() + (task.empty() ? "" : "-" + task) + "-table.csv");
-    std::vector<std::string> words = {"study", "table"};
+    std::vector<std::string> words = {context.runs.program(), "study", "table"};
     if (!task.empty()) words.insert(words.end(), {"--task", task, "--rows"});
     file = free_file(file);
     words.insert(words.end(), {"--out", file.string(), "--", file_});
-    table_ = {std::move(words), file};
-  }
-
-  void ask_table(PanelContext& context) {
-    if (!table_) return;
-    const auto view = ask(context, table_slot_, "study table " + table_->file.string(),
-                          {"Writing the study's table", Lane::questions},
-                          [program = context.runs.program(), table = *table_](JobContext& job) {
-                            std::vector<std::string> words = table.words;
-                            words.insert(words.begin(), program);
-                            answer_of_program(words, job);
-                            return StudyTableFile{table.file};
-                          });
-    if (view.failed()) {
-      coloured_words(context.look.error, view.status.error);
-    } else if (view.fresh) {
-      context.requests.open.push_back(view.value->file);
-      context.requests.flash = "wrote " + view.value->file.string();
-      table_.reset();
-      table_slot_.clear();
-    }
+    run_beside(
+        context.session, "Writing the study's table", Lane::questions,
+        [words, file](JobContext& job) {
+          answer_of_program(words, job);
+          return file;
+        },
+        [&requests = context.requests](const std::filesystem::path& written) {
+          requests.open.push_back(written);
+          requests.flash = "wrote " + written.string();
+        });
   }
 
   // ---- how far it is ----
@@ -211,7 +189,7 @@ class StudyPanel final : public AskingPanel {
     coloured_words(look.muted, work_words(status));
     for (const std::string& label : status.running) coloured_words(look.muted, "at work: " + label);
     ImGui::Dummy({0, look.px(4)});
-    draw_tasks(look, status);
+    draw_tasks(context, status);
     if (status.failures.empty()) return;
     ImGui::Dummy({0, look.px(4)});
     ImGui::TextDisabled("failed");
@@ -265,7 +243,8 @@ class StudyPanel final : public AskingPanel {
                        number_text(*status.items_per_hour, 3), time_words(status.seconds_left));
   }
 
-  void draw_tasks(const Look& look, const StudyStatus& status) {
+  void draw_tasks(PanelContext& context, const StudyStatus& status) {
+    const Look& look = context.look;
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit;
     const std::vector<CellColumn> columns = {
@@ -293,18 +272,13 @@ class StudyPanel final : public AskingPanel {
       ImGui::TableNextColumn();
       if (task.known == 0 || task.task == "record") continue;  // recordings are files of the store
       ImGui::PushID(task.task.c_str());
-      if (ImGui::SmallButton("Open")) wish_table(task.task);
+      if (ImGui::SmallButton("Open")) open_table(context, task.task);
       ImGui::PopID();
       landmark("open study " + task.task);
       help_tooltip("Writes this task's rows as a table beside the study, and opens it.");
     }
     ImGui::EndTable();
   }
-
-  struct WishedTable {
-    std::vector<std::string> words;  // after kvscope
-    std::filesystem::path file;
-  };
 
   std::string file_;   // that is asked about
   std::string typed_;  // in the line above
@@ -313,8 +287,6 @@ class StudyPanel final : public AskingPanel {
   bool is_ours_ = false;  // this window ran something when it was asked last
   AsyncValue<StudyStatus> slot_;
   std::shared_ptr<const StudyStatus> status_;
-  std::optional<WishedTable> table_;
-  AsyncValue<StudyTableFile> table_slot_;
 };
 
 }  // namespace

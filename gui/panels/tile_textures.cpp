@@ -1,7 +1,6 @@
 #include "gui/panels/tile_textures.hpp"
 
 #include <algorithm>
-#include <span>
 
 namespace kvscope::gui {
 

@@ -9,7 +9,6 @@
 #include <iterator>
 
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {
@@ -160,7 +159,7 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
     for (Index pos = tokens.begin; pos < tokens.end; ++pos) {
       const auto slot = static_cast<std::size_t>(pos);
       painter.draw(texts.text(pos), pos, {left + lines.x[slot], y}, lines.widths[slot],
-                   events.hovered == pos);
+                   events.hovered == pos || pointed().query == pos || pointed().has_key(pos));
       const auto& flags = marks.bookmarked;
       if (std::ranges::find(flags, pos) == flags.end()) continue;
       const ImVec2 flag{left + lines.x[slot], y};

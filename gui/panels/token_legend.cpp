@@ -7,9 +7,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/number_text.hpp"
-#include "gui/panels/token_canvas.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 

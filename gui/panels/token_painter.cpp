@@ -5,7 +5,6 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -20,6 +19,7 @@ constexpr Colour kHeat = plot::colour_from_rgb(0xE69F00);
 constexpr Colour kLight = plot::colour_from_rgb(0x56B4E9);
 constexpr double kMostHeat = 0.9;     // opacity of a full shade
 constexpr double kLeastShade = 0.02;  // below: not drawn
+constexpr double kBrushed = 0.35;     // opacity of the lasso's light
 
 /// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
@@ -43,7 +43,7 @@ void stroke_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, fl
 }  // namespace
 
 void TokenPainter::draw(std::string_view text, Index pos, ImVec2 at, float width,
-                        bool hovered) const {
+                        bool is_pointed) const {
   const float height = font->FontSize;
   const ImVec2 low{at.x, at.y};
   const ImVec2 high{at.x + width, at.y + height + look.px(1)};
@@ -61,13 +61,17 @@ void TokenPainter::draw(std::string_view text, Index pos, ImVec2 at, float width
   if (marks.shading != nullptr && sees && marks.shading->is_masked(pos) && !is_query) {
     list->AddRect(low, high, packed(look.line));
   }
+  if (marks.brush != nullptr && marks.brush->has(pos) && !is_query) {
+    ground = blend(with_alpha(look.accent, kBrushed), ground);
+    list->AddRectFilled(low, high, packed(ground));
+  }
   Colour ink = ink_on(look, ground);
   if (!sees && !is_query) ink = blend(with_alpha(look.muted, 0.62), look.surface);
   list->AddText(font, font->FontSize, {at.x + padding(look), at.y}, packed(ink), text.data(),
                 text.data() + text.size());
   underlines(pos, sees, low, high);
   strikes(pos, low, high, height);
-  frames(pos, low, high, hovered);
+  frames(pos, low, high, is_pointed);
 }
 
 /// One of the reader's heaviest keys that a method drops: one line in red; where two methods are
@@ -101,7 +105,7 @@ void TokenPainter::underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) con
         Stroke::dashed);
 }
 
-void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const {
+void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool is_pointed) const {
   const float thick = look.px(1.6f);
   const ImVec2 a{low.x + 0.5f, low.y + 0.5f};
   const ImVec2 b{high.x - 0.5f, high.y - 0.5f};
@@ -112,7 +116,7 @@ void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) cons
   if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);
   const bool is_reader =
       marks.is_light && marks.reading != nullptr && marks.reading->reader() == pos;
-  if (hovered || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2));
+  if (is_pointed || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2));
 }
 
 UnderlineColours underline_colours(const Look& look, const std::string& method,

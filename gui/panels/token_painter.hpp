@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/plot/colour.hpp"
+#include "gui/model/session/session.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/render/look.hpp"
 
@@ -25,6 +26,7 @@ struct TokenMarks {
   const Shading* shading = nullptr;
   const std::vector<std::size_t>* found = nullptr;
   std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
+  const Brush* brush = nullptr;   // lit up
 };
 
 /// How the two underlines look: colour, and dashes for the second. Keys that are kept by rule have
@@ -49,12 +51,12 @@ struct TokenPainter {
   const UnderlineColours& colours;
 
   static float padding(const Look& look) { return look.px(0.5f); }
-  void draw(std::string_view text, Index pos, ImVec2 at, float width, bool hovered) const;
+  void draw(std::string_view text, Index pos, ImVec2 at, float width, bool is_pointed) const;
 
  private:
   void strikes(Index pos, ImVec2 low, ImVec2 high, float height) const;
   void underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) const;
-  void frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const;
+  void frames(Index pos, ImVec2 low, ImVec2 high, bool is_pointed) const;
 };
 
 }  // namespace kvscope::gui

@@ -1,6 +1,5 @@
 #include "gui/panels/token_search.hpp"
 
-#include <fmt/format.h>
 #include <imgui.h>
 #include <imgui_stdlib.h>
 

@@ -2,10 +2,6 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/readers_list.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -13,7 +9,6 @@
 #include "gui/panels/token_feed.hpp"
 #include "gui/panels/token_legend.hpp"
 #include "gui/panels/token_search.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -114,7 +109,6 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     for (const auto& [pos, place] : canvas_.places(feed_.text()->lines)) {
       places.emplace_back(fmt::format("token {}", pos), place);
     }
-    places.insert(places.end(), readers_.places().begin(), readers_.places().end());
     return places;
   }
 
@@ -181,7 +175,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     const Selection selected = session.selection();
     const Reading* reading = feed_.reading();
     const TokenLosses* lost = feed_.shaded_losses();
-    TokenMarks marks{.query = selected.query, .key = selected.key};
+    TokenMarks marks{.query = selected.query, .key = selected.key, .brush = &session.brush()};
     for (const Bookmark& mark : session.bookmarks_here()) {
       marks.bookmarked.push_back(mark.query);
       if (mark.key) marks.bookmarked.push_back(*mark.key);
@@ -208,7 +202,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     seen_query_ = selected.query;
     seen_key_ = selected.key;
     if (events.hovered)
-      detail_tooltip(token_details(context, feed_, document, *events.hovered, shown_losses()));
+      detail_tooltip(token_details(context, feed_, document, *events.hovered, shown_losses()),
+                     {.query = events.hovered, .keys = {*events.hovered, *events.hovered + 1}});
     if (switches_.follow_mouse && reader_ != events.hovered) {
       reader_ = events.hovered;
       if (feed_.read(session, reader_)) context.requests.redraw = true;

@@ -4,7 +4,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/base/describe_trace.hpp"
@@ -16,7 +15,6 @@
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
 namespace kvscope::gui {
@@ -89,9 +87,6 @@ class TracesPanel final : public Panel {
   void draw(PanelContext& context) override {
     const auto document = context.session.document();
     update_atlas(context.session.bench(), document.get());
-    layer_ = context.session.selection().layer;
-    q_head_ = context.session.selection().q_head;
-    entry_places_.clear();
     drawn_.begin();
     if (document == nullptr) {
       grid_ = {};
@@ -110,7 +105,7 @@ class TracesPanel final : public Panel {
   }
 
   Places landmarks() const override {
-    auto places = entry_places_;
+    Places places;
     for (const GridLayer& layer : grid_.layers) {
       for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
         places.add(fmt::format("head {} {}", layer.layer, head),
@@ -163,7 +158,7 @@ class TracesPanel final : public Panel {
     ImGui::PopFont();
     const float height = ImGui::GetTextLineHeight() + small_line + look.px(8);
     if (ImGui::InvisibleButton("entry", {std::max(1.0f, width - tools), height})) chosen = index;
-    entry_places_.add_item(fmt::format("trace {}", index));
+    landmark(fmt::format("trace {}", index));
     const bool hovered = ImGui::IsItemHovered();
     if (hovered) entry_tooltip(document);
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -187,7 +182,7 @@ class TracesPanel final : public Panel {
       ImGui::Dummy({ImGui::CalcTextSize("2nd").x + 2 * frame.x, small_line});
     } else {
       const bool pressed = word_button(context, "2nd", is_second);
-      entry_places_.add_item(fmt::format("second {}", index));
+      landmark(fmt::format("second {}", index));
       if (pressed) {
         session.set_second(is_second ? std::nullopt : std::optional<Index>(index));
       }
@@ -198,7 +193,7 @@ class TracesPanel final : public Panel {
     }
     ImGui::SameLine(0, 0);
     if (word_button(context, "×", false)) closed = index;
-    entry_places_.add_item(fmt::format("close {}", index));
+    landmark(fmt::format("close {}", index));
     help_tooltip("Close this trace");
     ImGui::PopFont();
     ImGui::SetCursorScreenPos({at.x, end.y + look.px(2)});
@@ -286,9 +281,12 @@ class TracesPanel final : public Panel {
                  .text_em = context.fonts.small_em(),
                  .zoomable = false,
                  .takes_wheel = false});
-    const auto layer = static_cast<double>(layer_);
-    const auto head = static_cast<double>(q_head_);
-    AccentMarks(context, *drawn_, 0).frame({head, head + 1.0}, {layer, layer + 1.0}, -1.0f);
+    const auto cell_of = [](Index layer, Index q_head) {
+      const auto y = static_cast<double>(layer);
+      const auto x = static_cast<double>(q_head);
+      return std::optional(std::pair(plot::Range{x, x + 1.0}, plot::Range{y, y + 1.0}));
+    };
+    frame_heads(context, *drawn_, cell_of, -1.0f);
     std::string legend =
         fmt::format("{} {}", grid_.recorded_heads.size(),
                     grid_.group > 1 ? "query heads, rules between KV heads" : "heads");
@@ -317,7 +315,7 @@ class TracesPanel final : public Panel {
       const HoverLines more = head_lines(*atlas_, layer, head);
       lines.insert(lines.end(), more.begin() + 1, more.end());  // the first says which head
     }
-    detail_tooltip(lines);
+    detail_tooltip(lines, Pointed::at_head(layer, head));
   }
 
   void update_atlas(const Workbench& bench, const Document* document) {
@@ -338,7 +336,7 @@ class TracesPanel final : public Panel {
           {document.info(), file.planned(), document.path().string(), file.file_bytes(), {}}));
     }
     if (ImGui::SmallButton("Verify")) context.runs.add({"verify", document.path().string()});
-    entry_places_.add_item("verify");
+    landmark("verify");
     help_tooltip(
         "Reads the whole file: checksums, finite numbers, and attention that is computed again. "
         "The answer stands in Runs.");
@@ -371,13 +369,10 @@ class TracesPanel final : public Panel {
   const std::string atlas_key_ = head_atlas_key(plain_atlas_options());
   std::shared_ptr<const HeadAtlas> atlas_;  // once the panel has computed it
   std::map<std::pair<Index, Index>, double> shades_;
-  Index layer_ = 0;
-  Index q_head_ = 0;
   std::string grid_of_;
   HeadGrid grid_;
   plot::Figure picture_;  // of the grid
   PanelFigure drawn_;
-  Places entry_places_;
   std::string facts_of_;
   std::vector<std::pair<std::string, std::string>> facts_;  // names and values
   std::string banner_of_;

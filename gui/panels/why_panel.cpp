@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "core/base/number_text.hpp"
 #include "gui/model/methods/why_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/cell_table.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -257,11 +252,21 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     figure_.show(context, picture_->figure, ImGui::GetContentRegionAvail());
     if (const auto place = why_place(outcome_, along()))
       AccentMarks(context, *figure_, 0).ring(place->x, place->y);
+    mark_pointed(context);
     const auto& hit = figure_.hit();
     if (!hit || !hit->of) return;
     const KeyOutcome outcome = outcome_of(*look_, static_cast<Index>(*hit->of));
     tooltip(outcome);
     if (hit->clicked) choose_key(context, outcome.key);
+  }
+
+  /// The key that is pointed at, where it was ranked.
+  void mark_pointed(const PanelContext& context) const {
+    const Index key = pointed().keys.begin;
+    const bool is_seen = pointed().keys.size() == 1 && key <= look_->question.query;
+    const auto place = is_seen ? why_place(outcome_of(*look_, key), along()) : std::nullopt;
+    if (place && !figure_.hit())
+      AccentMarks(context, *figure_, 0, context.look.ink).ring(place->x, place->y);
   }
 
   void tooltip(const KeyOutcome& outcome) const {
@@ -275,7 +280,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       lines.emplace_back("rank", fmt::format("{} of {}", outcome.rank, outcome.n_ranked));
       lines.emplace_back("margin", number_text(outcome.score - look_->cut, 3));
     }
-    detail_tooltip(lines);
+    detail_tooltip(lines, Pointed::at_key(outcome.key));
   }
 
   void choose_key(PanelContext& context, Index key) {
@@ -295,6 +300,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     for (const KeyOutcome& outcome : picture_->heaviest) {
       if (line_cell(fmt::format("{}", outcome.key), outcome.key == key_))
         choose_key(context, outcome.key);
+      pointing_line(Pointed::at_key(outcome.key));
       cells({document_->has_text() ? document_->token_text(outcome.key) : "",
              number_text(outcome.weight, 3)});
       landmark(fmt::format("row of key {}", outcome.key));  // the row's own item spans all columns

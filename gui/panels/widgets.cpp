@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "gui/model/traces/trace_facts.hpp"
-#include "gui/panels/landmarks.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -74,6 +73,21 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
 
 }  // namespace
 
+namespace {
+/// There is one window, hence one list.
+Landmarks seen_landmarks;
+}  // namespace
+
+void landmark(std::string name) {
+  const Landmark item{std::move(name), ImGui::GetItemRectMin(), ImGui::GetItemRectMax()};
+  const ImVec2 at = item.middle();
+  if (ImGui::IsRectVisible(at, {at.x + 1, at.y + 1})) seen_landmarks.push_back(item);
+}
+
+Landmarks take_landmarks() {
+  return std::exchange(seen_landmarks, {});
+}
+
 void veil(const PanelContext& context) {
   ImGui::BeginChild("veil", {0, 0}, false,
                     ImGuiWindowFlags_NoInputs | ImGuiWindowFlags_NoScrollbar);
@@ -87,41 +101,45 @@ void veil(const PanelContext& context) {
 
 namespace {
 
-/// Over the picture: a small box in the corner that takes no room, beside where figures have their
-/// colour bar.
+/// Over the picture: a line in the corner that takes no room, above legends and colour bars; a
+/// failure takes as many lines as it has.
 SlotAction report_in_corner(const PanelContext& context, const JobStatus& status) {
   SlotAction action = SlotAction::none;
   const ImVec2 keep = ImGui::GetCursorPos();
+  const ImGuiStyle& style = ImGui::GetStyle();
   const float room = ImGui::GetContentRegionAvail().x;
-  const float width = std::min(room, context.look.px(230));
-  const float bar = std::min(room - width, context.look.px(92));
   const bool failed = status.state == JobState::failed;
-  const std::string words = failed ? status.error
-                            : status.state == JobState::cancelled
-                                ? status.title + ": cancelled; what is pale is of before"
-                                : status.title + ": pale until it is done";
-  const float inner = width - 2 * ImGui::GetStyle().WindowPadding.x;
-  const ImVec2 text = ImGui::CalcTextSize(words.c_str(), nullptr, false, inner);
-  const float height = text.y + ImGui::GetFrameHeight() + ImGui::GetTextLineHeight() +
-                       2 * ImGui::GetStyle().WindowPadding.y;
+  const bool is_over = failed || status.state == JobState::cancelled;
+  const char* label = failed ? "Try again" : is_over ? "Compute it" : "Cancel";
+  const float bar = is_over ? 0.0f : context.look.px(60) + style.ItemSpacing.x;
+  const float beside = bar + ImGui::CalcTextSize(label).x + 2 * style.FramePadding.x +
+                       style.ItemSpacing.x + 2 * style.WindowPadding.x;
+  std::string words = failed ? status.error
+                             : status.title + (is_over ? ": cancelled; what is pale is of before"
+                                                       : ": pale until it is done");
+  const float most = std::max(1.0f, room - beside);
+  words = failed ? wrap_words(words, most) : fitting(words, most);
+  const ImVec2 text = ImGui::CalcTextSize(words.c_str());
   const ImVec2 at = ImGui::GetCursorScreenPos();
   veil(context);
-  ImGui::SetCursorScreenPos({at.x + room - bar - width, at.y});
+  ImGui::SetCursorScreenPos({at.x + std::max(0.0f, most - text.x), at.y});
   ImGui::PushStyleColor(ImGuiCol_ChildBg, vec4(context.look.raised));
   ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));
-  ImGui::BeginChild("job", {width, height}, true,
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {style.WindowPadding.x, context.look.px(2)});
+  ImGui::BeginChild("job", {text.x + beside, text.y + 2 * style.WindowPadding.y}, true,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+  ImGui::PopStyleVar();
   ImGui::PushStyleColor(ImGuiCol_Text, vec4(failed ? context.look.error : context.look.ink));
-  ImGui::PushTextWrapPos(0.0f);
   text_line(words);
-  ImGui::PopTextWrapPos();
   ImGui::PopStyleColor();
-  if (failed || status.state == JobState::cancelled) {
-    if (ImGui::SmallButton(failed ? "Try again" : "Compute it")) action = SlotAction::retry;
-  } else {
-    progress_bar(status, inner);
-    if (ImGui::SmallButton("Cancel")) action = SlotAction::cancel;
+  ImGui::SameLine();
+  if (!is_over) {
+    ImGui::SetCursorPosY(ImGui::GetCursorPosY() + 0.35f * ImGui::GetTextLineHeight());
+    progress_bar(status, context.look.px(60));
+    ImGui::SameLine();
+    ImGui::SetCursorPosY(ImGui::GetCursorPosY() - 0.35f * ImGui::GetTextLineHeight());
   }
+  if (ImGui::SmallButton(label)) action = is_over ? SlotAction::retry : SlotAction::cancel;
   ImGui::EndChild();
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
@@ -186,16 +204,6 @@ bool needs_trace(const PanelContext& context) {
   empty_place(
       context, "No trace is open",
       "Drop a trace (.h5) onto the window, or open one with Ctrl+O. kvscope record makes them.");
-  return true;
-}
-
-bool needs_second(const PanelContext& context, std::string_view why) {
-  if (context.session.second()) return false;
-  empty_place(
-      context, "A second trace is needed",
-      fmt::format("This view compares two models: {}. Open the other trace, and choose it as "
-                  "the second one at the left.",
-                  why));
   return true;
 }
 
@@ -293,6 +301,12 @@ void one_line(const std::string& words) {
   if (shown != words) help_tooltip(words);
 }
 
+void one_line(plot::Colour colour, const std::string& words) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  one_line(words);
+  ImGui::PopStyleColor();
+}
+
 void wrapped_words(std::string_view words) {
   ImGui::TextUnformatted(wrap_words(words, ImGui::GetContentRegionAvail().x).c_str());
 }
@@ -319,8 +333,9 @@ bool begin_dialog(const Look& look, const char* id, bool& should_open, ImVec2 si
           (size.y > 0.0f ? ImGuiWindowFlags_None : ImGuiWindowFlags_AlwaysAutoResize));
 }
 
-void detail_tooltip(const HoverLines& lines) {
+void detail_tooltip(const HoverLines& lines, const Pointed& about) {
   hover_lines = lines;
+  point_at(about);
   float names = 0.0f;
   for (const auto& [name, value] : lines)
     names = std::max(names, ImGui::CalcTextSize(name.c_str()).x);

@@ -5,20 +5,44 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <any>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/base/fields.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/panels/pointed.hpp"
 
 namespace kvscope::gui {
+
+// Named places of the window: where programs that drive it may click. The state file lists them.
+
+/// A name and a place, in pixels of the window.
+struct Landmark {
+  std::string name;
+  ImVec2 low;
+  ImVec2 high;
+  ImVec2 middle() const { return {(low.x + high.x) / 2, (low.y + high.y) / 2}; }
+};
+using Landmarks = std::vector<Landmark>;
+
+/// Gives ImGui's last item a name, if its middle can be seen. Of two items of one name in a
+/// frame, the later counts.
+void landmark(std::string name);
+/// Those named since the last call.
+Landmarks take_landmarks();
 
 /// In the middle of what is left of the window: a headline, a sentence with the next step.
 void empty_place(const PanelContext& context, std::string_view headline, std::string_view sentence);
@@ -61,10 +85,31 @@ bool async_place(const PanelContext& context, AsyncValue<T>& slot, const AsyncVi
   return view.value != nullptr;
 }
 
+/// Work beside the frames, work(JobContext&), whose value goes to done(); what it throws becomes a
+/// notice.
+template <class Work, class Done>
+void run_beside(Session& session, std::string title, Lane lane, Work work, Done done) {
+  using Value = std::invoke_result_t<Work&, JobContext&>;
+  using Outcome = std::pair<std::optional<Value>, std::string>;
+  session.bench().jobs.start(
+      std::move(title), lane,
+      [work = std::move(work)](JobContext& job) mutable -> std::any {
+        try {
+          return Outcome{work(job), ""};
+        } catch (const Interrupted&) {
+          throw;
+        } catch (const std::exception& error) {
+          return Outcome{std::nullopt, error.what()};
+        }
+      },
+      [&session, done = std::move(done)](std::any value) mutable {
+        auto [found, problem] = std::any_cast<Outcome>(std::move(value));
+        found ? done(std::move(*found)) : session.notify(problem);
+      });
+}
+
 /// "No trace is open", with what to do; true if it was drawn: the panel has nothing else to show.
 bool needs_trace(const PanelContext& context);
-/// The same for the second trace: `why` completes "This view compares two models: ...".
-bool needs_second(const PanelContext& context, std::string_view why);
 
 /// One line of switches: the chosen one in the accent colour. True if the choice changed.
 bool segmented(const char* id, int& chosen, std::span<const std::string_view> names);
@@ -123,6 +168,7 @@ std::string fitting(std::string_view words, float width);
 /// Words in one line whatever their length, so that what stands below never moves; whole in a
 /// tooltip.
 void one_line(const std::string& words);
+void one_line(plot::Colour colour, const std::string& words);
 /// Words in lines that fit what is left of the window, broken at spaces only: numbers stay whole.
 void wrapped_words(std::string_view words);
 /// Words in a colour, in lines that fit.
@@ -137,12 +183,12 @@ void begin_part(const char* id, ImVec2 size);
 /// points, at most 0.9 of the window; a height of 0: as high as its contents.
 bool begin_dialog(const Look& look, const char* id, bool& should_open, ImVec2 size);
 
-/// Lines "name  value" in a tooltip at the mouse.
-void detail_tooltip(const HoverLines& lines);
+/// Lines "name  value" in a tooltip at the mouse, and what they are about.
+void detail_tooltip(const HoverLines& lines, const Pointed& about = {});
 /// What detail_tooltip showed since the last call, for the state file.
 HoverLines collect_hover_lines();
 
-/// "12  “ the”  (id 262)" of a position, for tooltips and the status bar.
+/// "12  “ the”  (id 262)" of a position.
 std::string token_words(const Document& document, Index pos);
 
 /// A sentence shown beside the mouse once it has rested on the last item for a moment.

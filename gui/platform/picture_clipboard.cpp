@@ -21,6 +21,7 @@ bool has_value(const char* variable) {
 }
 
 constexpr int kNotFound = 127;  // as shells say it
+constexpr int kTimedOut = 124;  // as timeout says it
 
 /// Hands the file to the program as its input; a sentence if it failed. A clipboard that nobody
 /// serves would hold the window's end up, so it has five seconds; what stays in the background to
@@ -36,7 +37,8 @@ std::string run_with_input(const std::string& program, const std::string& packag
             .code();
     if (code == kNotFound) return fmt::format("{} is not installed", package);
     if (stop.stop_requested()) return fmt::format("{} was stopped", name);
-    return code == 0 ? "" : fmt::format("{} did not take the picture within 5 s", name);
+    if (code == kTimedOut) return fmt::format("{} did not take the picture within 5 s", name);
+    return code == 0 ? "" : fmt::format("{} ended with code {}", name, code);
   } catch (const IoError& e) {
     return e.what();
   }

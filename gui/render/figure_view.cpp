@@ -8,8 +8,8 @@
 #include "analysis/plot/data_range.hpp"
 #include "analysis/plot/draw.hpp"
 #include "core/base/error.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/figure_zoom.hpp"
+#include "gui/render/look.hpp"
 #include "gui/render/visible_figure.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 
@@ -21,6 +21,20 @@ constexpr double kReach = 6.0;                // pixels from the cursor to a poi
 constexpr double kShownPerNotch = 1.0 / 1.2;  // of the visible range, per notch
 constexpr float kDragThreshold = 4.0F;
 constexpr double kStillness = 0.12;  // seconds without motion until all points are drawn
+constexpr double kLassoStep = 2.0;   // pixels from corner to corner
+
+/// Whether a point lies inside a closed line: a ray from it crosses the line an odd number of
+/// times.
+bool is_inside(const std::vector<plot::Point>& line, plot::Point p) {
+  bool inside = false;
+  for (std::size_t i = 0, j = line.size() - 1; i < line.size(); j = i++) {
+    const plot::Point& a = line[i];
+    const plot::Point& b = line[j];
+    const bool crosses = (a.y > p.y) != (b.y > p.y);
+    if (crosses && p.x < a.x + (p.y - a.y) * (b.x - a.x) / (b.y - a.y)) inside = !inside;
+  }
+  return inside;
+}
 
 }  // namespace
 
@@ -47,7 +61,6 @@ struct FigureView::Impl {
   std::optional<std::uint64_t> version;
   FigureFacts facts;
   FigureZoom zoom;
-  FigurePicker picker;
   std::string figure_problem;  // whatever its size
 
   // how it is drawn
@@ -72,6 +85,9 @@ struct FigureView::Impl {
   std::optional<FigureHit> hit;
   std::optional<std::size_t> dragged_panel;
   bool dragged_far = false;
+  std::optional<std::size_t> lasso_panel;  // in which one is drawn
+  std::vector<plot::Point> lasso_line;     // on the page
+  std::optional<std::vector<LassoedPoint>> lassoed;
 
   void set_figure(const plot::Figure& new_figure, std::uint64_t new_version) {
     if (version == new_version) return;
@@ -84,7 +100,6 @@ struct FigureView::Impl {
       plot::check_figure(figure);
       facts = FigureFacts(figure);
       zoom.set_figure(figure, facts.ranges);
-      picker.set_figure(figure, facts.ranges);
     } catch (const Error& error) {
       figure_problem = error.what();
     }
@@ -269,7 +284,7 @@ struct FigureView::Impl {
       dragged_panel = over;
       dragged_far = false;
     }
-    if (active && ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDragThreshold)) {
+    if (active && !lasso_panel && ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDragThreshold)) {
       dragged_far = true;
       if (dragged_panel && layout && (io.MouseDelta.x != 0.0F || io.MouseDelta.y != 0.0F)) {
         const plot::Rect& frame = layout->panels[*dragged_panel].frame;
@@ -290,11 +305,48 @@ struct FigureView::Impl {
     return changed;
   }
 
+  void read_lasso() {
+    lassoed.reset();
+    const plot::Point cursor = to_page(ImGui::GetIO().MousePos);
+    if (ImGui::IsItemActivated()) {
+      const bool is_alone = figure.panels.size() == 1;  // it may begin beside the frame
+      lasso_panel = !ImGui::GetIO().KeyAlt ? std::nullopt
+                    : is_alone             ? std::optional<std::size_t>(0)
+                                           : panel_at(cursor);
+      lasso_line.clear();
+    }
+    if (!lasso_panel) return;
+    dragged_far = true;  // no click
+    const double step = kLassoStep / screen.pixels_per_point;
+    if (lasso_line.empty() ||
+        std::hypot(cursor.x - lasso_line.back().x, cursor.y - lasso_line.back().y) >= step)
+      lasso_line.push_back(cursor);
+    if (!ImGui::IsItemDeactivated()) return;
+    lassoed.emplace();
+    const auto& marks = figure.panels[*lasso_panel].marks;
+    for (std::size_t m = 0; m < marks.size(); ++m) {
+      const auto* points = std::get_if<plot::Scatter>(&marks[m]);
+      for (std::size_t i = 0; points != nullptr && i < points->of.size(); ++i) {
+        const plot::Point at = layout->panels[*lasso_panel].place(points->x[i], points->y[i]);
+        if (is_inside(lasso_line, at)) lassoed->push_back({m, points->of[i]});
+      }
+    }
+    lasso_panel.reset();
+  }
+
+  void draw_lasso(ImDrawList& list) const {
+    if (!lasso_panel) return;
+    std::vector<ImVec2> line;
+    for (const plot::Point& corner : lasso_line) line.push_back(to_screen(corner));
+    const ImU32 ink = packed(screen.theme.highlight);
+    list.AddPolyline(line.data(), static_cast<int>(line.size()), ink, ImDrawFlags_Closed, 1.5F);
+  }
+
   void find_hit(bool hovered) {
     hit.reset();
     if (!layout || !hovered || (dragged_far && ImGui::IsItemActive())) return;
     const plot::Point cursor = to_page(ImGui::GetIO().MousePos);
-    hit = picker.pick(figure, *layout, cursor, kReach / screen.pixels_per_point);
+    hit = figure_hit(figure, *layout, cursor, kReach / screen.pixels_per_point);
     if (!hit) return;
     hit->clicked = ImGui::IsItemDeactivated() && !dragged_far;
   }
@@ -369,8 +421,10 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   view.hit.reset();
   if (view.layout) {
     view.show_picture(list);
+    view.read_lasso();
     view.find_hit(hovered);
     view.draw_highlight(list);
+    view.draw_lasso(list);
   } else {
     view.draw_problem(list);
   }
@@ -379,6 +433,14 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
 
 const std::optional<FigureHit>& FigureView::hit() const {
   return impl_->hit;
+}
+
+const std::optional<std::vector<LassoedPoint>>& FigureView::lasso() const {
+  return impl_->lassoed;
+}
+
+bool FigureView::draws_lasso() const {
+  return impl_->lasso_panel.has_value();
 }
 
 const std::string& FigureView::problem() const {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/layout.hpp"
@@ -44,8 +45,15 @@ struct ScreenTheme {
 };
 ScreenTheme screen_theme(const FigureStyle& style, const FontAtlas& fonts);
 
+/// A point that a lasso went around.
+struct LassoedPoint {
+  std::size_t mark = 0;  // in its panel's marks
+  std::size_t of = 0;    // plot::Scatter::of
+};
+
 /// Mouse: the wheel zooms about the cursor (with Ctrl along x only, with Shift along y only),
-/// dragging pans, a double click or R resets. Axes that the figure shares move together.
+/// dragging pans, with Alt it draws a lasso around points; a double click or R resets. Axes that
+/// the figure shares move together.
 class FigureView {
  public:
   /// Both must outlive the view.
@@ -62,6 +70,11 @@ class FigureView {
 
   /// Of the last show(); empty if the cursor is not in a panel.
   const std::optional<FigureHit>& hit() const;
+  /// What a lasso went around that was closed in the last show(): of points that stand for
+  /// something.
+  const std::optional<std::vector<LassoedPoint>>& lasso() const;
+  /// One is being drawn.
+  bool draws_lasso() const;
   /// The sentence shown instead of the figure; empty if all is well.
   const std::string& problem() const;
 

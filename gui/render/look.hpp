@@ -3,6 +3,8 @@
 
 #include <imgui.h>
 
+#include <cmath>
+
 #include "analysis/plot/theme.hpp"
 
 namespace kvscope::gui {
@@ -23,6 +25,12 @@ struct Look {
 
   float px(float points) const { return points * scale; }
 };
+
+/// A colour of figures in the byte order of ImGui's vertices.
+inline ImU32 packed(plot::Colour colour) {
+  return IM_COL32(colour.r, colour.g, colour.b,
+                  static_cast<int>(std::lround(255.0 * colour.alpha)));
+}
 
 Look make_look(plot::Ground ground, float scale);
 

@@ -15,7 +15,7 @@ namespace {
 using plot::HeatMap;
 using plot::Range;
 
-/// VisibleCells [first, last) of n that a range shows; at least one.
+/// Cells [first, last) of n that a range shows; at least one.
 struct VisibleCells {
   Index first;
   Index last;

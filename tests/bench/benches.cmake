@@ -4,10 +4,8 @@ function(kvscope_bench name source)
   target_link_libraries(${name} PRIVATE ${ARGN} kvscope_flags)
 endfunction()
 
-# How long a large trace takes to open.
+# How long a large trace takes to open, and what the look by another process costs.
 kvscope_bench(bench_explorer_files bench/explorer_files.cpp kvscope::gui_model fmt::fmt)
-# What the first look at a file in a process of its own costs.
-kvscope_bench(bench_first_look bench/first_look.cpp kvscope::traces fmt::fmt)
 # Recording against the bare prefill.
 kvscope_bench(bench_recording bench/recording.cpp kvscope_cli fmt::fmt)
 # Published speeds beside the cost model's predictions, and the model's error.

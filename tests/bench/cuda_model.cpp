@@ -215,9 +215,9 @@ double peak_gigabytes() {
 void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype) {
   RecordOptions options;
   options.chunk = s.chunk;
-  options.model_name = "random";
-  options.model_config_json = read_whole_file(dir / "config.json", std::size_t{1} << 20);
-  options.text_source = "ids";
+  options.origin.model_name = "random";
+  options.origin.model_config = read_whole_file(dir / "config.json", std::size_t{1} << 20);
+  options.origin.text_source = "ids";
   options.dtype = enum_from_name<DType>(dtype).value();
   WriterOptions writing;
   writing.overwrite = true;

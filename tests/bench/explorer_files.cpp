@@ -1,22 +1,29 @@
 // How long the explorer waits for a large trace: opening it, and the first look at a head.
 //
-//   build/release/tests/bench_explorer_files [FOLDER] [TOKENS]
+//   build/release/tests/bench_explorer_files [FOLDER] [TOKENS] [REPEATS] [HEAP_MIB]
 //
 // Writes a trace of the size of an 8B model's (36 layers, 32 query and 8 KV heads of 128 channels,
-// bfloat16; 28672 tokens: 12.6 GiB) into FOLDER [.], random numbers in every layer, opens it as the
-// explorer does, prints milliseconds, and removes the file.
+// bfloat16; 28672 tokens: 12.6 GiB) into FOLDER [.], random numbers in every layer. Opens it
+// REPEATS [50] times after another process has looked at it and as often without (a file that went
+// well is not looked at again until it changes), with HEAP_MIB [0] of memory in use, as in an
+// explorer whose cache is full; then as the explorer does. Prints milliseconds (smallest / median),
+// and removes the file.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/traces/document.hpp"
+#include "traces/reader.hpp"
 #include "traces/writer.hpp"
 
 namespace {
@@ -81,15 +88,36 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+/// Opens `file` over and over: smallest and median time with the look by another process, which is
+/// forked the first time, and without.
+void measure_opening(const fs::path& file, int repeats) {
+  std::vector<double> times[2];
+  for (int i = 0; i < repeats; ++i) {
+    ::chmod(file.c_str(), i % 2 == 0 ? 0600 : 0644);  // another state: it is looked at again
+    for (std::vector<double>& of_kind : times) {
+      const auto start = Clock::now();
+      const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
+      of_kind.push_back(milliseconds_since(start));
+    }
+  }
+  for (std::vector<double>& of_kind : times) std::sort(of_kind.begin(), of_kind.end());
+  const std::size_t middle = times[0].size() / 2;
+  fmt::print("opening, looked at by another process {:6.2f} / {:.2f} ms; alone {:.2f} / {:.2f}\n",
+             times[0][0], times[0][middle], times[1][0], times[1][middle]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     const fs::path folder = argc > 1 ? argv[1] : ".";
     const Index n_tokens = argc > 2 ? std::atoll(argv[2]) / kChunk * kChunk : 28672;
+    const int repeats = std::max(argc > 3 ? std::atoi(argv[3]) : 50, 1);
+    const std::vector<char> in_use(argc > 4 ? std::strtoull(argv[4], nullptr, 10) << 20U : 0, 'x');
     const fs::path file = write(folder, n_tokens);
     fmt::print("{}: {:.1f} GiB\n", file.string(),
                static_cast<double>(fs::file_size(file)) / (1 << 30));
+    measure_opening(file, repeats);
     gui::Cache cache(std::size_t{1} << 30);
     auto start = Clock::now();
     const auto document = gui::Document::open(file, cache);

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/cli/frame/stopwatch.hpp"
 #include "analysis/cli/models/capture_options.hpp"
 #include "analysis/cli/models/model_source.hpp"
 #include "analysis/cli/runs/bench_live_run.hpp"
+#include "analysis/cli/runs/bench_report.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "tests/bench/bench_program.hpp"
@@ -45,9 +45,9 @@ class BenchRecording final : public BenchProgram {
     const Transformer model = load_transformer(dir, engine_);
     const std::vector<TokenId> prompt = book_tokens(model.config(), n_tokens_);
     RecordOptions options = capture_.record_options();
-    options.model_name = model_name(dir);
-    options.model_config_json = config_json_of(dir);
-    options.text_source = "embedded book";
+    options.origin.model_name = model_name(dir);
+    options.origin.model_config = config_json_of(dir);
+    options.origin.text_source = "embedded book";
     WriterOptions writer = capture_.writer_options(/*overwrite=*/true);
     if (model.backend().name() == "cuda") writer.write_beside(means.pool.n_threads());
     const fs::path file = dir_ / fmt::format("kvscope-bench-{}.h5", ::getpid());
@@ -75,7 +75,7 @@ class BenchRecording final : public BenchProgram {
       fs::remove(fs::path(file.string() + ".part"), ignored);
       throw;
     }
-    return {{"model", options.model_name},
+    return {{"model", options.origin.model_name},
             {"tokens", n_tokens_},
             {"chunk", capture_.chunk},
             {"dtype", std::string(enum_name(capture_.dtype))},

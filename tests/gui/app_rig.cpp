@@ -36,7 +36,7 @@ void record(bool draft, Index n_tokens, Index n_decode, const fs::path& out) {
   }
   ThreadPool pool(2);
   RecordOptions options{
-      .chunk = 64, .n_decode = n_decode, .model_name = draft ? "draft" : "verifier"};
+      .chunk = 64, .n_decode = n_decode, .origin = {.model_name = draft ? "draft" : "verifier"}};
   auto receiver = create_trace(out, {});
   record_trace(model, &tokenizer, ids, options, *receiver, pool, {});
 }
@@ -112,7 +112,6 @@ std::optional<ImVec2> Rig::find_mark(const std::string& name, const std::string&
     for (const auto& [found, at] : app_->panel(panel).landmarks()) {
       if (found == name) return at;
     }
-    return std::nullopt;
   }
   const auto marks = app_->state()["landmarks"];
   if (!marks.contains(name)) return std::nullopt;

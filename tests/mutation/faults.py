@@ -126,7 +126,7 @@ FAULTS = [
           "sinks are kept on top of the budget",
           "n_visible - (budget - n_sink)", "n_visible - budget",
           {"core": "list_methods_test conformance_test"}),
-    Fault(27, "SparQ", "temperature", "core/attention/sparq_queries.cpp",
+    Fault(27, "SparQ", "temperature", "core/selectors/methods/sparq.cpp",
           "approximate scores are not rescaled by the share of the query that was read",
           "kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d)", "std::sqrt(d)",
           {"core": "score_methods_test list_methods_test"}),

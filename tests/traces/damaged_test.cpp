@@ -72,6 +72,8 @@ TEST_CASE("what contradicts the header is named") {
       "other files");
   CHECK_HAS(message_after("f.attrs['schema_version'] = '2.0'"), "use a newer kvscope");
   CHECK_HAS(message_after("f.attrs['schema_version'] = 'new'"), "expected major.minor");
+  CHECK_HAS(message_after("f.attrs['schema_version'] = '1x.2'"), "expected major.minor");
+  CHECK_HAS(message_after("f.attrs['seed'] = '7 or so'"), "seed '7 or so'");
   CHECK_HAS(message_after("f.attrs['format'] = 'other'"), "not a kvscope trace");
   CHECK_HAS(message_after("f.attrs['status'] = 'fine'"), "status 'fine'");
   CHECK_HAS(message_after("f.attrs['dtype'] = 'f8'"), "dtype 'f8'");

@@ -169,7 +169,7 @@ TEST_CASE("a compressed recording goes on, too") {
 
 TEST_CASE("what another model, text, option or program began is refused, and stays") {
   Recording recording("llama3_gqa");
-  recording.options.model_hash = "xxh128:of this one";
+  recording.options.origin.model_hash = "xxh128:of this one";
   const TempFolder folder;
   const fs::path out = folder / "cut.h5";
   recording.kill(out, 2);
@@ -182,13 +182,13 @@ TEST_CASE("what another model, text, option or program began is refused, and sta
     CHECK(said.find('\n') == std::string::npos);
     CHECK(is_same(part_path(out), before));
   };
-  refused([](Recording& r) { r.options.model_hash = "xxh128:of another"; }, "of the model");
-  refused([](Recording& r) { r.options.writer = "kvscope 0.0.1 (another)"; }, "written by");
+  refused([](Recording& r) { r.options.origin.model_hash = "xxh128:of another"; }, "of the model");
+  refused([](Recording& r) { r.options.origin.writer = "kvscope 0.0.1 (another)"; }, "written by");
   refused([](Recording& r) { r.options.chunk = 6; }, "in chunks of 5, and this is 6");
   refused([](Recording& r) { r.options.n_decode = 1; }, "tokens");
   refused([](Recording& r) { r.options.capture.stats = true; }, "of other arrays");
   refused([](Recording& r) { r.options.rows = TokenRange{1, 4}; }, "--rows");
-  refused([](Recording& r) { r.options.matmul = "bf16"; }, "computed in");
+  refused([](Recording& r) { r.options.origin.matmul = "bf16"; }, "computed in");
   refused([](Recording& r) { r.tokens.back() = (r.tokens.back() + 1) % 7; }, "of another text");
   refused([](Recording& r) { r.tokens.front() = (r.tokens.front() + 1) % 7; }, "of another text");
   refused([](Recording& r) { r.options.dtype = DType::bf16; }, "rounded");

@@ -153,7 +153,7 @@ TEST_CASE(
       REQUIRE(file.read_v(i, h, {9, 10})(0, 2) == layer.v(h, 9, 2));
       float low = INFINITY;
       for (Index t = 16; t < 20; ++t) low = std::min(low, layer.k(h, t, 6));
-      REQUIRE(file.read_page_min(i, h)(4, 6) == low);
+      REQUIRE(file.read_stat("page_min", i, h)(4, 6) == low);
     }
   }
   check_verifies(folder / "t.h5");

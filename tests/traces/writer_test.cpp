@@ -51,8 +51,8 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
         }
       }
       if (info.capture.stats) {
-        const auto low = file.read_page_min(i, h);
-        const auto high = file.read_page_max(i, h);
+        const auto low = file.read_stat("page_min", i, h);
+        const auto high = file.read_stat("page_max", i, h);
         REQUIRE(low.dim(0) == info.n_tokens / info.capture.page_size);
         for (Index p = 0; p < low.dim(0); ++p) {
           for (Index c = 0; c < d_head; ++c) {
@@ -66,7 +66,7 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
             REQUIRE(high(p, c) == hi);
           }
         }
-        REQUIRE(file.read_k_norm(i, h, all).count() == info.n_tokens);
+        REQUIRE(file.read_stat("k_norm", i, h, all).count() == info.n_tokens);
       }
     }
     for (const Index h : info.q_heads) {

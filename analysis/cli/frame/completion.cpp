@@ -46,7 +46,8 @@ Candidates words_of(Command& command, const std::string& before) {
   for (const auto& spec : options.options()) {
     if (before != "--" + spec.name || spec.placeholder.empty()) continue;
     for (const std::string& choice : spec.choices) found.emplace_back(choice, "");
-    if (spec.kind == ValueKind::folder) found = {{"verifier", "a model"}, {"draft", "a model"}};
+    if (spec.name == "model" || spec.name == "draft")
+      found = {{"verifier", "a model"}, {"draft", "a model"}};
     return found;
   }
   for (const auto& spec : options.options()) found.emplace_back("--" + spec.name, spec.help);

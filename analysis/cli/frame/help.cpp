@@ -99,6 +99,8 @@ std::string two_columns(const std::string& left, const std::string& right, std::
   return head + wrapped.substr(head.size());
 }
 
+namespace {
+
 std::string usage_line(const Command& command, const OptionSet& options) {
   std::string line = fmt::format("usage: kvscope {} [options]", command.name());
   for (const auto& spec : options.positionals()) {
@@ -107,8 +109,6 @@ std::string usage_line(const Command& command, const OptionSet& options) {
   }
   return line;
 }
-
-namespace {
 
 /// "analyze quest" to its group and kind; of other commands the kind is empty.
 std::pair<std::string, std::string> split_name(const std::string& name) {
@@ -247,6 +247,8 @@ std::string command_text(const Command& command, const OptionSet& options) {
   return command_text(command, options, {});
 }
 
+namespace {
+
 std::string manual_page() {
   std::string out = fmt::format(
       ".TH KVSCOPE 1 \"\" \"kvscope {}\"\n.SH NAME\nkvscope \\- record and analyse attention of "
@@ -282,8 +284,6 @@ std::string manual_page() {
       ".TP\n.B SOURCE_DATE_EPOCH\ntime written as the creation time of files\n";
   return out;
 }
-
-namespace {
 
 Json spec_json(const OptionSpec& spec) {
   static constexpr const char* kKinds[] = {"text", "file", "folder"};  // as in ValueKind

@@ -16,12 +16,6 @@ std::string group_text(const std::string& group);
 /// Usage, description, options and examples of one command. `options`: after command.declare().
 std::string command_text(const Command& command, const OptionSet& options);
 
-/// "usage: kvscope record [options] [OUT]".
-std::string usage_line(const Command& command, const OptionSet& options);
-
-/// The manual page kvscope(1) in troff.
-std::string manual_page();
-
 /// "  left   right" with the left column `width` wide, the right one wrapped.
 std::string two_columns(const std::string& left, const std::string& right, std::size_t width);
 

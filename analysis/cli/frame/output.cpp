@@ -12,6 +12,7 @@
 #include "analysis/cli/frame/host.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 
 namespace kvscope::cli {
 
@@ -57,16 +58,8 @@ void print_data(std::string_view bytes) {
   }
 }
 
-void print_json(const nlohmann::ordered_json& json) {
-  print(
-      json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
-      "\n");
-}
-
-void print_json_line(const nlohmann::ordered_json& json) {
-  print(
-      json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
-      "\n");
+void print_json(const nlohmann::ordered_json& json, int indent) {
+  print(json_text(json, indent) + "\n");
 }
 
 void note(std::string_view words) {

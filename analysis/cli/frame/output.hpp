@@ -34,12 +34,9 @@ void print(fmt::format_string<First, Rest...> text, First&& first, Rest&&... res
 /// The same for bytes that another program wants as they are; on a terminal they are text.
 void print_data(std::string_view bytes);
 
-/// Prints `json` with indentation and a line end. NaN and infinities become null, broken UTF-8
-/// U+FFFD.
-void print_json(const nlohmann::ordered_json& json);
-
-/// The same on one line, for long arrays.
-void print_json_line(const nlohmann::ordered_json& json);
+/// Prints `json` (core/base/json.hpp) and a line end. NaN and infinities become null. indent -1:
+/// on one line, for long arrays.
+void print_json(const nlohmann::ordered_json& json, int indent = 2);
 
 /// Writes a line to standard error, as print() writes text.
 void note(std::string_view words);

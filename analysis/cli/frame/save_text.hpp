@@ -8,23 +8,19 @@
 #include <string_view>
 
 #include "core/base/file_kind.hpp"
+#include "core/base/new_file.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope::cli {
 
-/// Refuses an output before anything is computed. `replace` is the flag that lets it replace a
-/// file ("--overwrite"). Throws IoError if it exists (unless overwrite), is a folder, a device, a
-/// pipe or a link to nothing, or if its folder is missing or may not be written; ConfigError if it
-/// was read (core/base/read_files.hpp). Inputs that are opened later are asked for then
-/// (refuse_read_file), and once more when the file gets its name.
-/// What is there is replaced only if it is of the kind `written`, without which the name's ending
-/// tells (core/base/file_kind.hpp).
-void check_new_output(const std::filesystem::path& out, bool overwrite, std::string_view replace,
+/// Refuses an output before anything is computed. Throws IoError if it exists (unless overwrite),
+/// is a folder, a device, a pipe or a link to nothing, or if its folder is missing or may not be
+/// written; ConfigError if it was read (core/base/read_files.hpp). Inputs that are opened later are
+/// asked for then (refuse_read_file), and once more when the file gets its name. What is there is
+/// replaced only if it is of the kind `written`, without which the name's ending tells
+/// (core/base/file_kind.hpp).
+void check_new_output(const std::filesystem::path& out, bool overwrite,
                       std::optional<FileKind> written = {});
-
-/// Writes a text whole or not at all (core/base/new_file.hpp). Throws IoError if the file exists
-/// (unless overwrite) or cannot be written.
-void save_text(const std::filesystem::path& file, std::string_view text, bool overwrite);
 
 /// For whatever writes a table: throws UsageError unless the name ends in .csv, .json or .h5, and
 /// what check_new_output throws.

@@ -21,7 +21,7 @@ void TextTable::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::text(int indent) const {
+std::string TextTable::text() const {
   const std::size_t n = header_.size();
   std::vector<std::size_t> width(n);
   std::vector<bool> right(n, true);
@@ -34,7 +34,7 @@ std::string TextTable::text(int indent) const {
   }
   std::string out;
   const auto add_line = [&](const std::vector<std::string>& cells) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
+    std::string line;
     for (std::size_t c = 0; c < n; ++c) {
       if (c > 0) line += "  ";
       const std::string gap(width[c] - count_code_points(cells[c]), ' ');

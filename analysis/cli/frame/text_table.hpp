@@ -12,9 +12,8 @@ class TextTable {
   explicit TextTable(std::vector<std::string> header) : header_(std::move(header)) {}
   /// Short rows are filled with empty cells.
   void add_row(std::vector<std::string> cells);
-  bool empty() const { return rows_.empty(); }
-  /// Header, a rule, the rows; every line ends with a line break and starts with `indent` blanks.
-  std::string text(int indent = 0) const;
+  /// Header, a rule, the rows; every line ends with a line break.
+  std::string text() const;
 
  private:
   std::vector<std::string> header_;

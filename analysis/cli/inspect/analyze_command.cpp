@@ -229,9 +229,9 @@ Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
 void AnalyzeCommand::check_outputs() const {
   if (job_.json && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite", FileKind::result);
+  if (job_.out) check_new_output(*job_.out, job_.overwrite, FileKind::result);
   if (csv_ && *csv_ != "-") {
-    check_new_output(*csv_, job_.overwrite, "--overwrite");
+    check_new_output(*csv_, job_.overwrite);
     std::error_code error;
     if (job_.out && fs::weakly_canonical(*job_.out, error) == fs::weakly_canonical(*csv_, error))
       throw UsageError("--out and --csv both name {}", csv_->string());
@@ -277,7 +277,7 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     if (*csv_ == "-") {
       print_data(rows_csv(layers));
     } else {
-      save_text(*csv_, rows_csv(layers), job_.overwrite);
+      write_new_file(*csv_, rows_csv(layers), job_.overwrite);
     }
   }
   if (job_.json) {

@@ -137,7 +137,7 @@ class AnswerReport {
         "them back",
         lost, options_.every_call ? "every call" : "its call",
         recovered_text(blame_.everything.recovered));
-    const auto heads = blame_.ranked_heads();
+    const auto heads = ranked(blame_.heads);
     if (!heads.empty())
       out += fmt::format("; head {} of layer {} alone {}{}", heads[0]->what.q_head,
                          heads[0]->what.layer, recovered_text(heads[0]->recovered),
@@ -198,11 +198,11 @@ class AnswerReport {
                                                     {"comes back", "{recovered:back}"},
                                                     {"says", "{says:q}"}});
     if (!blame_.why_no_heads.empty()) return out + blame_.why_no_heads + "\n";
-    const auto ranked = blame_.ranked_heads();
+    const auto heads = ranked(blame_.heads);
     Json best = Json::array();
-    for (std::size_t i = 0; i < std::min(ranked.size(), kShown); ++i)
-      best.push_back(json_of(*ranked[i]));
-    out += fmt::format("\nput back, a query head at a time, the best of {}{}\n{}", ranked.size(),
+    for (std::size_t i = 0; i < std::min(heads.size(), kShown); ++i)
+      best.push_back(json_of(*heads[i]));
+    out += fmt::format("\nput back, a query head at a time, the best of {}{}\n{}", heads.size(),
                        blame_.all_heads ? "" : " (--runs left the others out)",
                        filled_table(best, {{"layer", "{layer}"},
                                            {"q_head", "{q_head}"},
@@ -274,8 +274,8 @@ void write_rows(ResultWriter& output, const std::string& name, const Shape& shap
 /// Arrays of several prompts, NaN where one has nothing.
 void write_blames(std::span<const AnswerBlame> blames, const ModelConfig& config,
                   ResultWriter& output) {
-  write_axis(output, "layer", evenly_spaced(0, config.n_layers, config.n_layers), "1", "layer");
-  write_axis(output, "q_head", evenly_spaced(0, config.n_q, config.n_q), "1", "query head");
+  write_axis(output, "layer", all_in(0, config.n_layers), "1", "layer");
+  write_axis(output, "q_head", all_in(0, config.n_q), "1", "query head");
   Index n_steps = 0;
   for (const AnswerBlame& blame : blames) n_steps = std::max(n_steps, n_of(blame.steps));
   const auto steps = [&](const char* name, const char* text, double AnswerStep::*number) {
@@ -348,7 +348,7 @@ void ExplainAnswerOptions::check() const {
   parsed_put_back();
   if (out && most_runs == 0)
     throw UsageError("--out is of what comes back, and --runs 0 puts nothing back: use --json");
-  if (out) check_new_output(*out, overwrite, "--overwrite");
+  if (out) check_new_output(*out, overwrite);
 }
 
 int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,

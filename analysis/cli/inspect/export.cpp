@@ -67,7 +67,7 @@ class ExportCommand final : public Command {
     if (out_.extension() != ".html" && out_.extension() != ".htm")
       throw UsageError("--out: expected the name of a page, which ends in .html, found {}",
                        shell_word(out_.string()));
-    check_new_output(out_, overwrite_, "--overwrite");
+    check_new_output(out_, overwrite_);
     const TraceSelection selection = selection_.selection();
     const int n_threads = work_.n_threads();
     const bool of_session = is_session(input_);
@@ -87,7 +87,7 @@ class ExportCommand final : public Command {
       page = make_html_page(content, options_, pool, progress.callback(), stop.token());
     }
     for (const std::string& sentence : page.notes) note("kvscope: " + sentence);
-    save_text(out_, page.html, overwrite_);
+    write_new_file(out_, page.html, overwrite_);
     report(content, page);
     return kOk;
   }

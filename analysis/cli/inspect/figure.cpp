@@ -103,10 +103,8 @@ class FigureCommand final : public Command {
                        .lexically_proximate(fs::absolute(target.folder).lexically_normal())
                        .generic_string();
     }
-    const auto manifest = manifest_to_json(outcome.manifest);
-    outcome.files.push_back(
-        {target.stem + ".json",
-         manifest.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n"});
+    const Json manifest = manifest_to_json(outcome.manifest);
+    outcome.files.push_back({target.stem + ".json", json_text(manifest, 1) + "\n"});
     // All of them before the first is written.
     for (const OutputFile& file : outcome.files) refuse_read_file(target.folder / file.name);
     write_output_files(target.folder, outcome.files, overwrite_);

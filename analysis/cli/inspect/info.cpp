@@ -101,7 +101,7 @@ Json said_json(const std::string& text, const fs::path& file) {
 }
 
 void say_description(const fs::path& file, unsigned /*options*/) {
-  Looker::say(describe_file(file).dump(-1, ' ', false, Json::error_handler_t::replace));
+  Looker::say(json_text(describe_file(file)));
 }
 
 /// Traces and results of a folder (not of those below), by name.

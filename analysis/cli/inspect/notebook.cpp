@@ -174,10 +174,10 @@ class NotebookCommand final : public Command {
     const fs::path out = out_ ? *out_ : fs::path(kind.name + ".ipynb");
     if (out.extension() != ".ipynb")
       throw UsageError("--out: expected a file name that ends in .ipynb, found {}", out.string());
-    check_new_output(out, overwrite_, "--overwrite");
+    check_new_output(out, overwrite_);
     NotebookInputs inputs = notebook_inputs(results_, traces_, out);
     inputs.writer = writer_name();
-    save_text(out, make_notebook(kind, inputs), overwrite_);
+    write_new_file(out, make_notebook(kind, inputs), overwrite_);
     for (const NotebookFile& trace : inputs.traces) {
       if (trace.id.empty())
         note("kvscope: {} is a partial trace: the notebook uses its whole calls", trace.path);

@@ -162,7 +162,7 @@ class TableCommand final : public Command {
       throw UsageError("--wide and --size are of a table in LaTeX: add --format latex");
     TableSpec spec = make_spec();
     if (files_.empty()) throw UsageError("RESULT is missing: expected at least one result file");
-    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+    if (out_) check_new_output(*out_, overwrite_);
     const PaperTable table = make_paper_table(read_rows(files_), spec);
     const std::string text =
         format == TableFormat::csv ? csv_table(table)
@@ -172,7 +172,7 @@ class TableCommand final : public Command {
                                   .wide = wide_ ? std::optional(true) : std::nullopt,
                                   .size = size_});
     if (out_) {
-      save_text(*out_, text, overwrite_);
+      write_new_file(*out_, text, overwrite_);
     } else {
       print_data(text);
     }

@@ -63,6 +63,7 @@ class VerifyCommand final : public Command {
       print_json({{"file", file_.string()},
                   {"ok", report.ok},
                   {"problems", report.problems},
+                  {"notes", report.notes},
                   {"n_checksums", report.n_checksums},
                   {"n_all_checksums", report.n_all_checksums},
                   {"n_rows_checked", report.n_rows_checked},
@@ -79,6 +80,8 @@ class VerifyCommand final : public Command {
     } else {
       for (const auto& problem : report.problems) print(problem + "\n");
     }
+    for (const std::string& sentence : report.notes)
+      note("kvscope: {}: {}", file_.string(), sentence);
     if (report.ok) return kOk;
     note("kvscope: {} failed verification: {} problem{}", file_.string(), report.problems.size(),
          report.problems.size() == 1 ? "" : "s");

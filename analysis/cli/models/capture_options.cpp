@@ -39,6 +39,31 @@ TokenRange parse_token_range(std::string_view text, std::string_view option) {
   return {*begin, *end};
 }
 
+/// The words of --capture; `base` holds what is captured when none is given. Throws UsageError.
+CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
+  std::vector<std::string> known = {"no-qkv", "no-lse", "attn-topk"};
+  for (const CaptureWord& one : kCaptureWords) known.emplace_back(one.word);
+  for (const auto& list : words) {
+    for (const std::string& word : split_words(list, ',')) {
+      const bool takes_away = word == "no-qkv" || word == "no-lse";
+      const auto found =
+          std::ranges::find(kCaptureWords, word.substr(takes_away ? 3 : 0), &CaptureWord::word);
+      if (found != kCaptureWords.end()) {
+        base.*found->member = !takes_away;
+      } else if (word.starts_with(kTopkPrefix)) {
+        base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
+                                      "--capture attn-topk", 1, kMaxTopk);
+      } else if (word == "attn-topk") {
+        throw UsageError("--capture: attn-topk needs a number, as in attn-topk=64");
+      } else {
+        throw UsageError("--capture: unknown word \"{}\"{}", word, did_you_mean(word, known));
+      }
+    }
+  }
+  if (base.words().empty()) throw UsageError("--capture: nothing is left to record");
+  return base;
+}
+
 }  // namespace
 
 void CaptureOptions::declare(OptionSet& options) {
@@ -65,30 +90,6 @@ void CaptureOptions::declare(OptionSet& options) {
   options.add("compression", "HOW", "none, or gzip:N with N from 1 to 9 (shuffled bytes)",
               compression);
   options.add("chunk", "N", "tokens per prefill call", chunk, at_least(1));
-}
-
-CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
-  std::vector<std::string> known = {"no-qkv", "no-lse", "attn-topk"};
-  for (const CaptureWord& one : kCaptureWords) known.emplace_back(one.word);
-  for (const auto& list : words) {
-    for (const std::string& word : split_words(list, ',')) {
-      const bool takes_away = word == "no-qkv" || word == "no-lse";
-      const auto found =
-          std::ranges::find(kCaptureWords, word.substr(takes_away ? 3 : 0), &CaptureWord::word);
-      if (found != kCaptureWords.end()) {
-        base.*found->member = !takes_away;
-      } else if (word.starts_with(kTopkPrefix)) {
-        base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
-                                      "--capture attn-topk", 1, kMaxTopk);
-      } else if (word == "attn-topk") {
-        throw UsageError("--capture: attn-topk needs a number, as in attn-topk=64");
-      } else {
-        throw UsageError("--capture: unknown word \"{}\"{}", word, did_you_mean(word, known));
-      }
-    }
-  }
-  if (base.words().empty()) throw UsageError("--capture: nothing is left to record");
-  return base;
 }
 
 RecordOptions CaptureOptions::record_options() const {

@@ -29,7 +29,4 @@ struct CaptureOptions {
   WriterOptions writer_options(bool overwrite) const;
 };
 
-/// The words of --capture; `base` holds what is captured when none is given. Throws UsageError.
-CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base);
-
 }  // namespace kvscope::cli

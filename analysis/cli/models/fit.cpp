@@ -65,7 +65,7 @@ class FitCommand final : public Command {
     }
     // Says what contradicts a file.
     MethodSpec(spec).set(spec.stages().front().caps.artifact_option, out_->string());
-    check_new_output(*out_, overwrite_, "--overwrite");
+    check_new_output(*out_, overwrite_);
     const int n_threads = work_.n_threads();
     const TraceFile text = TraceFile::open(trace_, {});
     refuse_read_file(*out_);
@@ -84,7 +84,7 @@ class FitCommand final : public Command {
     }
     selector->calibrate(like, layers, pool);
     const Learned learned = selector->learned();
-    save_text(*out_, artifact_text(stage.method->name, learned, text.info()), overwrite_);
+    write_new_file(*out_, artifact_text(stage.method->name, learned, text.info()), overwrite_);
     const std::string use =
         fmt::format("{}:{}={}", stage.name, stage.caps.artifact_option, out_->string());
     if (json_) {

@@ -94,7 +94,7 @@ class FitDraftCommand final : public Command {
                         {"ridge", fit.ridge},
                         {"command_line", command_line},
                         {"writer", writer_name()}};
-    write_draft(dir, fit_.n_layers, fit, about.dump(), *out_, overwrite_);
+    write_draft(dir, fit_.n_layers, fit, json_text(about), *out_, overwrite_);
     // What was written is what is measured.
     const DraftAcceptance fitted = measure_acceptance(verifier, load_transformer(*out_, {}),
                                                       held_out, fit_.window, run.pool, run.stop);

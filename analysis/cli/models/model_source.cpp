@@ -145,12 +145,10 @@ void EngineOptions::declare_for_reports(OptionSet& options) {
 }
 
 void EngineOptions::declare_matmul(OptionSet& options) {
-  options
-      .add("matmul", "WORD",
-           "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best "
-           "kernel); or one of bf16-amx, bf16-avx512, bf16-portable",
-           matmul)
-      .default_text = "f32";
+  options.add("matmul", "WORD",
+              "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best "
+              "kernel); or one of bf16-amx, bf16-avx512, bf16-portable",
+              matmul);
 }
 
 void EngineOptions::declare_device(OptionSet& options) {
@@ -160,45 +158,26 @@ void EngineOptions::declare_device(OptionSet& options) {
 }
 
 LaneOptions EngineOptions::lane_options() const {
-  LaneOptions lane;
-  try {
-    if (!matmul.empty()) lane.matmul = matmul_from_name(matmul);
-    lane.kv_dtype = kv_dtype_from_name(kv_dtype);
-  } catch (const ConfigError& error) {
-    throw UsageError(error.what());
-  }
-  return lane;
+  return as_usage([&] {
+    return LaneOptions{.matmul = matmul_from_name(matmul),
+                       .kv_dtype = kv_dtype_from_name(kv_dtype)};
+  });
 }
 
 bool EngineOptions::has_bf16_products() const {
-  if (matmul.empty()) return default_matmul() != Matmul::f32;
   if (matmul == "f32" || matmul == "bf16") return matmul == "bf16";
   throw UsageError("--matmul {}: expected f32 or bf16 with --device {}", matmul, device);
 }
 
-void EngineOptions::check() const {
-  const std::optional<int> gpu = gpu_of(device);
-  if (!gpu) {
-    if (lane_options().kv_dtype != DType::f32 && is_for_recording_)
-      throw UsageError(
-          "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its "
-          "log-sum-exp is that of the recorded q and k; --device cuda rounds both");
-    return;
-  }
-  has_bf16_products();
-  try {
-    kv_dtype_from_name(kv_dtype);
-  } catch (const ConfigError& error) {
-    throw UsageError(error.what());
-  }
-  require_gpu(*gpu);
-}
-
 BackendFactory EngineOptions::backend() const {
-  check();
-  const std::optional<int> gpu = gpu_of(device);
-  if (!gpu) return lane_backend(lane_options());
-  return gpu_backend(*gpu, has_bf16_products(), kv_dtype_from_name(kv_dtype));
+  const DType keys = as_usage([&] { return kv_dtype_from_name(kv_dtype); });
+  if (const std::optional<int> gpu = gpu_of(device))
+    return gpu_backend(*gpu, has_bf16_products(), keys);
+  if (keys != DType::f32 && is_for_recording_)
+    throw UsageError(
+        "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its log-sum-exp is "
+        "that of the recorded q and k; --device cuda rounds both");
+  return lane_backend(lane_options());
 }
 
 std::string EngineOptions::matmul_name() const {

@@ -20,7 +20,7 @@ namespace kvscope::cli {
 /// --matmul, --kv-dtype and --device: how and where a model is computed. Defaults are exact; a
 /// choice changes results within its rounding.
 struct EngineOptions {
-  std::string matmul;  // empty: the environment variable KVSCOPE_MATMUL, or f32
+  std::string matmul = "f32";
   std::string kv_dtype = "f32";
   std::string device = "cpu";
 
@@ -32,7 +32,7 @@ struct EngineOptions {
   void declare_for_reports(OptionSet& options);
   /// Before anything is loaded. Throws UsageError for names that there are not, or that this
   /// machine lacks, IoError where the device does not do.
-  void check() const;
+  void check() const { backend(); }
   /// Throws what check() throws.
   BackendFactory backend() const;
   /// "f32", "bf16-amx", on a GPU "cuda-f32" or "cuda-bf16": what provenance says.

@@ -10,6 +10,7 @@
 #include "analysis/cli/models/model_source.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/whole_file.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {

@@ -129,16 +129,16 @@ class RecordCommand final : public Command {
     options.n_decode = n_decode_;
     if (prompt_.chat && !past_end_) options.end_ids = end_of_turn_ids(dir, config, *tokenizer);
     if (n_decode_ > 0) tell_unapplied(dir);
-    options.seed = seed_;
-    options.model_name = model_name(dir);
-    options.model_config_json = config_json_of(dir);
-    options.text_source = prompt.source;
-    options.command_line = command_line;
-    options.writer = writer_name();
+    options.origin.seed = seed_;
+    options.origin.model_name = model_name(dir);
+    options.origin.model_config = config_json_of(dir);
+    options.origin.text_source = prompt.source;
+    options.origin.command_line = command_line;
+    options.origin.writer = writer_name();
     const NumberFormats formats = engine_.number_formats();
     if (!formats.are_f32()) {
-      options.matmul = formats.matmul;
-      options.kv_dtype = formats.kv_dtype;
+      options.origin.matmul = formats.matmul;
+      options.origin.kv_dtype = formats.kv_dtype;
     }
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
     if (resume_ && capture_.is_auto())
@@ -154,7 +154,7 @@ class RecordCommand final : public Command {
     const Transformer model = load_transformer(dir, engine_, strict_);
     // On a GPU the keys may not fit: that is found before a file is begun.
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
-    options.model_hash = hash_of_model(dir, model);
+    options.origin.model_hash = hash_of_model(dir, model);
     Working run(work_);
     if (capture_.is_auto() && options.capture.qkv) {
       const ChosenDType chosen = choose_dtype(model, prompt.ids, plan, run.pool);
@@ -227,8 +227,7 @@ class RecordCommand final : public Command {
                     out.filename().string());
     }
     // With --resume a whole trace may be there: the model's hash tells whether it is this one.
-    check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), "--overwrite",
-                     FileKind::trace);
+    check_new_output(out, overwrite_ || (resume_ && !fs::exists(part_path(out))), FileKind::trace);
     if (out.extension() != ".h5")
       throw UsageError(
           "OUT: expected the name of a trace, which ends in .h5, found {}; a model is named by "

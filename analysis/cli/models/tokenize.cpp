@@ -12,6 +12,7 @@
 #include "analysis/cli/models/prompt.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
+#include "core/base/json.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
@@ -97,7 +98,7 @@ class TokenizeCommand final : public Command {
                          tokenizer.n_ids() - 1);
       }
     }
-    json_ ? print_json_line({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}})
+    json_ ? print_json({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}}, -1)
           : print_data(tokenizer.decode(ids) + "\n");
     return kOk;
   }
@@ -107,9 +108,7 @@ class TokenizeCommand final : public Command {
       std::string lines;
       for (TokenId id : ids) {
         // Bytes that are no whole characters show as U+FFFD.
-        const nlohmann::json piece = std::string(tokenizer.bytes_of(id));
-        lines += fmt::format("{}\t{}\n", id,
-                             piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        lines += fmt::format("{}\t{}\n", id, json_text(std::string(tokenizer.bytes_of(id))));
       }
       print(lines);
       return;
@@ -121,11 +120,12 @@ class TokenizeCommand final : public Command {
     std::vector<std::string> pieces;
     pieces.reserve(ids.size());
     for (TokenId id : ids) pieces.emplace_back(tokenizer.bytes_of(id));
-    print_json_line({{"n", ids.size()},
-                     {"model", model_},
-                     {"n_vocab", tokenizer.n_ids()},
-                     {"ids", ids},
-                     {"pieces", pieces}});
+    print_json({{"n", ids.size()},
+                {"model", model_},
+                {"n_vocab", tokenizer.n_ids()},
+                {"ids", ids},
+                {"pieces", pieces}},
+               -1);
   }
 
   std::optional<fs::path> text_;

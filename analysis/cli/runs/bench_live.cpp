@@ -11,7 +11,6 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/stopwatch.hpp"
 #include "analysis/cli/runs/bench_live_run.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"

@@ -1,5 +1,5 @@
 // One prefill of a running model, plain or under a method, with the time that attention and
-// choosing took: the measurement behind kvscope bench live and kvscope cost --check.
+// choosing took: the measurement behind kvscope bench live and tests/bench.
 #pragma once
 
 #include <span>

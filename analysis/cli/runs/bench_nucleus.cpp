@@ -9,7 +9,6 @@
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/list_options.hpp"
-#include "analysis/cli/frame/stopwatch.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
 #include "analysis/cli/runs/simulate_base.hpp"
 #include "core/attention/nucleus.hpp"

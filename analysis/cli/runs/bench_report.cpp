@@ -7,7 +7,6 @@
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/stopwatch.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"

@@ -6,10 +6,25 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/common_options.hpp"
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
+
+/// Seconds that `work()` takes.
+template <class Work>
+double seconds_of(Work&& work) {
+  const Stopwatch watch;
+  work();
+  return watch.seconds();
+}
+
+/// The middle of the values; NaN if there are none.
+inline double median(std::span<const double> values) {
+  return quantile(values, 0.5);
+}
 
 /// How often cases are measured, in another order each round: what one leaves in the caches meets
 /// another one.

@@ -12,7 +12,6 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/frame/output.hpp"
-#include "analysis/cli/frame/stopwatch.hpp"
 #include "analysis/cli/runs/bench_report.hpp"
 #include "analysis/cost/made_up_text.hpp"
 #include "analysis/cost/work.hpp"
@@ -95,44 +94,16 @@ struct BenchCall {
   Index n_tokens = 0;
   Index n_tok = 0;
   Index pos_begin() const { return n_tokens - n_tok; }
-  float score_scale() const { return 1.0f / std::sqrt(static_cast<float>(data.q.dim(2))); }
-  TensorView<const float> q() const { return data.q.view().range(1, 0, n_tok); }
-  TensorView<const float> k() const { return data.k.view().range(1, 0, n_tokens); }
-  TensorView<const float> v() const { return data.v.view().range(1, 0, n_tokens); }
   AttentionQuestion question() const {
     AttentionQuestion question;
     question.pos_begin = pos_begin();
     question.n_tok = n_tok;
-    question.score_scale = score_scale();
-    question.q = q();
-    question.k = k();
-    question.v = v();
+    question.score_scale = 1.0f / std::sqrt(static_cast<float>(data.q.dim(2)));
+    question.q = data.q.view().range(1, 0, n_tok);
+    question.k = data.k.view().range(1, 0, n_tokens);
+    question.v = data.v.view().range(1, 0, n_tokens);
     return question;
   }
-};
-
-/// Dense attention of a call, with room for its answer.
-class DenseRun {
- public:
-  explicit DenseRun(const BenchCall& call)
-      : out_({call.data.q.dim(0), call.n_tok, call.data.q.dim(2)}),
-        lse_({call.data.q.dim(0), call.n_tok}),
-        call_(call.question()),
-        halves_(call.data.halves(call.n_tokens)) {}
-  void run(ThreadPool& pool) { attend_dense(call_, {out_.view(), lse_.view()}, pool, halves_); }
-  /// Multiplications and additions of q.k and of the weighted sum of values.
-  double flops() const {
-    const double n_rows = static_cast<double>(call_.n_tok);
-    const double n_pairs =
-        n_rows * static_cast<double>(call_.pos_begin) + n_rows * (n_rows + 1) / 2;
-    return 4.0 * static_cast<double>(call_.q.dim(0) * call_.q.dim(2)) * n_pairs;
-  }
-
- private:
-  Tensor<float> out_;
-  Tensor<float> lse_;
-  AttentionQuestion call_;
-  HalfRows halves_;
 };
 
 /// Attention of a call over a selection's lists, as in a live run.
@@ -173,14 +144,9 @@ class SelectorBench {
     selector_ = spec_.make();
     caps_ = spec_.caps();
     remembers_ = caps_.permanent || caps_.needs_probs;
+    call_ = SelectCall{call.question()};
     call_.layer = caps_.dense_layers;
     call_.phase = call.phase;
-    call_.pos_begin = call.pos_begin();
-    call_.n_tok = call.n_tok;
-    call_.score_scale = call.score_scale();
-    call_.q = call.q();
-    call_.k = call.k();
-    call_.v = call.v();
     call_.budget = budget_.value_or(Budget{});
     first_seconds_ = prepare();
     if (!remembers_) first_seconds_ += ask();
@@ -206,7 +172,7 @@ class SelectorBench {
 
   /// The method in this call; dense attention, whose rounds ran in turn with its own, is said in
   /// every row.
-  Json row(const std::vector<double>& dense, double dense_flops) const {
+  Json row(const std::vector<double>& dense) const {
     std::vector<double> ratios, speedups;
     for (std::size_t i = 0; i < dense.size(); ++i) {
       ratios.push_back(seconds_[i] / dense[i]);
@@ -219,6 +185,7 @@ class SelectorBench {
     const LayerWork work =
         measured_work(selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
                       {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size);
+    const double dense_flops = 4.0 * work.shape.d_head * dense_work(work.shape).attend.pairs;
     const double n_kept = static_cast<double>(selection_.keys().size());
     // some methods build what they keep at the first question: it belongs to appending
     const double append =
@@ -426,7 +393,10 @@ class BenchSelect final : public BenchReportCommand {
 
   void measure_call(const BenchCall& call, const std::vector<ReplayPair>& pairs, Working& means,
                     Json& rows) const {
-    DenseRun dense(call);
+    const AttentionQuestion dense = call.question();
+    Tensor<float> out({n_q_, call.n_tok, d_head_});
+    Tensor<float> lse({n_q_, call.n_tok});
+    const HalfRows halves = call.data.halves(call.n_tokens);
     std::vector<SelectorBench> subjects;
     subjects.reserve(pairs.size());
     for (const ReplayPair& pair : pairs) {
@@ -439,11 +409,12 @@ class BenchSelect final : public BenchReportCommand {
     take_turns({stage, n_repeats_, /*has_warm_up=*/true, call.n_tokens}, subjects.size() + 1, means,
                [&](std::size_t subject, bool counted) {
                  if (subject < subjects.size()) return subjects[subject].measure(counted);
-                 const double own = seconds_of([&] { dense.run(means.pool); });
+                 const double own = seconds_of([&] {
+                   attend_dense(dense, {out.view(), lse.view()}, means.pool, halves);
+                 });
                  if (counted) seconds.push_back(own);
                });
-    for (const SelectorBench& subject : subjects)
-      rows.push_back(subject.row(seconds, dense.flops()));
+    for (const SelectorBench& subject : subjects) rows.push_back(subject.row(seconds));
   }
 
   /// Context lengths, ascending.

@@ -378,7 +378,7 @@ class CostCommand final : public Command {
     }
     report["version"] = writer_name();
     report["command_line"] = command_line;
-    if (job_.out) save_text(*job_.out, report.dump(1) + "\n", job_.overwrite);
+    if (job_.out) write_new_file(*job_.out, json_text(report, 1) + "\n", job_.overwrite);
     job_.end();
     if (job_.json) {
       print_json(report);
@@ -407,7 +407,7 @@ class CostCommand final : public Command {
       throw UsageError("--hardware is missing: expected some of {}, or a file",
                        fmt::join(hardware_names(), ", "));
     }
-    if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite");
+    if (job_.out) check_new_output(*job_.out, job_.overwrite);
   }
 
   CostOptions cost_options() const {

@@ -275,7 +275,7 @@ std::string run_slurm(const EngineJob& job) {
 /// KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it (RAY_ADDRESS).
 std::string run_ray(const EngineJob& job) {
   const char* const named = std::getenv("KVSCOPE_PYTHON");
-  std::vector<std::string> words = {named != nullptr ? named : "python3", "-m",
+  std::vector<std::string> words = {named != nullptr && *named != '\0' ? named : "python3", "-m",
                                     "kvscope.ray_workers", std::to_string(job.workers), "--"};
   words.insert(words.end(), job.words.begin(), job.words.end());
   const LauncherEnd outcome = run_launcher(words, job.stop);

@@ -38,115 +38,35 @@ constexpr const char* kOwnDraftRemark =
     "In these layers it attends as the model does by construction; they are left out here, or "
     "dense under every method.";
 
-constexpr std::size_t kMostPictureBytes = 64 << 20;
-
-/// The second word of a figure's command.
-std::string figure_name(const std::string& command) {
-  const std::size_t begin = command.find(' ') + 1;
-  return command.substr(begin, command.find(' ', begin) - begin);
-}
-
-/// The caption sentences of a figure's manifest.
-std::string caption_of(const fs::path& manifest) {
-  const auto json = parse_json(read_regular_file(manifest, kMostPictureBytes), manifest.string());
-  std::string caption;
-  if (!json.contains("caption")) return caption;
-  for (const auto& sentence : json["caption"]) {
-    if (sentence.is_string()) caption += (caption.empty() ? "" : " ") + sentence.get<std::string>();
-  }
-  return caption;
-}
-
-/// Draws figures and tables of an item by the program's own commands.
-class PictureMaker {
- public:
-  PictureMaker(const papers::Item& item, PapersRunner& runner, const std::stop_token& stop)
-      : item_(item), runner_(runner), stop_(stop) {}
-
-  papers::DrawnPicture draw(const std::string& command) {
-    papers::DrawnPicture picture;
-    const bool is_figure = command.starts_with("figure ");
-    const std::string stem = is_figure ? figure_name(command) : "table";
-    try {
-      for (const std::string& name : papers::names_in(command)) {
-        if (papers::is_choice(name)) continue;
-        const papers::RunResult needed = runner_.result(name);
-        if (needed.view == nullptr) {
-          picture.failed = needed.missing;
-          picture.not_run = needed.not_run;
-          return picture;
-        }
-      }
-      fs::create_directories(runner_.folder().out / "items" / item_.id);
-      if (is_figure) {
-        draw_figure(command, stem, picture);
-      } else {
-        draw_table(command, picture);
-      }
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const std::exception& error) {
-      picture.failed = error.what();
-      picture.not_run = is_of_system(error);
+/// A figure or table of an item, drawn by the program's own command into items/ID/. One that cannot
+/// be drawn says why. Throws Interrupted.
+papers::DrawnPicture draw_picture(const papers::Item& item, const std::string& command,
+                                  PapersRunner& runner, const std::stop_token& stop) {
+  papers::DrawnPicture picture;
+  try {
+    for (const std::string& name : papers::names_in(command)) {
+      if (papers::is_choice(name)) continue;
+      const papers::RunResult needed = runner.result(name);
+      if (needed.view != nullptr) continue;
+      picture.failed = needed.missing;
+      picture.not_run = needed.not_run;
+      return picture;
     }
-    return picture;
+    const fs::path& out = runner.folder().out;
+    const std::string place = "items/" + item.id;
+    const bool is_figure = command.starts_with("figure ");
+    fs::create_directories(out / place);
+    picture = drawn_inside(runner.words_of(command, "", /*in_folder=*/false), out,
+                           is_figure ? place : place + "/table", /*overwrite=*/true, stop);
+    picture.command = command_line_of(runner.words_of(command + (is_figure ? " --out {out}" : ""),
+                                                      place + "/", /*in_folder=*/true));
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    picture.failed = error.what();
+    picture.not_run = is_of_system(error);
   }
-
- private:
-  std::string place(const std::string& file) const { return "items/" + item_.id + "/" + file; }
-  fs::path path(const std::string& file) const { return runner_.folder().out / place(file); }
-
-  void make(const std::string& command, const std::string& more) {
-    auto words = runner_.words_of(command, "", /*in_folder=*/false);
-    for (const std::string& word : runner_.words_of(more, path("").string(), /*in_folder=*/false))
-      words.push_back(word);
-    const CommandOutcome outcome = run_inside(words, {}, stop_);
-    if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
-    if (outcome.is_system) throw IoError(outcome.last_note);
-    if (outcome.code != kOk) throw ConfigError(outcome.last_note);
-  }
-
-  std::string typed(const std::string& command, const std::string& more) {
-    const auto words = [&](const std::string& text) {
-      return runner_.words_of(text, place(""), /*in_folder=*/true);
-    };
-    return command_line_of(words(more), command_line_of(words(command)));
-  }
-
-  void draw_figure(const std::string& command, const std::string& stem,
-                   papers::DrawnPicture& picture) {
-    const std::string more = " --format svg,pdf --overwrite --out {out}";
-    make(command, more);
-    picture.command = typed(command, " --out {out}");
-    picture.svg = read_regular_file(path(stem + ".svg"), kMostPictureBytes);
-    picture.pdf = place(stem + ".pdf");
-    picture.caption = caption_of(path(stem + ".json"));
-  }
-
-  void draw_table(const std::string& command, papers::DrawnPicture& picture) {
-    make(command, " --format markdown --overwrite --out {out}table.md");
-    make(command, " --format tabular --overwrite --out {out}table.tex");
-    picture.command = typed(command, "");
-    picture.markdown = read_regular_file(path("table.md"), kMostPictureBytes);
-    picture.tex = place("table.tex");
-  }
-
-  const papers::Item& item_;
-  PapersRunner& runner_;
-  const std::stop_token& stop_;
-};
-
-/// Draws the pictures of an item whose results are there into items/ID/. A picture that cannot be
-/// drawn says why. Throws Interrupted.
-std::vector<papers::DrawnPicture> draw_pictures(const papers::Item& item, PapersRunner& runner,
-                                                const std::stop_token& stop) {
-  std::vector<papers::DrawnPicture> pictures;
-  PictureMaker drawing(item, runner, stop);
-  for (const papers::Picture& picture : item.pictures) {
-    if (stop.stop_requested()) throw Interrupted("stopped; the same command continues from here");
-    pictures.push_back(drawing.draw(picture.command));
-  }
-  return pictures;
+  return picture;
 }
 
 class PapersCommand final : public Command {
@@ -291,7 +211,10 @@ class PapersCommand final : public Command {
       outcome.commands.push_back(runner.typed(value.run));
       outcome.files.push_back(runner.file_of(value.run));
     }
-    outcome.pictures = draw_pictures(item, runner, stop);
+    for (const std::string& command : item.pictures) {
+      if (stop.stop_requested()) throw Interrupted("stopped; the same command continues from here");
+      outcome.pictures.push_back(draw_picture(item, command, runner, stop));
+    }
     return outcome;
   }
 
@@ -326,12 +249,10 @@ class PapersCommand final : public Command {
   void write_reports(const papers::ReportHead& head,
                      const std::vector<papers::ItemOutcome>& outcomes) const {
     const auto json = papers::report_json(head, outcomes);
-    save_text(folder_.out / "items.json",
-              json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n",
-              /*overwrite=*/true);
+    write_new_file(folder_.out / "items.json", json_text(json, 1) + "\n", /*overwrite=*/true);
     const papers::Page page = papers::report_page(head, outcomes);
-    save_text(folder_.out / "report.html", page.html(), /*overwrite=*/true);
-    save_text(folder_.out / "report.tex", page.tex(), /*overwrite=*/true);
+    write_new_file(folder_.out / "report.html", page.html(), /*overwrite=*/true);
+    write_new_file(folder_.out / "report.tex", page.tex(), /*overwrite=*/true);
   }
 
   void tell(const papers::ReportHead& head,

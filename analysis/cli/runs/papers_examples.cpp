@@ -17,36 +17,26 @@ namespace {
 
 constexpr Index kConstructedWidth = 2;  // channels of a head
 
-/// One head per layer; a token's query, key and value by its position.
+/// One head per layer: every query is (1, 0), and a key lies along it.
 struct Constructed {
   Index n_layers = 1;
   Index n_prompt = 1;
   Index n_decode = 0;
   using Vector = std::array<float, kConstructedWidth>;
-  std::function<Vector(Index layer, Index pos)> q, k, v;
+  std::function<float(Index layer, Index pos)> k;
+  std::function<Vector(Index pos)> v;
 };
 
 Constructed b1_example() {
   // ||q|| = 1 and logits are q . k. Layer 0: k = (-1, 0), k* = (-.001, 0), M just above 1.
   // Layer 1: k = (-.1, 0), k* = (.1, 0), M = .01: logits are bounded by the norm, which is larger
   // than its square there.
-  return {.n_layers = 2,
-          .n_prompt = 2,
-          .n_decode = 0,
-          .q =
-              [](Index, Index) {
-                return Constructed::Vector{1.0F, 0.0F};
-              },
-          .k =
-              [](Index layer, Index pos) {
-                const float other = layer == 0 ? -1.0F : -0.1F;
-                const float star = layer == 0 ? -0.001F : 0.1F;
-                return Constructed::Vector{pos == 0 ? other : star, 0.0F};
-              },
-          .v =
-              [](Index, Index) {
-                return Constructed::Vector{1.0F, 0.0F};
-              }};
+  const auto k = [](Index layer, Index pos) {
+    constexpr float kKeys[2][2] = {{-1.0F, -0.001F}, {-0.1F, 0.1F}};
+    return kKeys[layer][pos];
+  };
+  const auto v = [](Index) { return Constructed::Vector{1.0F, 0.0F}; };
+  return {.n_layers = 2, .n_prompt = 2, .n_decode = 0, .k = k, .v = v};
 }
 
 Constructed error_bound_example() {
@@ -54,21 +44,11 @@ Constructed error_bound_example() {
   // With half of the keys an oracle keeps u alone: renormalised it answers u, the truth is (2m - 1)
   // u with m = the kept mass.
   constexpr Index kKeys = 64;
-  return {.n_layers = 1,
-          .n_prompt = kKeys - 1,
-          .n_decode = 1,
-          .q =
-              [](Index, Index) {
-                return Constructed::Vector{1.0F, 0.0F};
-              },
-          .k =
-              [](Index, Index pos) {
-                return Constructed::Vector{pos < kKeys / 2 ? 0.25F : 0.0F, 0.0F};
-              },
-          .v =
-              [](Index, Index pos) {
-                return Constructed::Vector{0.0F, pos < kKeys / 2 ? 1.0F : -1.0F};
-              }};
+  const auto k = [](Index, Index pos) { return pos < kKeys / 2 ? 0.25F : 0.0F; };
+  const auto v = [](Index pos) {
+    return Constructed::Vector{0.0F, pos < kKeys / 2 ? 1.0F : -1.0F};
+  };
+  return {.n_layers = 1, .n_prompt = kKeys - 1, .n_decode = 1, .k = k, .v = v};
 }
 
 TraceInfo info_of(const Constructed& example, const std::string& name) {
@@ -98,12 +78,12 @@ TraceInfo info_of(const Constructed& example, const std::string& name) {
   return info;
 }
 
-/// [1, n, width] of one layer's vectors over a call's positions.
-Tensor<float> call_rows(const std::function<Constructed::Vector(Index, Index)>& vector, Index layer,
+/// [1, n, width] of vectors over a call's positions.
+Tensor<float> call_rows(const std::function<Constructed::Vector(Index pos)>& vector,
                         TokenRange range) {
   Tensor<float> out(Shape{1, range.size(), kConstructedWidth});
   for (Index i = 0; i < range.size(); ++i) {
-    const Constructed::Vector x = vector(layer, range.begin + i);
+    const Constructed::Vector x = vector(range.begin + i);
     std::copy(x.begin(), x.end(), out.view().sub(0).row(i).begin());
   }
   return out;
@@ -112,14 +92,9 @@ Tensor<float> call_rows(const std::function<Constructed::Vector(Index, Index)>& 
 Tensor<float> lse_of(const Constructed& example, Index layer, TokenRange range) {
   Tensor<float> out(Shape{1, range.size()});
   for (Index i = 0; i < range.size(); ++i) {
-    const Constructed::Vector q = example.q(layer, range.begin + i);
     double sum = 0.0;
-    for (Index j = 0; j <= range.begin + i; ++j) {
-      const Constructed::Vector k = example.k(layer, j);
-      double score = 0.0;
-      for (std::size_t c = 0; c < k.size(); ++c) score += static_cast<double>(q[c]) * k[c];
-      sum += std::exp(score);
-    }
+    for (Index j = 0; j <= range.begin + i; ++j)
+      sum += std::exp(static_cast<double>(example.k(layer, j)));
     out(0, i) = static_cast<float>(std::log(sum));
   }
   return out;
@@ -131,9 +106,14 @@ void write_calls(const Constructed& example, const std::string& name, TraceRecei
   for (const ForwardCall& call : info.calls) {
     const TokenRange range = call.tokens;
     for (Index layer = 0; layer < example.n_layers; ++layer) {
-      const Tensor<float> q = call_rows(example.q, layer, range);
-      const Tensor<float> k = call_rows(example.k, layer, range);
-      const Tensor<float> v = call_rows(example.v, layer, range);
+      using Vector = Constructed::Vector;
+      const auto q = call_rows([](Index) { return Vector{1.0F, 0.0F}; }, range);
+      const auto k = call_rows(
+          [&](Index pos) {
+            return Vector{example.k(layer, pos), 0.0F};
+          },
+          range);
+      const auto v = call_rows(example.v, range);
       const Tensor<float> lse = lse_of(example, layer, range);
       receiver.write({.arrays = {{layer, "q", q.view()},
                                  {layer, "k", k.view()},
@@ -149,12 +129,8 @@ void write_calls(const Constructed& example, const std::string& name, TraceRecei
 
 }  // namespace
 
-std::vector<std::string> example_names() {
-  return {"theorem-b1", "error-bound"};
-}
-
 void write_example(const std::string& name, const std::filesystem::path& out, bool overwrite) {
-  const auto names = example_names();
+  const std::vector<std::string> names = {"theorem-b1", "error-bound"};
   if (std::ranges::find(names, name) == names.end()) {
     throw UsageError("--example: expected one of {}, found {}{}", fmt::join(names, ", "), name,
                      did_you_mean(name, names));

@@ -8,9 +8,6 @@
 
 namespace kvscope::cli {
 
-/// Names that write_example knows.
-std::vector<std::string> example_names();
-
 /// Writes the recording `name` to `out`. theorem-b1: two layers, each one counterexample of
 /// QuoKA's Theorem B.1 as printed. error-bound: a decode step whose output error is twice (1 -
 /// kept mass) times the largest value norm. Throws UsageError for another name, IoError if `out`

@@ -72,8 +72,8 @@ PapersRunner::PapersRunner(PapersFolder folder, std::span<const papers::Item* co
   fs::create_directories(folder_.out / "runs");
   for (const papers::Item* item : items) {
     for (const papers::Value& value : item->values) add_run(find(value.run));
-    for (const papers::Picture& picture : item->pictures) {
-      for (const std::string& name : papers::names_in(picture.command)) {
+    for (const std::string& command : item->pictures) {
+      for (const std::string& name : papers::names_in(command)) {
         if (const papers::Run* const run = run_behind(name)) add_run(*run);
       }
     }
@@ -192,7 +192,7 @@ std::vector<Json> PapersRunner::execute(const papers::Run& run, const ProgressFn
     }
     if (stop.stop_requested()) throw Interrupted("stopped at {}", run.name);
     const bool is_done = outcome.code == kOk || outcome.code == kCheckFailed;
-    if (is_done && run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);
+    if (is_done && run.ending == ".json") write_new_file(out, outcome.printed, /*overwrite=*/true);
     const OwnFiles own;
     if (is_done)
       return {{{"key", keys_.at(run.name)},
@@ -320,7 +320,7 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
     std::string words = "--model\n" + model_word(folder_.model);
     const EngineOptions& engine = folder_.engine;
     if (engine.is_on_gpu()) words += "\n--device\n" + engine.device;
-    if (!engine.matmul.empty()) words += "\n--matmul\n" + engine.matmul;
+    if (engine.matmul != "f32") words += "\n--matmul\n" + engine.matmul;
     return words;
   }
   if (name == "--draft") return "--draft\n" + draft_word(in_folder);

@@ -25,7 +25,7 @@ class ReplayArguments {
   /// UsageError.
   std::vector<MethodSpec> selectors() const;
   /// "tokens=64,128,ratio=0.25" as three budgets: a bare number is of the kind before it. Throws
-  /// ConfigError.
+  /// UsageError.
   std::vector<Budget> budgets() const;
   /// Calls, rows, heads, dense layers. Throws UsageError.
   ReplayOptions replay() const;

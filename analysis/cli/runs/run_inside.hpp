@@ -2,10 +2,12 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "analysis/papers/page.hpp"
 #include "core/base/progress.hpp"
 
 namespace kvscope::cli {
@@ -28,5 +30,12 @@ bool is_of_system(const std::exception& error);
 /// The command `words` as the program would run it. Progress goes to `progress`.
 CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
                           const std::stop_token& stop);
+
+/// What a command "figure KIND ..." or "table ..." (without --format and --out) draws: a figure's
+/// files lie in folder/place/, a table's are folder/place.md and .tex. Without the command itself.
+/// Throws Interrupted, and IoError or ConfigError with the command's sentence.
+papers::DrawnPicture drawn_inside(const std::vector<std::string>& words,
+                                  const std::filesystem::path& folder, const std::string& place,
+                                  bool overwrite, const std::stop_token& stop);
 
 }  // namespace kvscope::cli

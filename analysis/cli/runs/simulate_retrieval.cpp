@@ -1,4 +1,5 @@
 // kvscope simulate retrieval: facts hidden in long prompts, found or not; chains that go on.
+#include "analysis/base/statistics.hpp"
 #include "analysis/simulate/retrieval.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/wording.hpp"
 #include "core/base/json.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -61,6 +63,7 @@ std::string share_text(double share, double prompts, double low, double high) {
 /// 95 % interval, then KV reduction of the longest.
 std::string by_length(const Json& rows) {
   const auto lengths = lengths_of(rows);
+  const double longest = lengths.empty() ? kNan : std::ranges::max(lengths);
   const auto heads = mapped<RowHead>(rows, head_of);
   const bool by_turn = std::ranges::any_of(
       heads, [&](const RowHead& head) { return head.turn != heads.front().turn; });
@@ -77,7 +80,7 @@ std::string by_length(const Json& rows) {
     if (by_turn) cells.push_back(head.turn);
     cells.push_back(head.method);
     std::string solved;
-    double reduction = 0.0;
+    Mean reduction;  // of the longest
     double n_least = std::numeric_limits<double>::infinity();
     double n_most = 0.0;
     for (double length : lengths) {
@@ -94,7 +97,7 @@ std::string by_length(const Json& rows) {
         n += prompts;
         low = ++n_rows == 1 ? number_at(row, "accuracy_low") : std::nan("");
         high = number_at(row, "accuracy_high");
-        reduction = number_at(row, "kv_reduction");
+        if (length == longest) reduction.add(number_at(row, "kv_reduction"));
         solved +=
             text_at(row, "dense_solves") == "no" && !solved.ends_with(number_text(length, 9))
                 ? fmt::format("{}not at {}", solved.empty() ? "" : ", ", number_text(length, 9))
@@ -106,7 +109,7 @@ std::string by_length(const Json& rows) {
     }
     cells.push_back(n_least == n_most ? number_text(n_most, 9)
                                       : fmt::format("{} to {}", n_least, n_most));
-    cells.push_back(percent_text(reduction));
+    cells.push_back(percent_text(reduction.value()));
     cells.push_back(solved.empty() ? text_at(rows[first], "dense_solves") : solved);
     text.add_row(std::move(cells));
   }

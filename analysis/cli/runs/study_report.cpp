@@ -2,20 +2,25 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "analysis/base/json_rows.hpp"
 #include "analysis/cli/frame/command.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/signals.hpp"
+#include "analysis/cli/runs/run_inside.hpp"
 #include "analysis/cli/runs/run_job.hpp"
-#include "analysis/cli/runs/study_pictures.hpp"
+#include "analysis/cli/runs/study_setup.hpp"
 #include "analysis/papers/page.hpp"
 #include "analysis/runs/store.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
+#include "analysis/study/study_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
@@ -28,6 +33,166 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostOfStudy = std::size_t{1} << 20U;
+
+struct StudyDrawing {
+  std::filesystem::path out;  // a folder
+  std::string against;        // the method that differences are to; empty: the first
+  bool overwrite = false;
+};
+
+/// Panels in one figure; a study of more models and texts has one for each model.
+constexpr std::size_t kMostPanels = 24;
+/// Methods whose bands can be told apart in one panel.
+constexpr std::size_t kMostBands = 8;
+
+/// A column of the rows as the figure's metric and the table's value.
+struct Shown {
+  const char* column;
+  const char* metric;
+};
+constexpr Shown kOfLayers[] = {
+    {"mass_mean", "mass"}, {"recall10", "recall10"}, {"output_error_rel", "output_error_rel"}};
+constexpr Shown kOfRuns[] = {{"relative_increase", "relative_increase"},
+                             {"accuracy", "accuracy"},
+                             {"acceptance_length", "acceptance_length"}};
+constexpr const char* kDifferences[] = {"mass_difference", "recall10_difference",
+                                        "output_error_rel_difference"};
+
+bool has_column(const Json& table, const char* name) {
+  return std::ranges::any_of(table, [&](const Json& row) { return row.contains(name); });
+}
+
+/// A task's name as part of a file's.
+std::string file_word(const std::string& task) {
+  std::string word;
+  for (const char c : task)
+    word += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-'
+                ? c
+                : '_';
+  return word;
+}
+
+/// Draws a task's metrics against the budget, a panel for each model and text (more than 24: for
+/// each model, over its texts), into out/TASK-METRIC with a table beside each, and the rows behind
+/// them as out/TASK.csv and out/TASK-means.csv; of an analysis tables of what was picked. A picture
+/// that cannot be drawn says why. Paths in pictures are relative to out. Throws IoError for files
+/// that are there already, and Interrupted.
+class TaskDrawer {
+ public:
+  TaskDrawer(const LoadedStudy& study, const std::string& task, const StudyDrawing& drawing,
+             const std::stop_token& stop)
+      : study_(study), stem_(file_word(task)), drawing_(drawing), stop_(stop) {}
+
+  std::vector<papers::DrawnPicture> draw(const StudyAnswers& answers, const std::string& task) {
+    Json rows = answers.table(task, StudyRows::all);
+    std::erase_if(rows.get_ref<Json::array_t&>(),
+                  [](const Json& row) { return row.at("remark") != ""; });
+    if (rows.empty()) return {};
+    set_panels(rows);
+    save(stem_ + ".csv", rows);
+    const StudyTask& own = *std::ranges::find(study_.file.tasks, task, &StudyTask::name);
+    if (own.is_analysis()) {
+      for (const std::string& pick : own.picks)
+        table(pick.substr(pick.rfind('.') + 1), stem_ + ".csv", "");
+      return std::move(pictures_);
+    }
+    const std::string& against =
+        drawing_.against.empty() ? study_.file.methods[0].spec.text() : drawing_.against;
+    const Json means = answers.with_differences(task, against);
+    save(stem_ + "-means.csv", means);
+    const bool is_sweep = has_column(rows, "mass_mean");
+    save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows, row_columns(rows));
+    for (const Shown& shown : is_sweep ? std::span<const Shown>(kOfLayers) : kOfRuns) {
+      if (!has_column(rows, shown.column)) continue;
+      figure(stem_ + ".csv", shown.metric, "");
+      table(shown.column, stem_ + "-common.csv",
+            is_sweep ? "Means over the layers that no method leaves dense, as in the figure."
+                     : "Means over what the items measured (lengths, kinds of prompts).");
+      if (!is_sweep) break;
+    }
+    if (has_column(rows, "kept"))
+      table("kept", stem_ + "-common.csv",
+            "Keys that a query attends to, as measured: equal budgets are not equal keys.");
+    for (const char* column : kDifferences) {
+      if (has_column(means, column))
+        figure(stem_ + "-means.csv", column,
+               fmt::format("Zero is {}, of the same budget.", against));
+    }
+    return std::move(pictures_);
+  }
+
+ private:
+  void set_panels(Json& rows) {
+    std::set<std::string> places;
+    // Layers of different recordings are different layers.
+    for (Json& row : rows) {
+      row["trace"] = row_cell(row, "model") + " " + row_cell(row, "text");
+      places.insert(row["trace"].get<std::string>());
+    }
+    is_by_text_ = places.size() <= kMostPanels;
+    panels_ = study_.file.models.empty() ? "text" : is_by_text_ ? "model,text" : "model";
+    if (study_.file.models.empty()) is_by_text_ = true;
+    if (study_.file.protocols.size() > 1) panels_ += ",protocol";
+  }
+
+  void save(const std::string& name, const Json& table,
+            const std::vector<std::string>& columns = {}) const {
+    write_new_file(drawing_.out / name, rows_csv(table, columns), drawing_.overwrite);
+  }
+
+  /// Draws what a command says; `csv` is among its words, as typed in the folder of the pictures.
+  void add(const std::string& what, Words words, const std::string& csv, const std::string& place,
+           const Words& typed_beside, const std::string& more) {
+    papers::DrawnPicture picture;
+    Words typed = words;
+    typed.insert(typed.end(), typed_beside.begin(), typed_beside.end());
+    std::ranges::replace(words, csv, (drawing_.out / csv).string());
+    try {
+      picture = drawn_inside(words, drawing_.out, place, drawing_.overwrite, stop_);
+      picture.caption += (picture.caption.empty() || more.empty() ? "" : " ") + more;
+    } catch (const ConfigError& error) {
+      picture.failed = fmt::format("{}: {}", what, error.what());
+    }
+    picture.command = command_line_of(typed);
+    pictures_.push_back(std::move(picture));
+  }
+
+  void figure(const std::string& csv, const std::string& metric, const std::string& more) {
+    const std::string folder = fmt::format("{}-{}", stem_, metric);
+    Words words = {"figure", "budget", csv, "--metric", metric, "--panels", panels_};
+    if (!more.empty()) words.insert(words.end(), {"--x", "budget"});  // which pairs are equal in
+    if (study_.file.methods.size() > kMostBands) words.insert(words.end(), {"--band", "none"});
+    add(metric, words, csv, folder, {"--out", folder, "--format", "svg,pdf"}, more);
+  }
+
+  /// Methods against budgets; of an analysis models and texts alone.
+  void table(const std::string& column, const std::string& csv, const std::string& caption) {
+    std::string rows = "model?,selector";
+    if (is_by_text_) rows = "model?,text?,selector";
+    if (study_.file.models.empty()) rows = "text?,selector";
+    if (study_.file.protocols.size() > 1) rows = "protocol?," + rows;
+    Words words = {"table", "--rows", rows, "--columns", "budget", "--value", column, csv};
+    if (caption.empty()) words = {"table", "--rows", "model?,text", "--value", column, csv};
+    add("table of " + column, words, csv, fmt::format("{}-{}", stem_, column), {}, caption);
+  }
+
+  const LoadedStudy& study_;
+  std::string stem_;
+  const StudyDrawing& drawing_;
+  const std::stop_token& stop_;
+  std::string panels_;
+  bool is_by_text_ = true;
+  std::vector<papers::DrawnPicture> pictures_;
+};
+
+/// Throws UsageError for a method that the study does not have.
+void require_method(const LoadedStudy& study, const std::string& method) {
+  std::vector<std::string> names;
+  for (const StudyMethod& one : study.file.methods) names.push_back(one.spec.text());
+  if (std::ranges::find(names, method) == names.end())
+    throw UsageError("--against: expected a method of {} ({}), found {}", study.file.file.string(),
+                     fmt::join(names, ", "), quote(method));
+}
 
 using Setup = std::vector<std::pair<std::string, papers::Spans>>;
 
@@ -124,11 +289,11 @@ class StudyReportCommand final : public Command {
                        out_.string());
     for (const char* file : {"report.html", "report.tex"}) {
       fs::create_directories(out_);
-      check_new_output(out_ / file, drawing_.overwrite, "--overwrite");
+      check_new_output(out_ / file, drawing_.overwrite);
     }
     const papers::Page page = page_of(study, options.command_line(name(), kOptionsOfNoNumber));
-    save_text(out_ / "report.html", page.html(), drawing_.overwrite);
-    save_text(out_ / "report.tex", page.tex(), drawing_.overwrite);
+    write_new_file(out_ / "report.html", page.html(), drawing_.overwrite);
+    write_new_file(out_ / "report.tex", page.tex(), drawing_.overwrite);
     print((out_ / "report.html").string() + "\n" + (out_ / "report.tex").string() + "\n");
     return kOk;
   }
@@ -160,7 +325,7 @@ class StudyReportCommand final : public Command {
       page.heading(task.name);
       page.commands({command_line_of(option_words(task.options), "kvscope " + task.command)});
       for (const papers::DrawnPicture& picture :
-           draw_task(study, answers, task.name, drawing_, stop.token())) {
+           TaskDrawer(study, task.name, drawing_, stop.token()).draw(answers, task.name)) {
         page.picture(picture);
         if (!picture.command.empty()) page.commands({picture.command}, "Command");
       }

@@ -259,12 +259,7 @@ Work study_work(const LoadedStudy& study, const std::vector<bool>& to_do, int n_
 void clear_scratch(Store& store) {
   store.refresh();
   const std::vector<std::string> busy = Leases(store.leases(), store.worker()).at_work();
-  std::error_code none;
-  std::vector<fs::path> left;
-  for (auto entry = fs::directory_iterator(store.scratch(), none);
-       !none && entry != fs::directory_iterator(); entry.increment(none))
-    left.push_back(entry->path());
-  for (const fs::path& file : left) {
+  for (const fs::path& file : sorted_entries(store.scratch())) {
     const std::string name = file.filename();
     const std::string key = name.substr(0, name.find_first_of("-.", name.find('-') + 1));
     if (store.find(key) == nullptr || std::ranges::find(busy, key) != busy.end()) continue;

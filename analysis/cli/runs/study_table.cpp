@@ -13,6 +13,7 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/study_setup.hpp"
+#include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -49,7 +50,7 @@ class StudyTableCommand final : public Command {
     options.flag("overwrite", "replace an existing file", overwrite_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+    if (out_) check_new_output(*out_, overwrite_);
     LoadedStudy study = load_study(file_);
     if (task_) require_task(study, *task_);
     const StudyAnswers answers(study.plan, study.store);
@@ -60,7 +61,7 @@ class StudyTableCommand final : public Command {
       note("kvscope: {} items are not known yet: kvscope study run {} computes them", n_unknown,
            file_.string());
     if (out_)
-      save_text(*out_, text, overwrite_);
+      write_new_file(*out_, text, overwrite_);
     else
       print_data(text);
     return kOk;
@@ -68,7 +69,7 @@ class StudyTableCommand final : public Command {
 
  private:
   std::string text_of(const Json& table) const {
-    if (format_ == StudyTableFormat::json) return study_json(table).dump(1) + "\n";
+    if (format_ == StudyTableFormat::json) return json_text(study_json(table), 1) + "\n";
     if (format_ == StudyTableFormat::markdown) return study_markdown(table);
     if (format_ || out_ || ::isatty(STDOUT_FILENO) == 0) return rows_csv(table);
     const std::vector<std::string> names = row_columns(table);

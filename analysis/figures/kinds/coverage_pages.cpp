@@ -137,6 +137,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
   const auto layers = result.axis("map_mass", 0);
   const auto blocks = result.axis("map_mass", 1);
   const auto pages = result.axis("map_mass", 2);
+  if (layers.empty()) throw ConfigError("{}: has no layers", result.name());
   const Index layer = figures::one_of(input.options.layers, "layers",
                                       static_cast<Index>(layers[layers.size() / 2]));
   const Index l = figures::slot_of(layers, layer, "layer", result.name());

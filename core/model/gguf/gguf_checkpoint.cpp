@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
@@ -46,10 +47,7 @@ bool has_safetensors(const fs::path& folder) {
 // beside a model is none.
 std::vector<fs::path> gguf_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    const fs::path path = it->path();
+  for (const fs::path& path : sorted_entries(folder)) {
     std::error_code ignored;
     if (path.extension() != ".gguf" || !fs::is_regular_file(path, ignored)) continue;
     if (path.filename().string().find("mmproj") != std::string::npos) continue;
@@ -57,7 +55,6 @@ std::vector<fs::path> gguf_files_in(const fs::path& folder) {
     const bool is_later_part = part && !path.stem().string().starts_with(part->stem + "-00001-");
     if (!is_later_part) files.push_back(path);
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 

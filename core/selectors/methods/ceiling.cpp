@@ -25,6 +25,7 @@
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/score_rows.hpp"
+#include "core/attention/topk.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/exact_weights.hpp"
@@ -99,13 +100,9 @@ class Ceiling final : public Selector {
 
     std::vector<Index> kept;
     double least = norm;  // without a key
-    std::vector<Index> order(weights.size());
     std::vector<double> sum(output.size());
     for (const std::vector<double>& by : {weights, moves}) {
-      std::iota(order.begin(), order.end(), Index{0});
-      std::ranges::stable_sort(order, [&](Index a, Index b) {
-        return by[static_cast<std::size_t>(a)] > by[static_cast<std::size_t>(b)];
-      });
+      const std::vector<Index> order = top_k(by, static_cast<Index>(by.size()));
       std::ranges::fill(sum, 0.0);
       double mass = std::max(rest, 0.0);
       Index n_kept = 0;

@@ -24,8 +24,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "core/attention/topk.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_columns.hpp"
@@ -164,12 +164,7 @@ class DoubleSparsity final : public SharedScoreSelector {
         }
       }
     }
-    std::vector<Index> ranked(size.size());
-    std::iota(ranked.begin(), ranked.end(), Index{0});
-    std::stable_sort(ranked.begin(), ranked.end(), [&](Index a, Index b) {
-      return size[static_cast<std::size_t>(a)] > size[static_cast<std::size_t>(b)];
-    });
-    return ranked;
+    return top_k(size, static_cast<Index>(size.size()));
   }
 
   ArtifactFile file_{"doublesparsity", channels_};

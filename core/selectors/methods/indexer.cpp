@@ -15,7 +15,7 @@
 // (pool=max).
 //
 // What is learned, per layer: linear maps of queries and keys to d-index channels
-// (core/selectors/index_maps.hpp has the formula): of all maps of that size those whose products
+// (core/selectors/learned_index.hpp has the formula): of all maps of that size those whose products
 // leave the smallest squared error of the scores over the recording. per=kv_head: an index key per
 // KV head; per=layer: one index key per token, which all KV heads share. The channels come by
 // falling importance: a run may use fewer than were fitted. At full size (d_head, or n_kv d_head

@@ -12,6 +12,7 @@
 // Decided here: the anchor is computed anew from all keys alive, after the attention of every call,
 // so old and new scores compare. The whole context's budget is N: a call of B tokens attends to up
 // to N + B keys. No sinks or recents by default.
+#include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/mean_cosines.hpp"
 #include "core/selectors/registry.hpp"
@@ -33,7 +34,7 @@ class KeyDiff final : public EvictingMethod {
 
   HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    return mean_cosines_cost(call, attended_keys_of(call, selection));
+    return channels_cost(call, attended_keys_of(call, selection), /*flops=*/4.0, /*elements=*/1.0);
   }
 
  protected:

@@ -152,11 +152,7 @@ class LessIsMore final : public Selector {
     const auto middle = logits.subspan(
         static_cast<std::size_t>(parts.n_sink),
         static_cast<std::size_t>(std::max(parts.n_sink, parts.recent_begin) - parts.n_sink));
-    std::vector<Index> best = top_k_sorted_by_index(middle, parts.n_merged);
-    std::stable_sort(best.begin(), best.end(), [&](Index a, Index b) {
-      return middle[static_cast<std::size_t>(a)] > middle[static_cast<std::size_t>(b)];
-    });
-    return best;
+    return top_k(middle, parts.n_merged);
   }
 
   /// Sinks, merged keys and latest keys, ascending. ranked: best_first of each head.

@@ -32,17 +32,23 @@
 #include "core/attention/head_share.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/cost_units.hpp"
-#include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/learned_heads.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/principal_axes.hpp"
 
 namespace kvscope {
 
 namespace {
+
+/// Orthonormal directions of keys [n_keys, d_head] as rows [d_head, d_head], by falling variance
+/// about the mean key.
+Tensor<double> directions_of(TensorView<const float> keys) {
+  return principal_axes({&keys, 1}).directions;
+}
 
 enum class Basis { calibrated, self };
 enum class DecodeOwner { q_head, kv_head };
@@ -78,7 +84,7 @@ class Loki final : public SharedScoreSelector {
                  ThreadPool& pool) override {
     const TraceInfo& info = text.info();
     bases_.learn(layers, info.n_kv, pool, [&](Index layer, Index kv_head) {
-      return flat(key_basis(text.read_k(layer, kv_head, {0, info.n_tokens}).view()));
+      return flat(directions_of(text.read_k(layer, kv_head, {0, info.n_tokens}).view()));
     });
   }
   Learned learned() const override {
@@ -176,8 +182,12 @@ class Loki final : public SharedScoreSelector {
 
   /// [d_head, d_head] directions as rows.
   TensorView<const double> basis_of(const SelectCall& call, Index kv_head) {
-    if (basis_ == Basis::self && !file_.is_named() && bases_.find(call.layer, kv_head).empty())
-      bases_.put(call.layer, kv_head, flat(key_basis(call.k.sub(kv_head))));
+    if (basis_ == Basis::self && !file_.is_named() && bases_.find(call.layer, kv_head).empty()) {
+      // Drafts that are rejected leave no trace.
+      const bool has_drafts = call.phase == Phase::verify && call.pos_begin > 0;
+      const Index n_keys = has_drafts ? call.pos_begin : call.k.dim(1);
+      bases_.put(call.layer, kv_head, flat(directions_of(call.k.sub(kv_head).range(0, 0, n_keys))));
+    }
     const Index d = call.k.dim(2);
     return {bases_.of_channels("loki", "directions", call, kv_head, /*per_channel=*/d).data(),
             {d, d}};

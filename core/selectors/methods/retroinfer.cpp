@@ -31,6 +31,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/attention/topk.hpp"
 #include "core/selectors/cluster_lists.hpp"
 #include "core/selectors/registry.hpp"
 
@@ -56,11 +57,7 @@ class RetroInfer final : public ClusterSelector {
 
   Choice choose(const Budget& budget, std::span<const double> weights,
                 std::span<const Index> sizes) const override {
-    std::vector<Index> order(weights.size());
-    std::iota(order.begin(), order.end(), Index{0});
-    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-      return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
-    });
+    const std::vector<Index> order = top_k(weights, static_cast<Index>(weights.size()));
     Index left =
         budget.tokens(std::accumulate(sizes.begin(), sizes.end(), Index{0}), /*page_size=*/1);
     std::size_t n_exact = 0;

@@ -41,8 +41,6 @@ class RocketKv final : public Selector {
 
   /// The stack is made on first use (here, if options were set): the registry asks for caps while
   /// it is filled.
-  /// The stack is made on first use (here, if options were set): the registry asks for caps while
-  /// it is filled.
   void configure() override {
     text_ = fmt::format("snapkv:window={},kernel={},pooling=max@{}+rocket2:compression={}", window_,
                         kernel_, prompt_budget_, compression_);

@@ -24,12 +24,15 @@
 #include <limits>
 
 #include "core/attention/head_share.hpp"
-#include "core/attention/sparq_queries.hpp"
+#include "core/attention/remote_rows.hpp"
+#include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_columns.hpp"
+#include "core/selectors/key_lists.hpp"
 #include "core/selectors/linear_scores.hpp"
-#include "core/selectors/mean_values.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -38,6 +41,133 @@
 namespace kvscope {
 
 namespace {
+
+/// A KV group's queries in the few channels where they are largest.
+struct SparqQueries {
+  std::vector<Index> channels;  // ascending
+  /// [q_heads, channels]: each head's query divided by its tau, the mean over the rows. Logits are
+  /// linear in q, so rows are averaged first; heads stay apart, each has its own alpha.
+  std::vector<double> q;
+};
+
+/// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits are
+/// all zero.
+double tau(std::span<const float> q, std::span<const Index> channels) {
+  double all = 0.0;
+  double kept = 0.0;
+  for (const float x : q) all += std::abs(static_cast<double>(x));
+  for (const Index c : channels)
+    kept += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
+  const auto d = static_cast<double>(q.size());
+  return kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d);
+}
+
+/// The n_channels channels of largest sum of |q| over the rows and heads given. q [n_q, n_tok,
+/// d_head].
+SparqQueries sparq_queries(TensorView<const float> q, TokenRange q_heads, Index n_channels) {
+  const Index n_tok = q.dim(1);
+  std::vector<double> size(static_cast<std::size_t>(q.dim(2)), 0.0);
+  for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+    for (Index row = 0; row < n_tok; ++row) {
+      const auto values = q.sub(q_head).row(row);
+      for (std::size_t c = 0; c < size.size(); ++c)
+        size[c] += std::abs(static_cast<double>(values[c]));
+    }
+  }
+  SparqQueries out{top_k_sorted_by_index(size, n_channels), {}};
+  const std::size_t width = out.channels.size();
+  for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+    const std::size_t at = out.q.size();
+    out.q.resize(at + width, 0.0);
+    for (Index row = 0; row < n_tok; ++row) {
+      const auto values = q.sub(q_head).row(row);
+      const double factor = 1.0 / (tau(values, out.channels) * static_cast<double>(n_tok));
+      for (std::size_t c = 0; c < width; ++c)
+        out.q[at + c] +=
+            factor * static_cast<double>(values[static_cast<std::size_t>(out.channels[c])]);
+    }
+  }
+  return out;
+}
+
+/// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept,
+/// so that a rollback leads to the very same sums as if the dropped tokens had never been there.
+class ValueSums {
+ public:
+  static constexpr Index kStride = 256;
+
+  /// Adds values, [d_head] each or their sum, up to position `end`: the next multiple of kStride at
+  /// most.
+  template <class T>
+  void add(std::span<const T> value, Index end) {
+    if (copies_.empty()) copies_.emplace_back(value.size(), 0.0);
+    if (n_values_ % kStride == 0) sum_ = copies_.back();
+    for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += static_cast<double>(value[c]);
+    n_values_ = end;
+    if (end % kStride == 0) copies_.push_back(sum_);
+  }
+  void truncate(Index n_values) {
+    if (n_values >= n_values_) return;
+    n_values_ = n_values / kStride * kStride;
+    copies_.resize(static_cast<std::size_t>(n_values_ / kStride + 1));
+  }
+  std::span<const double> sum() const { return sum_; }
+  Index n_values() const { return n_values_; }
+
+ private:
+  Index n_values_ = 0;
+  std::vector<double> sum_;
+  std::vector<std::vector<double>> copies_;
+};
+
+/// The running sum of a KV head, of all values of the context.
+std::span<const double> running_sum(const SelectCall& call, ValueSums& sums, Index kv_head) {
+  const auto v = call.v.sub(kv_head);
+  while (sums.n_values() < v.dim(0)) sums.add(v.row(sums.n_values()), sums.n_values() + 1);
+  return sums.sum();
+}
+
+/// The same of all KV heads where the values lie elsewhere.
+void add_remote(const SelectCall& call, std::span<ValueSums* const> sums) {
+  const Index n_ctx = call.k.dim(1);
+  while (sums.front()->n_values() < n_ctx) {
+    const Index begin = sums.front()->n_values();
+    const Index end = std::min(n_ctx, (begin / ValueSums::kStride + 1) * ValueSums::kStride);
+    const KeyValues more = call.remote->value_sums({begin, end});
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i]->add(std::span<const double>(more[i]), end);
+  }
+}
+
+/// [n_kv][d_head] over the alive keys of call_range. The call's engine keeps running sums, so that
+/// a decode step reads the new values alone; sums are those of the values one after the other.
+KeyValues mean_values(const SelectCall& call) {
+  const TokenRange visible = call_range(call);
+  std::vector<ValueSums*> sums;
+  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
+    sums.push_back(&engine_of(call).kept<ValueSums>(call.layer, kv_head));
+  if (call.remote != nullptr) add_remote(call, sums);
+  KeyValues means;
+  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+    std::vector<double> mean(static_cast<std::size_t>(call.k.dim(2)), 0.0);
+    Index n = 0;
+    if (visible.begin == 0 && all_alive(call, kv_head)) {
+      ValueSums& own = *sums[static_cast<std::size_t>(kv_head)];
+      const auto sum = call.remote != nullptr ? own.sum() : running_sum(call, own, kv_head);
+      std::ranges::copy(sum, mean.begin());
+      n = own.n_values();
+    } else {
+      for (const KeyPos pos : candidates(call, kv_head, visible)) {
+        const auto value = call.v.sub(kv_head).row(pos);
+        for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(value[c]);
+        ++n;
+      }
+    }
+    for (double& value : mean) value /= static_cast<double>(std::max<Index>(n, 1));
+    means.push_back(std::move(mean));
+  }
+  return means;
+}
 
 class Sparq final : public SharedScoreSelector {
  public:

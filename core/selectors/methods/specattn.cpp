@@ -98,11 +98,9 @@ class SpecAttn final : public Selector {
     const double passes = nucleus_ == NucleusMode::exact       ? 31.0
                           : nucleus_ == NucleusMode::paper_eps ? 20.0
                                                                : 10.0;
-    SelectCost cost;
-    cost.score_flops = 2.0 * passes * n_rows * n_keys;
-    cost.score_bytes = passes * n_rows * n_keys * kBytesPerProb;
-    cost.metadata_bytes = n_rows * n_keys * kBytesPerProb;
-    return cost;
+    return {.score_flops = 2.0 * passes * n_rows * n_keys,
+            .score_bytes = passes * n_rows * n_keys * kBytesPerProb,
+            .metadata_bytes = n_rows * n_keys * kBytesPerProb};
   }
 
  private:

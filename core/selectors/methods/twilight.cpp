@@ -66,7 +66,7 @@ class Twilight final : public MethodOnBase {
     call.budget = budget_of_base_;
     // the base's scores, often of pages, are not what the nucleus keeps by
     call.trace = nullptr;
-    // also in dense layers: a base that works across layers must see them
+    // also in our own dense layers: a base that works across layers is asked there
     base_selection_ = base().select(call);
     const Selection& kept = base_selection_;
     if (call.layer < dense_layers_) {

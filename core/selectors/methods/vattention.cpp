@@ -135,7 +135,7 @@ class VAttention final : public MethodOnBase {
     if (base_from_ == BaseFrom::middle) hidden_ = without_windows(call);
     SelectCall question = question_of(call);
     question.trace = nullptr;
-    // Also in dense layers: a base that works across layers must see them.
+    // Also in our own dense layers: a base that works across layers is asked there.
     base_selection_ = base().select(question);
     const auto n_rows = static_cast<std::size_t>(call.n_tok);
     const auto n_heads = static_cast<std::size_t>(call.q.dim(0));

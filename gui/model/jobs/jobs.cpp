@@ -46,17 +46,12 @@ void Job::cancel() const {
 struct JobRunner::Impl {
   using SharedJob = std::shared_ptr<Job::Shared>;
 
-  struct LaneState {
-    std::deque<SharedJob> waiting;
-    SharedJob running;
-  };
-
   std::function<void()> wake;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::array<LaneState, 4> lanes;
-  std::vector<SharedJob> in_order;  // active ones
-  std::deque<SharedJob> finished;   // to be delivered
+  std::array<std::deque<SharedJob>, 4> waiting;  // by Lane
+  std::vector<SharedJob> in_order;               // active ones
+  std::deque<SharedJob> finished;                // to be delivered
   bool ending = false;
   std::vector<std::jthread> threads;
 
@@ -75,16 +70,14 @@ struct JobRunner::Impl {
       SharedJob job;
       {
         std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return ending || !lanes[lane].waiting.empty(); });
+        changed.wait(lock, [&] { return ending || !waiting[lane].empty(); });
         if (ending) return;
-        job = lanes[lane].waiting.front();
-        lanes[lane].waiting.pop_front();
-        lanes[lane].running = job;
+        job = waiting[lane].front();
+        waiting[lane].pop_front();
       }
       run(*job, pool);
       {
         const std::lock_guard lock(mutex);
-        lanes[lane].running.reset();
         std::erase(in_order, job);
         finished.push_back(job);
       }
@@ -141,11 +134,10 @@ JobRunner::JobRunner(std::function<void()> wake, int n_threads) : impl_(new Impl
   // Tiles and rows are short: one extra thread each way is enough, and analyses take the machine.
   const int quick = std::max(1, cores / 2);
   try {
-    impl_->threads.emplace_back([impl = impl_.get(), quick] { impl->run_lane(0, quick); });
-    impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
-    for (const std::size_t lane : {2, 3})
+    const std::array<int, 4> n_of_lane = {quick, cores, 1, 1};
+    for (std::size_t lane = 0; lane < n_of_lane.size(); ++lane)
       impl_->threads.emplace_back(
-          [impl = impl_.get(), lane] { impl->run_lane(lane, /*n_threads=*/1); });
+          [impl = impl_.get(), lane, n = n_of_lane[lane]] { impl->run_lane(lane, n); });
   } catch (const std::system_error&) {
     end();
     throw IoError(
@@ -178,7 +170,7 @@ Job JobRunner::start(std::string title, Lane lane, std::function<std::any(JobCon
   job->deliver = std::move(deliver);
   {
     const std::lock_guard lock(impl_->mutex);
-    auto& waiting = impl_->lanes[static_cast<std::size_t>(lane)].waiting;
+    auto& waiting = impl_->waiting[static_cast<std::size_t>(lane)];
     urgent ? waiting.push_front(job) : waiting.push_back(job);
     impl_->in_order.push_back(job);
   }

@@ -81,9 +81,9 @@ class JobRunner {
   /// Jobs that wait or run, in order of their start.
   std::vector<Job> active() const;
   bool is_idle() const { return active().empty(); }
-  /// Something waits or runs on the lanes of this program.
+  /// Something waits or runs on the lanes of this program, or another program is asked a question.
   bool is_computing() const;
-  /// Waits until nothing waits or runs and everything is delivered; for tests and screenshots.
+  /// Waits until nothing waits or runs and everything is delivered; for tests.
   /// False if `seconds` passed first.
   bool drain(double seconds);
 

@@ -9,6 +9,7 @@
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
+#include "core/base/nan.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope::gui {
@@ -82,8 +83,7 @@ AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys
       keys_(std::move(keys)),
       rule_(rule),
       sink_logit_(sink_logit),
-      lse_(static_cast<std::size_t>(grid.rows.size())),
-      lse_known_(lse_.size(), 0) {}
+      lse_(static_cast<std::size_t>(grid.rows.size()), kNan) {}
 
 std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trace, Index layer,
                                                          Index q_head, std::stop_token stop) {
@@ -121,7 +121,6 @@ void AttentionHead::take_lse(const TraceSource& trace, Index layer, Index q_head
   for (Index at = 0; at < n; ++at) {
     lse_[static_cast<std::size_t>(at)] = static_cast<double>(recorded(at));
   }
-  std::ranges::fill(lse_known_, 1);
   uses_recorded_lse_ = true;
 }
 
@@ -147,15 +146,13 @@ void AttentionHead::compute_scores(ScoreRows& out, TokenRange queries, TokenRang
 std::optional<double> AttentionHead::known_lse(Index query) const {
   const auto at = static_cast<std::size_t>(query - grid_.rows.begin);
   const std::lock_guard lock(mutex_);
-  if (lse_known_[at] == 0) return std::nullopt;
-  return lse_[at];
+  return std::isnan(lse_[at]) ? std::nullopt : std::optional(lse_[at]);
 }
 
 void AttentionHead::remember_lse(Index query, double lse) const {
   const auto at = static_cast<std::size_t>(query - grid_.rows.begin);
   const std::lock_guard lock(mutex_);
   lse_[at] = lse;
-  lse_known_[at] = 1;
 }
 
 double AttentionHead::lse_of(Index query, ScoreRows& scratch) const {

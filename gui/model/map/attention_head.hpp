@@ -81,8 +81,7 @@ class AttentionHead {
   std::optional<double> sink_logit_;
   bool uses_recorded_lse_ = false;
   mutable std::mutex mutex_;
-  mutable std::vector<double> lse_;      // [rows.size()]
-  mutable std::vector<char> lse_known_;  // [rows.size()]
+  mutable std::vector<double> lse_;  // [rows.size()]; NaN: not known yet
 };
 
 /// What the first keys of a head take.

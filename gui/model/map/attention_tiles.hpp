@@ -67,7 +67,6 @@ class AttentionTiles {
   MapProgress progress() const;
   /// Null until it is loaded.
   std::shared_ptr<const AttentionHead> head() const;
-  /// Null until the head is loaded.
 
  private:
   struct State;

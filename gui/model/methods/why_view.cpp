@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/shell_word.hpp"
 #include "gui/model/results/compact_figure.hpp"
@@ -62,7 +63,8 @@ void draw_by_score(const QueryLook& look, const std::vector<KeyOutcome>& heavies
   plot::Line curve{.label = look.page_size > 1 ? "all pages" : "all keys",
                    .tone = {plot::Role::neutral, 0},
                    .markers = false};
-  for (const std::size_t block : look.ranking()) {
+  for (const Index place : look.ranking()) {
+    const auto block = static_cast<std::size_t>(place);
     if (!(look.scores[block] > kLeastScore)) break;
     curve.add(static_cast<double>(curve.x.size() + 1), look.scores[block]);
     curve.of.push_back(static_cast<std::size_t>(heaviest_of(look, block)));
@@ -183,10 +185,14 @@ std::string why_csv(const QueryLook& look) {
   // Ranks at once: key by key they would cost the square of the context.
   std::vector<Index> rank(look.scores.size(), 0);
   Index next = 0;
-  for (const std::size_t block : look.ranking()) rank[block] = ++next;
-  Index weight_rank = 0;
+  for (const Index block : look.ranking()) rank[static_cast<std::size_t>(block)] = ++next;
+  Index place = 0;
+  Index weight_rank = 0;  // 1 + the heavier ones
+  double last = kNan;
   for (const Index key : look.heaviest(look.weights.size())) {
-    ++weight_rank;
+    ++place;
+    if (look.weight(key) != last) weight_rank = place;
+    last = look.weight(key);
     const auto block = look.block_of(key);
     const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
     const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -73,29 +74,6 @@ std::vector<ExplainedPrompt> explained_prompts(const ResultView& result) {
     }
     return prompts;
   });
-}
-
-std::vector<std::string> words_of_line(const std::string& command_line) {
-  std::vector<std::string> words;
-  bool is_open = false;  // a word
-  bool is_quoted = false;
-  for (std::size_t i = 0; i < command_line.size(); ++i) {
-    const char c = command_line[i];
-    if (c == ' ' && !is_quoted) {
-      is_open = false;
-      continue;
-    }
-    if (!is_open) words.emplace_back();
-    is_open = true;
-    if (c == '\'') {
-      is_quoted = !is_quoted;
-    } else if (c == '\\' && !is_quoted && i + 1 < command_line.size()) {
-      words.back() += command_line[++i];
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
 }
 
 std::vector<std::string> put_back_words(const ResultView& result, std::size_t prompt,

@@ -45,9 +45,6 @@ inline constexpr const char* kAnswerKind = "explain-answer";
 /// The prompts of a result of kind "explain-answer". Throws FormatError for another summary.
 std::vector<ExplainedPrompt> explained_prompts(const ResultView& result);
 
-/// The words of a command line as shell_word() writes them.
-std::vector<std::string> words_of_line(const std::string& command_line);
-
 /// What kvscope is asked so that the result's prompt (from 0) is answered with these keys back: the
 /// words after its name. Throws FormatError for a result without its command line.
 std::vector<std::string> put_back_words(const ResultView& result, std::size_t prompt,

@@ -84,14 +84,16 @@ std::vector<OutputFile> export_files(const ExportRequest& request) {
   std::vector<OutputFile> files;
   if (request.figure && !(drawings.empty() && request.csv)) {
     files = render_figure(*request.figure, request.render, drawings, request.stem);
-    if (request.csv) files.back().bytes = *request.csv;
+    if (request.csv) {  // the panel's own numbers; of a large picture there are none of the figure
+      std::erase_if(files,
+                    [&](const OutputFile& file) { return file.name == request.stem + ".csv"; });
+      files.push_back({request.stem + ".csv", *request.csv});
+    }
   } else {
     files.push_back({request.stem + ".csv", *request.csv});
   }
   // A token may hold bytes that are no UTF-8; the manifest says so with the replacement character.
-  std::string manifest = manifest_of(request, files)
-                             .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-  files.push_back({request.stem + ".json", std::move(manifest) + "\n"});
+  files.push_back({request.stem + ".json", json_text(manifest_of(request, files), 2) + "\n"});
   return files;
 }
 

@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::string_view kRows = "rows/";
 
-Index count_of(const Shape& shape) {
-  Index n = 1;
-  for (int i = 0; i < shape.rank; ++i) n *= shape[i];
-  return n;
-}
-
 bool is_row_column(const ResultArray& array) {
   return array.name.starts_with(kRows) && array.shape.rank == 1;
 }
@@ -43,7 +37,7 @@ std::string free_name(const Table& table, std::string name) {
 
 Table array_table(const ResultView& result, const std::string& name) {
   const ResultArray& spec = result.require(name);
-  const Index n = count_of(spec.shape);
+  const Index n = spec.shape.count();
   if (n > kMostListed) {
     throw ConfigError(
         "{} holds {} numbers, more than the {} that are listed here: read it with h5py "
@@ -96,7 +90,7 @@ std::vector<TableSource> table_sources(const ResultView& result) {
   }
   for (const ResultArray& array : result.arrays()) {
     if (is_row_column(array)) continue;
-    sources.push_back({array.name, count_of(array.shape), shape_text(array.shape),
+    sources.push_back({array.name, array.shape.count(), shape_text(array.shape),
                        fmt::format("{}", fmt::join(array.axes, ", ")), array.units,
                        array.long_name});
   }

@@ -286,8 +286,10 @@ bool is_about_selection(const Table& table, std::size_t row, const Session& sess
   const auto head = first_of(table, {"q_head", "head"}, row);
   if (layer != s.layer || (head && *head != s.q_head)) return false;
   if (table.has_text("selector") && table.text("selector").at(row) != s.selector) return false;
-  const auto budget = whole_number(table, "budget", row);
-  return !budget || *budget == session.parameters().budget;
+  const RowTarget target = target_of(table, row);
+  if (target.budget) return *target.budget == session.parameters().budget;
+  if (target.nucleus) return *target.nucleus == session.parameters().nucleus;
+  return !table.has("budget") || !(table.numbers("budget")[row] > 0.0);
 }
 
 void go_to(Session& session, const RowTarget& target, std::string_view origin) {

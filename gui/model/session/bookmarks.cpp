@@ -7,7 +7,6 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/json.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {

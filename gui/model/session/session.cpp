@@ -447,6 +447,30 @@ void Session::step_query(Index by) {
   select("query keys", [&](Selection& s) { s.query = std::max<Index>(0, s.query + by); });
 }
 
+bool Brush::has(Index pos) const {
+  return std::ranges::binary_search(queries, pos) || std::ranges::binary_search(keys, pos);
+}
+
+std::string Brush::words() const {
+  return fmt::format("{} queries and {} keys in the lasso; Alt and a click let go of them",
+                     queries.size(), keys.size());
+}
+
+const Brush& Session::brush() const {
+  static const Brush kNone;
+  const auto trace = document();
+  return trace && trace->growing_key() == brush_of_ ? brush_ : kNone;
+}
+
+void Session::set_brush(Brush brush) {
+  for (std::vector<Index>* positions : {&brush.queries, &brush.keys}) {
+    std::ranges::sort(*positions);
+    positions->erase(std::ranges::unique(*positions).begin(), positions->end());
+  }
+  brush_ = std::move(brush);
+  brush_of_ = document() ? document()->growing_key() : std::string();
+}
+
 bool Session::is_ticked(const std::string& selector) const {
   return std::ranges::find(ticked_, selector) != ticked_.end();
 }

@@ -34,6 +34,15 @@ struct Notice {
   std::filesystem::path reload;  // a file that it offers to read again; empty: none
 };
 
+/// Positions that a lasso went around, ascending, each once.
+struct Brush {
+  std::vector<Index> queries{};
+  std::vector<Index> keys{};
+  bool has(Index pos) const;
+  /// "12 queries and 30 keys in the lasso; Alt and a click let go of them".
+  std::string words() const;
+};
+
 class Session {
  public:
   using ResultOpener =
@@ -91,6 +100,10 @@ class Session {
   const std::vector<std::string>& ticked() const { return ticked_; }
   void set_ticked(const std::string& selector, bool on);
   bool is_ticked(const std::string& selector) const;
+
+  /// What a lasso went around in a panel of the selected trace; nothing of another one.
+  const Brush& brush() const;
+  void set_brush(Brush brush);
 
   // ---- bookmarks ----
   const std::vector<Bookmark>& bookmarks() const { return bookmarks_; }
@@ -172,6 +185,8 @@ class Session {
   Named wanted_second_;
   History history_;
   std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
+  Brush brush_;
+  std::string brush_of_;  // the trace's key
   std::vector<Bookmark> bookmarks_;
   std::optional<std::size_t> played_;  // the bookmark that was gone to last
   std::vector<Notice> notices_;

@@ -11,7 +11,6 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
-#include "gui/model/session/json_fields.hpp"
 
 namespace kvscope::gui {
 
@@ -88,7 +87,7 @@ void save_settings(const Settings& settings, const fs::path& file) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   try {
-    write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
+    write_new_file(file, json_text(json, 2) + "\n", /*overwrite=*/true);
   } catch (const IoError& problem) {
     throw IoError("the settings are not saved: {}", problem.what());
   }

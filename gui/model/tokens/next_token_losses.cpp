@@ -10,6 +10,7 @@
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/model_stores.hpp"
 #include "core/sim/live.hpp"
@@ -20,16 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What follows an option on a command line; empty if it is not there.
-std::string word_after(std::string_view command_line, std::string_view option) {
-  const std::size_t at = command_line.find(option);
-  if (at == std::string_view::npos) return {};
-  std::string_view rest = command_line.substr(at + option.size());
-  if (rest.empty() || (rest[0] != ' ' && rest[0] != '=')) return {};
-  rest.remove_prefix(1);
-  const char quote = rest.starts_with('\'') || rest.starts_with('"') ? rest[0] : ' ';
-  if (quote != ' ') rest.remove_prefix(1);
-  return std::string(rest.substr(0, rest.find(quote)));
+/// What --model says on a command line; empty if it is not there.
+std::string model_word(const std::string& command_line) {
+  const std::vector<std::string> words = words_of_line(command_line);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--model" && i + 1 < words.size()) return words[i + 1];
+    if (words[i].starts_with("--model=")) return words[i].substr(8);
+  }
+  return "";
 }
 
 /// Where the model may lie: as the command line named it, or one of the embedded pair.
@@ -79,7 +78,7 @@ std::vector<double> next_token_surprise(const Transformer& model, const TraceSou
 fs::path model_of_trace(const TraceInfo& info) {
   std::string why = "no model that is here has its weights";
   try {
-    for (const fs::path& dir : places_of(word_after(info.command_line, "--model"))) {
+    for (const fs::path& dir : places_of(model_word(info.command_line))) {
       if (is_model_of(dir, info)) return dir;
     }
   } catch (const Error& error) {

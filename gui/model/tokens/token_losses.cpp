@@ -45,8 +45,8 @@ std::string LossRequest::key() const {
   const bool is_of_model = kind == LossKind::next_token;
   return fmt::format(
       "losses/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", is_of_model || heads == LossHeads::all ? -1 : layer,
-      is_of_model || heads != LossHeads::head ? -1 : q_head, name_of(phase), chunk, spec,
-      budget ? budget->to_string() : "", dense_layers, rows_per_chunk.value_or(0),
+      is_of_model || heads != LossHeads::head ? -1 : q_head, is_of_model ? "" : name_of(phase),
+      chunk, spec, budget ? budget->to_string() : "", dense_layers, rows_per_chunk.value_or(0),
       is_of_model ? "" : enum_name(heads), enum_name(kind));
 }
 
@@ -252,7 +252,9 @@ std::string loss_words(const TokenLosses& losses) {
                                                    " of the next token"};
   return fmt::format("loses {}{} on average{}, at most {}", loss_number(losses.mean, request.kind),
                      kOf[static_cast<std::size_t>(request.kind)],
-                     request.phase == Phase::decode ? " of decode steps" : "",
+                     request.phase == Phase::decode && request.kind != LossKind::next_token
+                         ? " of decode steps"
+                         : "",
                      loss_number(losses.largest(), request.kind));
 }
 
@@ -309,9 +311,12 @@ plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
   panel.marks.push_back(std::move(line));
   if (other != nullptr) panel.marks.push_back(loss_line(*other));
   figure.panels.push_back(std::move(panel));
-  figure.caption.push_back(fmt::format("{}, {}, {}: {} {}.", document.name(),
-                                       name_of(request.phase), enum_name(request.heads),
-                                       label_of(request), loss_words(losses)));
+  const std::string of =
+      request.kind == LossKind::next_token
+          ? "the whole model"
+          : fmt::format("{}, {}", name_of(request.phase), enum_name(request.heads));
+  figure.caption.push_back(
+      fmt::format("{}, {}: {} {}.", document.name(), of, label_of(request), loss_words(losses)));
   if (other != nullptr)
     figure.caption.push_back(fmt::format("{} {}.", label_of(other->request), loss_words(*other)));
   const std::size_t width = (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints;

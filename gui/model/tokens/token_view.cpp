@@ -135,16 +135,8 @@ std::pair<Index, double> KeyUses::kept_of(const AttentionRow& row) const {
 
 std::string budget_words(const std::optional<Budget>& budget) {
   if (!budget) return {};
-  switch (budget->kind) {
-    case Budget::Kind::tokens:
-      return fmt::format("{} tokens", budget->value);
-    case Budget::Kind::mass:
-      return fmt::format("p = {}", budget->value);
-    case Budget::Kind::pages:
-    case Budget::Kind::ratio:
-      break;
-  }
-  return budget->to_string();
+  return budget->kind == Budget::Kind::mass ? fmt::format("p = {}", budget->value)
+                                            : fmt::format("{} tokens", budget->value);
 }
 
 std::string kept_words(const KeptKeys& kept, const AttentionRow& row) {

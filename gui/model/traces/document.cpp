@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "core/trace/part.hpp"
 #include "gui/model/tokens/token_text.hpp"
 
 namespace kvscope::gui {
@@ -26,46 +27,26 @@ struct Slice {
 
 /// A trace whose slices are kept: the whole head at the first read, copies of rows afterwards. Of a
 /// recording that grew, only what is new is read.
-class CachedSource final : public TraceSource {
+class CachedSource final : public TracePart {
  public:
   CachedSource(const TraceFile& file, Cache& cache, std::string key)
-      : file_(file), cache_(cache), key_(std::move(key)) {}
-
-  const TraceInfo& info() const override { return file_.info(); }
-  std::string where() const override { return file_.where(); }
-  std::span<const TokenId> tokens() const override { return file_.tokens(); }
-  std::vector<std::string> token_bytes() const override { return file_.token_bytes(); }
+      : TracePart(file, file.info()), cache_(cache), key_(std::move(key)) {}
 
   Tensor<float> read(TraceTensor what, Index layer, Index head, TokenRange range) const override {
     const Index width = what == TraceTensor::lse ? 1 : info().shape(layer).d_head;
-    return rows(what, layer, head, range, is_of_queries(what) ? info().rows : all(), width);
-  }
-  // Side tensors are read as they are asked for.
-  Tensor<float> read_side(SideTensor what, Index layer, Index head,
-                          TokenRange range) const override {
-    return file_.read_side(what, layer, head, range);
-  }
-  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override {
-    return file_.read_selected(layer, list, range);
-  }
-
- private:
-  TokenRange all() const { return {0, info().n_tokens}; }
-
-  Tensor<float> rows(TraceTensor what, Index layer, Index head, TokenRange range, TokenRange whole,
-                     Index width) const {
+    const TokenRange whole = is_of_queries(what) ? info().rows : TokenRange{0, info().n_tokens};
     const auto bytes = static_cast<std::size_t>(whole.size() * width) * sizeof(float);
     const bool inside =
         range.begin >= whole.begin && range.end <= whole.end && range.begin <= range.end;
     if (!inside || bytes > cache_.limit() / kSharePerSlice)
-      return file_.read(what, layer, head, range);
+      return TracePart::read(what, layer, head, range);
     const std::string key = fmt::format("{}{}/{}/{}", key_, enum_name(what), layer, head);
     auto slice = cache_.find<Slice>(key);
     const bool is_whole = slice && slice->range == whole;
     if (!is_whole && !is_broken(key)) {
       try {
         slice = extended(slice.get(), whole, width,
-                         [&](TokenRange part) { return file_.read(what, layer, head, part); });
+                         [&](TokenRange part) { return TracePart::read(what, layer, head, part); });
         cache_.put(key, slice, bytes);
       } catch (const FormatError&) {
         // Something in the head is damaged: perhaps not what was asked for.
@@ -74,7 +55,7 @@ class CachedSource final : public TraceSource {
         broken_.insert(key);
       }
     }
-    if (!slice) return file_.read(what, layer, head, range);
+    if (!slice) return TracePart::read(what, layer, head, range);
     Tensor<float> part(width == 1 && slice->rows.shape().rank == 1 ? Shape{range.size()}
                                                                    : Shape{range.size(), width});
     const float* from = slice->rows.data() + (range.begin - whole.begin) * width;
@@ -82,6 +63,7 @@ class CachedSource final : public TraceSource {
     return part;
   }
 
+ private:
   /// All rows: those of an earlier state as far as it has them, the others read.
   template <class ReadPart>
   static std::shared_ptr<const Slice> extended(const Slice* before, TokenRange whole, Index width,
@@ -102,7 +84,6 @@ class CachedSource final : public TraceSource {
     return broken_.contains(key);
   }
 
-  const TraceFile& file_;
   Cache& cache_;
   std::string key_;
   mutable std::mutex mutex_;

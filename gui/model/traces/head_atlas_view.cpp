@@ -74,7 +74,7 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
     options.selection = request.heads.selection;
     options.selector = request.heads.selector;
     options.budget = request.heads.budget;
-    const auto overlap = std::make_shared<MemoryResult>(atlas.trace);
+    const auto overlap = std::make_shared<MemoryResult>(atlas.result.name());
     analyze_overlap(trace, options, {*overlap, job.pool, job.progress, job.stop});
     atlas.overlap = overlap;
   }
@@ -83,7 +83,7 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {
   const std::string name = file_name_of(trace);
-  HeadAtlas atlas{.options = options, .result = MemoryResult(name), .trace = name};
+  HeadAtlas atlas{.options = options, .result = MemoryResult(name)};
   analyze_heads(trace, options, {atlas.result, job.pool, job.progress, job.stop});
   for (const auto layer : atlas.result.values<std::int64_t>("layer")) atlas.layers.push_back(layer);
   for (const auto head : atlas.result.values<std::int64_t>("q_head")) atlas.q_heads.push_back(head);
@@ -113,7 +113,7 @@ AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   const bool is_replayed =
       choice.number == AtlasNumber::lost_mass || choice.difference == AtlasDifference::methods;
   const std::string sample = sample_words(atlas, is_replayed);
-  picture.figure.caption.push_back(fmt::format("Trace: {}; {}.", atlas.trace, sample));
+  picture.figure.caption.push_back(fmt::format("Trace: {}; {}.", atlas.result.name(), sample));
   picture.figure.panels.front().x.label += fmt::format(" ({})", sample);
   const auto order = is_sorted ? figures::AtlasOrder::by_number : figures::AtlasOrder::as_in_model;
   for (const figures::HeadTile& tile : figures::head_tiles(input, order)) {
@@ -195,7 +195,7 @@ std::vector<HeadValue> values_of(const HeadAtlas& atlas, std::size_t head,
   if (difference == nullptr) return values;
   const auto [its_layer, its_head] = partner_of(atlas, *difference, head);
   const std::string other = atlas.second ? fmt::format("layer {}, query head {} of {}", its_layer,
-                                                       its_head, atlas.second->trace)
+                                                       its_head, atlas.second->result.name())
                                          : std::string();
   values.push_back({"other_layer", static_cast<double>(its_layer), "compared with", other});
   values.push_back({"other_q_head", static_cast<double>(its_head), "", ""});

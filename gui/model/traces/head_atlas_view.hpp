@@ -39,8 +39,7 @@ struct AtlasRequest {
 /// analyze_heads' result, that of a second trace, and analyze_overlap's.
 struct HeadAtlas {
   HeadsOptions options;
-  MemoryResult result;
-  std::string trace;                            // file name
+  MemoryResult result;                          // called as the trace's file
   std::shared_ptr<const HeadAtlas> second;      // what it is compared with; null: nothing
   std::shared_ptr<const MemoryResult> overlap;  // null: not asked for
   std::vector<Index> layers;

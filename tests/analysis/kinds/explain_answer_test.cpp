@@ -90,7 +90,7 @@ TEST_CASE("the layer, head and key that a method loses are the ones that are bla
     }
     CHECK_THAT(blame.layers[0].recovered, WithinAbs(blame.everything.recovered, 1e-3));
     if (every_call) CHECK_THAT(blame.everything.recovered, WithinAbs(1.0, 1e-3));
-    CHECK(blame.ranked_heads()[0]->what.q_head == kHead);
+    CHECK(ranked(blame.heads)[0]->what.q_head == kHead);
     // its five keys, each once, with the weight that the head puts there densely
     std::set<Index> keys;
     double weight = 0.0;
@@ -187,7 +187,7 @@ TEST_CASE("keys that are put back say at the explained token what blaming said")
         asked.back = std::move(back);
         return world.blame(asked);
       };
-      for (const Restored* one : {&blame.everything, &blame.layers[2], blame.ranked_heads()[0]}) {
+      for (const Restored* one : {&blame.everything, &blame.layers[2], ranked(blame.heads)[0]}) {
         const AnswerBlame mended = mend({one->what});
         CHECK(mended.step == 1);
         CHECK_THAT(mended.steps[1].mended_surprise, WithinAbs(one->surprise, 1e-4));

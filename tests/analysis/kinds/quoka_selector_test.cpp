@@ -1,6 +1,7 @@
 // `analyze quoka` against the selector of the same name, asked in the order of a replay: the same
 // keys for every layer, KV head, chunk and query.
 #include "analysis/kinds/quoka.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/progress.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/result.hpp"
@@ -12,61 +13,25 @@ namespace kvscope::quoka_selector_test {
 struct Question {
   const char* spec;
   const char* budget;
-  void (*set)(QuokaOptions&);
+  const char* options;  // the analysis' own words for the same, as its results keep them
 };
 
 const std::vector<Question> kQuestions = {
-    {"quoka", "tokens=10", [](QuokaOptions&) {}},
-    {"quoka:n-queries=4", "ratio=0.3",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.budget_kind = BudgetKind::ratio;
-       o.ratio = 0.3;
-     }},
+    {"quoka", "tokens=10", "{}"},
+    {"quoka:n-queries=4", "ratio=0.3", R"({"n_queries":4,"budget_kind":"ratio","ratio":0.3})"},
     {"quoka:n-queries=4,mean=unit,pairing=position_sorted", "tokens=10",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.mean = QuokaMean::unit;
-       o.pairing = QuokaPairing::position_sorted;
-     }},
+     R"({"n_queries":4,"mean":"unit","pairing":"position_sorted"})"},
     {"quoka:n-queries=3,pairing=shared_tokens,dense-layers=1", "tokens=10",
-     [](QuokaOptions& o) {
-       o.n_queries = 3;
-       o.pairing = QuokaPairing::shared_tokens;
-       o.dense_layers = 1;
-     }},
+     R"({"n_queries":3,"pairing":"shared_tokens","dense_layers":1})"},
     {"quoka:n-queries=4,queries=nearest,aggregate=mean", "tokens=10",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.queries = QuokaQueryChoice::nearest;
-       o.aggregate = QuokaAggregate::mean;
-     }},
-    {"quoka:queries=all,similarity=dot", "tokens=10",
-     [](QuokaOptions& o) {
-       o.queries = QuokaQueryChoice::all;
-       o.similarity = QuokaSimilarity::dot;
-     }},
-    {"quoka:n-queries=4,scope=whole", "tokens=10",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.scope = QuokaScope::whole_cache;
-     }},
+     R"({"n_queries":4,"queries":"nearest","aggregate":"mean"})"},
+    {"quoka:queries=all,similarity=dot", "tokens=10", R"({"queries":"all","similarity":"dot"})"},
+    {"quoka:n-queries=4,scope=whole", "tokens=10", R"({"n_queries":4,"scope":"whole_cache"})"},
     {"quoka:n-queries=4,scope=whole,mask-scores=false", "ratio=0.2",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.scope = QuokaScope::whole_cache;
-       o.mask_scores = false;
-       o.budget_kind = BudgetKind::ratio;
-       o.ratio = 0.2;
-     }},
+     R"({"n_queries":4,"scope":"whole_cache","mask_scores":false,"budget_kind":"ratio",
+         "ratio":0.2})"},
     {"quoka:n-queries=4,scope=whole,force-self=false,eps=0.5", "tokens=40",
-     [](QuokaOptions& o) {
-       o.n_queries = 4;
-       o.scope = QuokaScope::whole_cache;
-       o.force_self = false;
-       o.eps = 0.5;
-       o.budget = 40;
-     }},
+     R"({"n_queries":4,"scope":"whole_cache","force_self":false,"eps":0.5,"budget":40})"},
 };
 
 /// What the analysis says that the query at `pos` of a chunk attends to.
@@ -110,7 +75,7 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key") {
     QuokaOptions options;
     options.chunk = 25;
     options.budget = 10;
-    question.set(options);
+    fields_from_json(nlohmann::json::parse(question.options), options);
     MemoryResult result;
     ThreadPool pool(2);
     analyze_quoka(trace, options, {result, pool});

@@ -201,8 +201,8 @@ TEST_CASE("the items: 32 of the papers and the errors, with names that exist") {
       CHECK(run_names.contains(value.run));
       CHECK((value.column + value.where).find('{') == std::string::npos);
     }
-    for (const Picture& picture : item.pictures) {
-      for (const std::string& name : names_in(picture.command))
+    for (const std::string& command : item.pictures) {
+      for (const std::string& name : names_in(command))
         CHECK((name.starts_with("pick:") || run_names.contains(name)));
     }
   }

@@ -84,6 +84,23 @@ TEST_CASE("explain says losses in nats, and no share beyond all of one") {
   }
 }
 
+TEST_CASE("explain's --dense-layers goes below the number of a method's own") {
+  const Words method = {"explain",
+                        "--budget",
+                        "8",
+                        "--prompt",
+                        "The old clock maker had lived by the river for sixty years and knew every "
+                        "boat that passed.",
+                        "--n-new",
+                        "3",
+                        "--all",
+                        "--json"};
+  const auto prompts = [&](const Words& more) { return ran(with(method, more)).json()["prompts"]; };
+  const auto none = prompts({"--selector", "quest", "--dense-layers", "0"});
+  CHECK(none == prompts({"--selector", "quest:dense-layers=0"}));
+  CHECK(none != prompts({"--selector", "quest"}));
+}
+
 TEST_CASE("explain --put-back says how an answer changes with a blamed head's keys") {
   const Words asked = {"explain",      "--facts",  "6",  "--selector",
                        "streamingllm", "--budget", "48", "--lengths",

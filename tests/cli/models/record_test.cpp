@@ -354,6 +354,17 @@ TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind"
   }
 }
 
+TEST_CASE("verify says what it did not look at") {
+  const TempDir dir;
+  const std::string out = dir.file("b\xe9.h5");  // no UTF-8: every command takes it all the same
+  ran(draft_run(out, {"--max-tokens", "64", "--capture", "no-qkv,attn"}));
+  CHECK_HAS(ran({"verify", out}).err, "no attention was recomputed");
+  CHECK(ran({"verify", out, "--json"}).json().at("notes").size() == 1);
+  ran(draft_run(out, {"--max-tokens", "64", "--overwrite"}));
+  for (const char* command : {"sweep", "cost"})
+    ran({command, out, "--selector", "quest", "--budget", "16", "--hardware", "h200", "--json"});
+}
+
 TEST_CASE("info of a folder has a line for each recording, and names damaged ones") {
   const TempDir dir;
   const fs::path folder = dir.path() / "many";

@@ -107,6 +107,25 @@ void forge(const fs::path& segment, const std::function<void(std::vector<Json>&)
   for (const Json& line : lines) text << checked_line(line);
 }
 
+TEST_CASE("prompts that failed have no say: their rows have no numbers, the others keep theirs") {
+  const TempDir dir;
+  const Words asked = {"simulate", "retrieval",  "--lengths",  "200",      "--depths",
+                       "2",        "--selector", "full,quest", "--budget", "32",
+                       "--json",   "--store",    dir.file("s")};
+  const Json before = ran(asked).json().at("rows");
+  forge(segments_of(dir.file("s")).front(), [](std::vector<Json>& lines) {
+    for (Json& line : lines) {
+      if (const char end = line.value("key", " ").back(); end == '1' || end == '3')  // quest
+        line = {{"key", line.at("key")}, {"failure", "its disk broke"}};
+    }
+  });
+  const RunResult run = kvscope_run(with(asked, {"--without-failed"}));
+  const Json rows = run.json().at("rows");
+  CHECK(rows.at(0) == before.at(0));
+  CHECK(before.at(1).at("accuracy").is_number());
+  CHECK(rows.at(1).at("accuracy").is_null());
+}
+
 TEST_CASE("a store says what is done, missing and failed, how fast it grows, and what is damaged") {
   const Bench bench;
   const std::string store = bench.file("s");

@@ -5,8 +5,8 @@
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
-#include "core/selectors/index_maps.hpp"
 #include "core/selectors/learned.hpp"
+#include "core/selectors/learned_index.hpp"
 #include "core/sim/replay.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"

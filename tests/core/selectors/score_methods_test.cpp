@@ -2,7 +2,7 @@
 #include <random>
 
 #include "core/base/parallel.hpp"
-#include "core/selectors/key_basis.hpp"
+#include "core/tensor/principal_axes.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/lists.hpp"
@@ -10,6 +10,10 @@
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::score_methods_test {
+
+Tensor<double> directions_of(TensorView<const float> keys) {
+  return principal_axes({&keys, 1}).directions;
+}
 
 TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the softmax") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 50, .n_tok = 10});
@@ -98,7 +102,7 @@ TEST_CASE("loki: full rank is exact, few directions rank by the projected produc
   const Selection rough = few->select(fixture.call);
   CHECK(exact.owner == ListOwner::q_head);
   for (Index h = 0; h < 4; ++h) {
-    const Tensor<double> basis = key_basis(fixture.k.sub(h / 2));
+    const Tensor<double> basis = directions_of(fixture.k.sub(h / 2));
     std::vector<double> logits;
     std::vector<double> projected;
     for (Index t = 0; t < 80; ++t) {
@@ -131,7 +135,7 @@ TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") 
   for (Index t = 0; t < 200; ++t) {
     for (Index c = 0; c < 6; ++c) keys(t, c) = keys(t, c) * static_cast<float>(c + 1) + 3.0f;
   }
-  const Tensor<double> basis = key_basis(keys.view());
+  const Tensor<double> basis = directions_of(keys.view());
   double last = std::numeric_limits<double>::infinity();
   for (Index r = 0; r < 6; ++r) {
     double variance = 0.0;
@@ -151,8 +155,8 @@ TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") 
       CHECK(dot == Catch::Approx(r == s ? 1.0 : 0.0).margin(1e-9));
     }
   }
-  CHECK(key_basis(keys.view().range(0, 0, 1)).dim(0) == 6);
-  CHECK_THROWS_AS(key_basis(keys.view().range(0, 0, 0)), ShapeError);
+  CHECK(directions_of(keys.view().range(0, 0, 1)).dim(0) == 6);
+  CHECK_THROWS_AS(directions_of(keys.view().range(0, 0, 0)), ShapeError);
 }
 
 }  // namespace kvscope::test::score_methods_test

@@ -1,6 +1,7 @@
 // Keys that are put back into an explained answer, as one clicks them.
 #include <GLFW/glfw3.h>
 
+#include "core/base/shell_word.hpp"
 #include "gui/model/results/answer_view.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui/app_rig.hpp"

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "gui/platform/backend.hpp"
 
@@ -34,6 +37,16 @@ class NullBackend final : public Backend {
   void resize(ImVec2 size) { size_ = size; }
   TextureStore& texture_store() override { return textures_; }
   int n_vertices() const { return n_vertices_; }  // of the last frame
+  /// What of the last frame, but for tooltips, lies in a rectangle: equal bytes for equal pictures.
+  std::string drawn_in(ImVec2 low, ImVec2 high) const {
+    std::string bytes;
+    for (const ImDrawVert& corner : drawn_) {
+      const auto [x, y] = corner.pos;
+      if (x < low.x || x >= high.x || y < low.y || y >= high.y) continue;
+      bytes.append(reinterpret_cast<const char*>(&corner), sizeof corner);
+    }
+    return bytes;
+  }
 
   void move_mouse(ImVec2 at) { io().MousePos = at; }
   void press_button(int button = 0) { io().MouseDown[button] = true; }
@@ -56,11 +69,19 @@ class NullBackend final : public Backend {
     io().DeltaTime = 1.0F / 60.0F;
   }
   void upload_fonts() override { fonts().imgui().SetTexID(this); }
-  void draw(ImDrawData* data) override { n_vertices_ = data->TotalVtxCount; }
+  void draw(ImDrawData* data) override {
+    n_vertices_ = data->TotalVtxCount;
+    drawn_.clear();
+    for (const ImDrawList* list : std::span(data->CmdLists, data->CmdListsCount)) {
+      if (std::string_view(list->_OwnerName).starts_with("##Tooltip")) continue;
+      drawn_.insert(drawn_.end(), list->VtxBuffer.begin(), list->VtxBuffer.end());
+    }
+  }
 
   ImVec2 size_;
   NullTextureStore textures_;
   int n_vertices_ = 0;
+  std::vector<ImDrawVert> drawn_;
 };
 
 }  // namespace kvscope::gui

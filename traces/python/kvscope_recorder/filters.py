@@ -15,12 +15,12 @@ Capture = str | Iterable[str] | CaptureSet | None
 def parse_capture(capture: Capture, page_size: int = 16) -> CaptureSet:
     """q, k, v and lse, and what the list adds: attn, attn-topk=N, logits, stats, k-pre-rope, index; no-qkv and no-lse take away.
 
-    The words are those of `kvscope record --capture`, and index; qkv and lse may be named, too. Raises ConfigError.
+    The words are those of `kvscope record --capture`, and index; qkv and lse may be named, too. A CaptureSet has its own page_size.
+    Raises ConfigError.
     """
-    if isinstance(capture, CaptureSet):
-        return capture
-    words = capture.split(",") if isinstance(capture, str) else list(capture or ())
-    result = CaptureSet(page_size=page_size)
+    is_set = isinstance(capture, CaptureSet)
+    words = capture.split(",") if isinstance(capture, str) else [] if is_set else list(capture or ())
+    result = capture if is_set else CaptureSet(page_size=page_size)
     switches = {
         "qkv": {"qkv": True},
         "lse": {"lse": True},
@@ -42,10 +42,12 @@ def parse_capture(capture: Capture, page_size: int = 16) -> CaptureSet:
             result = replace(result, **switches[word])
         elif word:
             raise ConfigError(f"capture: expected attn-topk=N or one of {', '.join(switches)}; found {word!r}")
-    if not any((result.qkv, result.lse, result.logits, result.maps, result.stats)):
-        raise ConfigError("nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats")
-    if page_size < 1:
-        raise ConfigError(f"page_size: expected 1 or more, found {page_size}")
+    if not any((result.qkv, result.lse, result.logits, result.maps, result.stats, result.k_pre_rope, result.index)):
+        raise ConfigError(
+            "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats, k-pre-rope, index"
+        )
+    if result.page_size < 1:
+        raise ConfigError(f"page_size: expected 1 or more, found {result.page_size}")
     return result
 
 

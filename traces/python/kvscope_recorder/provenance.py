@@ -21,10 +21,10 @@ from .errors import ConfigError, UnsupportedModelError
 from .layers import experts_per_token, kinds_of, sinks_of
 from .schema import Rotation
 
-#: What transformers calls the layers that a trace can hold (hybrid: attention beside a state space), and those without any
-#: softmax; words of transformers 4 are translated.
 #: layer_types of layers that an indexer makes sparse.
 INDEXED_LAYERS = ("indexed_attention", "minimax_m3_sparse", "deepseek_sparse_attention")
+#: What transformers calls the layers that a trace can hold (hybrid: attention beside a state space), and those without any
+#: softmax; words of transformers 4 are translated.
 _SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "hybrid")
 _NO_SOFTMAX = ("linear_attention", "conv", "moe", "mlp")
 _OLD_WORDS = {"attention": "full_attention"} | dict.fromkeys(("mamba", "mamba2", "recurrent"), "linear_attention")

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/json.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/metric_info.hpp"
 #include "notebooks_export/open_result.hpp"
@@ -18,11 +19,6 @@ namespace kvscope::python {
 namespace nb = nanobind;
 
 namespace {
-
-std::string json_text(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false,
-                   nlohmann::ordered_json::error_handler_t::replace);
-}
 
 nb::list arrays_of(const ResultView& result) {
   nb::list out;
