@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <numbers>
 
@@ -16,6 +14,7 @@
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
@@ -35,17 +34,9 @@ struct ContextDeleter {
 };
 using Context = std::unique_ptr<cairo_t, ContextDeleter>;
 
-std::string read_font() {
-  const auto path = plot::figure_font();
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.good() && !in.eof()) throw IoError("cannot read {}", path.string());
-  return bytes;
-}
-
 /// The font in both forms; lives as long as the process, as Cairo keeps references to faces.
 struct LoadedFont {
-  std::string bytes = read_font();
+  std::string bytes = read_whole_file(plot::figure_font(), std::size_t{64} << 20U);
   plot::FontMetrics metrics{bytes, plot::figure_font().string()};
   FT_Library library = nullptr;
   FT_Face face = nullptr;

@@ -20,30 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The folder, if it was not there: goes away again unless kept, if it is empty.
-class FolderForFiles {
- public:
-  explicit FolderForFiles(const fs::path& folder) {
-    std::error_code error;
-    if (fs::is_directory(folder, error)) return;
-    if (!fs::create_directory(folder, error) || error) {
-      throw IoError("cannot make the folder {}: {}", folder.string(),
-                    error ? error.message() : "a file has this name");
-    }
-    made_ = folder;
-  }
-  ~FolderForFiles() {
-    std::error_code ignored;
-    if (!made_.empty()) fs::remove(made_, ignored);
-  }
-  FolderForFiles(const FolderForFiles&) = delete;
-  FolderForFiles& operator=(const FolderForFiles&) = delete;
-  void keep() { made_.clear(); }
-
- private:
-  fs::path made_;
-};
-
 std::string draw(const plot::Figure& figure, const plot::Layout& layout, const plot::Theme& theme,
                  std::unique_ptr<PageCanvas> canvas) {
   plot::draw_figure(figure, layout, theme, *canvas);
@@ -84,25 +60,8 @@ std::size_t n_cells(const plot::Figure& figure) {
   return n;
 }
 
-/// A figure as it is drawn: cleaned, with the columns that can be read, and where everything goes.
-struct PlacedFigure {
-  plot::Figure figure;
-  plot::Theme theme;
-  plot::Layout layout;
-};
-
-PlacedFigure place_figure(const plot::Figure& figure, const RenderOptions& options) {
-  check_fields(options);
-  PlacedFigure placed{
-      plot::clean_figure(figure), plot::make_theme(options.venue, options.theme), {}};
-  placed.layout = legible_layout(placed.figure, options, placed.theme);
-  return placed;
-}
-
-}  // namespace
-
-std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOptions& options) {
-  const auto [figure, theme, layout] = place_figure(asked, options);
+std::vector<std::string> notes_of(const plot::Figure& figure, const plot::Layout& layout,
+                                  const RenderOptions& options) {
   const double height = layout.size.h / 72.0;
   const bool is_slide = options.venue == plot::Venue::slide;
   const double most = is_slide ? 5.7 : 9.0;  // of 10 inches by 16:9, of letter paper
@@ -121,10 +80,16 @@ std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOpt
   return notes;
 }
 
+}  // namespace
+
 std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
-                                      const std::string& stem) {
-  const auto [figure, theme, layout] = place_figure(asked, options);
+                                      const std::string& stem, std::vector<std::string>* notes) {
+  check_fields(options);
+  plot::Figure figure = plot::clean_figure(asked);
+  const plot::Theme theme = plot::make_theme(options.venue, options.theme);
+  const plot::Layout layout = legible_layout(figure, options, theme);
+  if (notes != nullptr) *notes = notes_of(figure, layout, options);
   const std::string title = figure.title.empty() ? figure.name : figure.title;
   std::vector<OutputFile> files;
   for (FigureFormat format : formats) {
@@ -161,14 +126,22 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
     if (!overwrite && fs::exists(to, error))
       throw IoError("{} exists; --overwrite replaces it", to.string());
   }
-  FolderForFiles made(where);  // before the files: it is left empty when they went away
-  std::vector<NewFile> pending;
-  pending.reserve(files.size());
-  for (const OutputFile& file : files) {
-    pending.emplace_back(where / file.name, overwrite).write(file.bytes);
+  std::error_code error;
+  const bool is_new = !fs::is_directory(where, error);
+  if (is_new && !fs::create_directory(where, error)) {
+    throw IoError("cannot make the folder {}: {}", where.string(),
+                  error ? error.message() : "a file has this name");
   }
-  for (NewFile& file : pending) file.publish();
-  made.keep();
+  try {
+    std::vector<NewFile> pending;
+    pending.reserve(files.size());
+    for (const OutputFile& file : files)
+      pending.emplace_back(where / file.name, overwrite).write(file.bytes);
+    for (NewFile& file : pending) file.publish();
+  } catch (...) {
+    if (is_new) fs::remove(where, error);  // if it is empty
+    throw;
+  }
 }
 
 }  // namespace kvscope

@@ -35,14 +35,13 @@ struct RenderOptions {
 };
 
 /// STEM.svg, .pdf, .png, .tex (with its images STEM-N.png) as asked, and STEM.csv, but for maps of
-/// so many cells that the result itself is the better table (render_notes says so). Throws
-/// ConfigError for a figure that cannot be drawn, IoError without the font.
+/// so many cells that the result itself is the better table. `notes`: what to say of that, and of a
+/// drawing higher than a page or a slide. Throws ConfigError for a figure that cannot be drawn,
+/// IoError without the font.
 std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
-                                      const std::string& stem);
-
-/// Sentences for whoever asked for the drawing: higher than a page (or a slide), without a CSV.
-std::vector<std::string> render_notes(const plot::Figure& figure, const RenderOptions& options);
+                                      const std::string& stem,
+                                      std::vector<std::string>* notes = nullptr);
 
 /// Writes all files or none: first under temporary names, then renamed. The folder is made if its
 /// parent exists. Throws IoError if a file exists (unless overwrite) or cannot be written.

@@ -122,8 +122,7 @@ FigureOutcome draw_figure_of(FigureManifest asked) {
   }
   const plot::Figure figure = make_figure(kind, input);
   FigureOutcome outcome;
-  outcome.files = render_figure(figure, asked.render, asked.formats, asked.stem);
-  outcome.notes = render_notes(figure, asked.render);
+  outcome.files = render_figure(figure, asked.render, asked.formats, asked.stem, &outcome.notes);
   asked.caption = figure.caption;
   asked.files.clear();
   for (const OutputFile& file : outcome.files) {

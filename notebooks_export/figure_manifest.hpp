@@ -51,7 +51,7 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
 struct FigureOutcome {
   std::vector<OutputFile> files;
   FigureManifest manifest;         // inputs named as given
-  std::vector<std::string> notes;  // of render_notes
+  std::vector<std::string> notes;  // of render_figure
 };
 
 /// Reads the results that `asked` names, makes its figure, lays it out and draws it; what comes of

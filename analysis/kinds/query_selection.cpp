@@ -46,6 +46,15 @@ struct Plan {
   std::vector<TokenRange> chunks;
 };
 
+/// One query of one head; the arrays of analyze_query_selection say what is what.
+struct QueryRow {
+  std::array<double, 2> s_q{};  // by span
+  double log_max = 0.0;
+  double lse = 0.0;
+  double breadth = 0.0;
+  Index max_key = 0;
+};
+
 /// All arrays of one layer. The correlations see no rounding: what they take is kept in f64.
 struct LayerQueries {
   LayerQueries(ResultWriter& output, const Plan& plan)
@@ -104,13 +113,25 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
   const TraceInfo& part = plan.part;
   const Index q_head = part.q_heads[static_cast<std::size_t>(slot)];
   const Tensor<float> q = trace.read_q(layer, q_head, {0, part.n_tokens});
-  Index i = 0;
-  for (const QueryRow& query :
-       measure_query_rows(part, layer, q_head, q.view(), keys, plan.positions, options, loop)) {
-    for (const std::size_t span : {kPrompt, kChunk}) out.s_q[span](slot, i) = query.s_q[span];
-    out.log_max(slot, i) = query.log_max;
-    out.rows.put(slot, i++, query);
+  for (const std::size_t span : {kPrompt, kChunk}) {
+    const auto s_q = query_scores(part, q.view(), static_cast<QuerySpan>(span), options.scoring());
+    for (std::size_t i = 0; i < plan.positions.size(); ++i)
+      out.s_q[span](slot, static_cast<Index>(i)) = s_q[static_cast<std::size_t>(plan.positions[i])];
   }
+  const std::optional<double> sink_logit = part.sink_logit(layer, q_head);
+  loop.run(q.view(), 0, plan.positions, keys, part.shape(layer).score_rule(), part.window_of(layer),
+           [&](Index i, std::span<double> scores, TokenRange visible) {
+             const RowSums sums = row_sums(scores, sink_logit);
+             const LargestWeight largest =
+                 largest_weight(scores, visible, options.counted_keys(visible), sums.lse);
+             out.log_max(slot, i) = largest.log_weight;
+             out.rows.put(slot, i,
+                          {.s_q = {out.s_q[kPrompt](slot, i), out.s_q[kChunk](slot, i)},
+                           .log_max = largest.log_weight,
+                           .lse = sums.lse,
+                           .breadth = sums.breadth,
+                           .max_key = largest.key});
+           });
 }
 
 /// Pearson's inside each prefill chunk.
@@ -200,31 +221,6 @@ void add_selection_plots(ResultWriter& output) {
 }
 
 }  // namespace
-
-std::vector<QueryRow> measure_query_rows(const TraceInfo& info, Index layer, Index q_head,
-                                         TensorView<const float> q, const KeyTable& keys,
-                                         std::span<const Index> positions,
-                                         const QuerySelectionOptions& options, ScoreRowLoop& loop) {
-  std::vector<QueryRow> queries(positions.size());
-  for (const std::size_t span : {kPrompt, kChunk}) {
-    const auto scores = query_scores(info, q, static_cast<QuerySpan>(span), options.scoring());
-    for (std::size_t i = 0; i < queries.size(); ++i)
-      queries[i].s_q[span] = scores[static_cast<std::size_t>(positions[i])];
-  }
-  const std::optional<double> sink_logit = info.sink_logit(layer, q_head);
-  loop.run(q, 0, positions, keys, info.shape(layer).score_rule(), info.window_of(layer),
-           [&](Index i, std::span<double> scores, TokenRange visible) {
-             const RowSums sums = row_sums(scores, sink_logit);
-             const LargestWeight largest =
-                 largest_weight(scores, visible, options.counted_keys(visible), sums.lse);
-             QueryRow& query = queries[static_cast<std::size_t>(i)];
-             query.log_max = largest.log_weight;
-             query.lse = sums.lse;
-             query.breadth = sums.breadth;
-             query.max_key = largest.key;
-           });
-  return queries;
-}
 
 Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptions& options,
                              const AnalysisRun& run) {

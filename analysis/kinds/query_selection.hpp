@@ -55,22 +55,6 @@ struct QuerySelectionOptions {
   bool operator==(const QuerySelectionOptions&) const = default;
 };
 
-/// One query of one head; the arrays of analyze_query_selection say what is what.
-struct QueryRow {
-  std::array<double, 2> s_q{};  // by span
-  double log_max = 0.0;
-  double lse = 0.0;
-  double breadth = 0.0;
-  Index max_key = 0;
-};
-
-/// The queries of a head at these positions. `q`: all of its queries; `keys`: from position 0 to
-/// the last of these at least.
-std::vector<QueryRow> measure_query_rows(const TraceInfo& info, Index layer, Index q_head,
-                                         TensorView<const float> q, const KeyTable& keys,
-                                         std::span<const Index> positions,
-                                         const QuerySelectionOptions& options, ScoreRowLoop& loop);
-
 /// Arrays, [layer, q_head, query] with the queries' positions in `pos`
 ///   prompt/s_q       -cos(q, mean query of the whole prompt)
 ///   chunk/s_q        -cos(q, mean query of its prefill chunk); NaN for a query alone in its chunk

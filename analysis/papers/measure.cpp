@@ -13,6 +13,7 @@
 #include "analysis/simulate/intervals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
@@ -30,10 +31,8 @@ struct Condition {
 
 std::vector<Condition> conditions_of(const std::string& where) {
   std::vector<Condition> conditions;
-  for (std::size_t begin = 0; begin < where.size();) {
-    const std::size_t end = std::min(where.find(';', begin), where.size());
-    const std::string part = where.substr(begin, end - begin);
-    begin = end + 1;
+  if (where.empty()) return conditions;
+  for (const std::string& part : split_words(where, ';')) {
     const std::size_t at = part.find_first_of("!<>=");
     if (at == part.npos) throw ConfigError("\"{}\": expected a comparison", part);
     const std::size_t after = part[at] == '=' ? at + 1 : at + 2;

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/base/escape.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/utf8.hpp"
 
 namespace kvscope::papers {
@@ -75,10 +76,7 @@ bool is_rule(const std::vector<std::string>& cells) {
 /// <u>) stay.
 std::vector<std::vector<std::string>> markdown_cells(std::string_view markdown) {
   std::vector<std::vector<std::string>> rows;
-  for (std::size_t begin = 0; begin < markdown.size();) {
-    const std::size_t end = std::min(markdown.find('\n', begin), markdown.size());
-    const std::string_view line = markdown.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& line : split_words(markdown, '\n')) {
     if (!line.starts_with('|')) continue;
     std::vector<std::string> cells;
     std::string cell;
@@ -359,11 +357,7 @@ void Page::commands(const std::vector<std::string>& commands, const std::string&
                          xml_escape(summary));
   for (const std::string& command : commands) {
     html_ += fmt::format("<pre>{}</pre>\n", lines_of(command, xml_escape, "\n"));
-    for (std::size_t at = 0; at < command.size();) {
-      const std::size_t end = std::min(command.find('\n', at), command.size());
-      tex_ += command_tex(command.substr(at, end - at)) + "\n";
-      at = end + 1;
-    }
+    for (const std::string& line : split_words(command, '\n')) tex_ += command_tex(line) + "\n";
   }
   if (!summary.empty()) html_ += "</details>\n";
 }

@@ -7,6 +7,7 @@
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope::plot {
 
@@ -215,10 +216,8 @@ class MarkPainter {
               {left, top}, {left + width, top}, {left + width, bottom}, {left, bottom}},
           with_alpha(theme_.ground, 0.75));
     }
-    for (std::size_t begin = 0; begin <= m.text.size();) {
-      const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
+    for (const std::string& line : split_words(m.text, '\n')) {
       at.y += kNoteLine * size;
-      const auto line = std::string_view(m.text).substr(begin, end - begin);
       const double w = rich_width(canvas_.metrics(), line, size);
       const double before = style.align == Align::left     ? 0.0
                             : style.align == Align::centre ? 0.5 * w
@@ -226,7 +225,6 @@ class MarkPainter {
       const double least = frame.x + before;
       const double x = std::clamp(at.x, least, std::max(least, frame.right() - w + before));
       draw_rich(canvas_, {x, at.y - canvas_.metrics().descent() * size}, line, style);
-      begin = end + 1;
     }
   }
 
@@ -235,12 +233,8 @@ class MarkPainter {
 
   double note_width(const Note& m, double size) const {
     double width = 0.0;
-    for (std::size_t begin = 0; begin <= m.text.size();) {
-      const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
-      const auto words = std::string_view(m.text).substr(begin, end - begin);
-      width = std::max(width, rich_width(canvas_.metrics(), words, size));
-      begin = end + 1;
-    }
+    for (const std::string& line : split_words(m.text, '\n'))
+      width = std::max(width, rich_width(canvas_.metrics(), line, size));
     return width;
   }
   static double note_height(const Note& m, double size) {

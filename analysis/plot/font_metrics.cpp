@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope::plot {
 
@@ -119,16 +120,10 @@ FontMetrics::FontMetrics(std::string_view bytes, const std::string& where,
 }
 
 char32_t next_code_point(std::string_view text, std::size_t& at) {
-  const auto lead = static_cast<unsigned char>(text[at++]);
-  if (lead < 0x80) return lead;
-  const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-  if (more == 0) return 0xFFFD;
-  char32_t code = lead & (0x3F >> more);
-  for (int i = 0; i < more; ++i) {
-    if (at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80) return 0xFFFD;
-    code = code << 6 | (static_cast<unsigned char>(text[at++]) & 0x3F);
-  }
-  return code;
+  const std::size_t n = well_formed_size(text, at);
+  const char32_t code_point = n == 0 ? 0xFFFD : utf8_char_at(text, at).code_point;
+  at += std::max<std::size_t>(n, 1);
+  return code_point;
 }
 
 bool FontMetrics::has(char32_t code_point) const {

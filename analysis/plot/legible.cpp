@@ -8,6 +8,7 @@
 
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope::plot {
 
@@ -49,14 +50,9 @@ std::string why_illegible(const Figure& figure, const Layout& layout, const Them
       const auto* note = std::get_if<Note>(&mark);
       if (note == nullptr) continue;
       double widest = 0.0;
-      for (std::size_t at = 0; at <= note->text.size();) {
-        const std::size_t end = std::min(note->text.find('\n', at), note->text.size());
-        const double width =
-            rich_width(metrics, std::string_view(note->text).substr(at, end - at), theme.tick_size);
-        if (width > frame.w) return "words do not fit into their panel";
-        widest = std::max(widest, width);
-        at = end + 1;
-      }
+      for (const std::string& line : split_words(note->text, '\n'))
+        widest = std::max(widest, rich_width(metrics, line, theme.tick_size));
+      if (widest > frame.w) return "words do not fit into their panel";
       notes.emplace_back(note->y, note->x * frame.w, widest);
     }
     std::ranges::sort(notes);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "core/base/escape.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope::plot {
 
@@ -17,13 +19,6 @@ namespace {
 constexpr double kScriptScale = 0.7;
 constexpr double kSuperscriptRise = 0.36;
 constexpr double kSubscriptRise = -0.18;
-
-/// Bytes of the UTF-8 character at `at`.
-std::size_t character_length(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  const std::size_t n = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  return std::min(n, text.size() - at);
-}
 
 void append(std::vector<TextRun>& runs, std::string_view text, double scale, double rise) {
   if (text.empty()) return;
@@ -43,7 +38,7 @@ std::string_view take_script(std::string_view label, std::size_t& at) {
     at = std::min(end + 1, label.size());
     return group;
   }
-  const std::size_t n = character_length(label, at);
+  const std::size_t n = std::max<std::size_t>(1, well_formed_size(label, at));
   at += n;
   return label.substr(at - n, n);
 }
@@ -61,7 +56,7 @@ std::string tex_words(std::string_view words) {
       at = end;
       continue;
     }
-    const std::size_t n = character_length(words, at);
+    const std::size_t n = std::max<std::size_t>(1, well_formed_size(words, at));
     const std::string_view c = words.substr(at, n);
     out += c == " " ? "\\ " : tex_character(c, /*in_math=*/true);
     at += n;
@@ -125,7 +120,7 @@ std::vector<TextRun> parse_rich(std::string_view label) {
       append(runs, take_script(label, at), kScriptScale,
              c == '^' ? kSuperscriptRise : kSubscriptRise);
     } else {
-      const std::size_t n = character_length(label, at);
+      const std::size_t n = std::max<std::size_t>(1, well_formed_size(label, at));
       append(runs, label.substr(at, n), 1.0, 0.0);
       at += n;
     }
@@ -160,11 +155,9 @@ std::string tex_text(std::string_view text) {
 
 std::string tex_lines(std::string_view label) {
   std::string out;
-  for (std::size_t at = 0; at <= label.size();) {
-    const std::size_t end = std::min(label.find('\n', at), label.size());
-    const std::string line = tex_text(label.substr(at, end - at));
-    out += (at == 0 ? "" : "\\\\{}") + (line.empty() ? std::string("~") : line);
-    at = end + 1;
+  for (const std::string& part : split_words(label, '\n')) {
+    const std::string line = tex_text(part);
+    out += (out.empty() ? "" : "\\\\{}") + (line.empty() ? std::string("~") : line);
   }
   return out;
 }

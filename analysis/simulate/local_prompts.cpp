@@ -7,6 +7,7 @@
 #include "analysis/simulate/prompt_kit.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {
@@ -35,10 +36,7 @@ std::vector<LocalExample> read_local_examples(const std::filesystem::path& file)
   const std::string text = read_whole_file(file, kMostBytes);
   std::vector<LocalExample> examples;
   std::size_t number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line(text.data() + at, end - at);
-    at = end + 1;
+  for (const std::string& line : split_words(text, '\n')) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = fmt::format("{}, line {}", file.filename().string(), number);

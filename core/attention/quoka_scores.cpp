@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/evenly_spaced.hpp"
 
 namespace kvscope {
 
@@ -53,11 +53,8 @@ std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const dou
 }
 
 std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) {
-  if (static_cast<Index>(cosines.size()) <= n_queries) {
-    std::vector<Index> all(cosines.size());
-    std::iota(all.begin(), all.end(), Index{0});
-    return all;
-  }
+  const auto n = static_cast<Index>(cosines.size());
+  if (n <= n_queries) return all_in(0, n);
   std::vector<double> s_q(cosines.size());
   std::transform(cosines.begin(), cosines.end(), s_q.begin(), [](double c) { return -c; });
   return top_k(s_q, n_queries);

@@ -41,6 +41,17 @@ struct ListView {
   std::vector<KeyPos> scored() const { return part(0); }
   std::vector<KeyPos> forced() const { return part(1); }
   std::vector<KeyPos> part(std::uint8_t forced_flag) const;
+  /// The keys for which stays(key) is true, with their parts and weights.
+  template <class Stays>
+  KeyList where(Stays&& stays) const {
+    KeyList kept;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!stays(keys[i])) continue;
+      (is_forced[i] != 0 ? kept.forced : kept.scored).push_back(keys[i]);
+      if (!log_weight.empty() && is_forced[i] == 0) kept.log_weight.push_back(log_weight[i]);
+    }
+    return kept;
+  }
 };
 
 /// Pseudo-keys that stand for many keys (cluster centroids, a mean value). Every query of
@@ -76,6 +87,11 @@ class Selection {
   Selection() = default;
   Selection(ListOwner list_owner, Index call_n_tok, Index list_rows)
       : owner(list_owner), n_tok(call_n_tok), rows_per_list(list_rows) {}
+  static Selection dense(ListOwner list_owner, Index call_n_tok) {
+    Selection all(list_owner, call_n_tok, call_n_tok);
+    all.is_dense = true;
+    return all;
+  }
 
   /// A copy, or one of the lists alone: summaries belong to who made them.
   Selection clone() const;

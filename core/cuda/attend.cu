@@ -29,6 +29,8 @@ void check_shape(const CallShape& shape, bool takes_256) {
     refuse("1 to 65535 sequences in a batch", shape.n_batch);
   if (shape.capacity < 1 || shape.capacity > (std::int64_t{1} << 30))
     refuse("place for 1 to 2^30 keys", shape.capacity);
+  if (shape.dtype == DType::f16)
+    throw ShapeError("attention on the GPU: expected rows in f32 or bf16, found f16");
   if (!(shape.score_scale > 0.0f))
     refuse("a positive score_scale", static_cast<long long>(shape.score_scale));
 }
@@ -37,7 +39,7 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
             float* lse, const AttendOptions& options, StreamHandle stream) {
   AttendBy by = options.by;
   const bool is_for_tensor_cores =
-      shape.dtype == Dtype::bf16 && shape.d_head != 256 && options.rule.is_plain();
+      shape.dtype == DType::bf16 && shape.d_head != 256 && options.rule.is_plain();
   if (by == AttendBy::automatic && !is_for_tensor_cores) by = AttendBy::rows;
   check_shape(shape, by == AttendBy::rows);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
@@ -54,7 +56,7 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
   const int n_rows = shape.n_q / n_owners * rows.n_tok;
   if (by == AttendBy::automatic)
     by = n_rows <= kMostDecodeRows ? AttendBy::decode : AttendBy::chunk;
-  if (by != AttendBy::rows && shape.dtype == Dtype::f32)
+  if (by != AttendBy::rows && shape.dtype == DType::f32)
     refuse("bf16 rows for the tensor cores' kernels, bytes per element 2", 4);
   if (by == AttendBy::decode && n_rows > kMostDecodeRows)
     refuse("at most 16 queries per list for the decode kernel", n_rows);
@@ -64,7 +66,7 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
     refuse("no lists beside a window", options.rule.window);
   if (by == AttendBy::rows) {
     if (options.n_splits > 8) refuse("at most 8 splits for the kernel of rows", options.n_splits);
-    if (shape.dtype == Dtype::f32) {
+    if (shape.dtype == DType::f32) {
       attend_rows(shape, attend_call<float>(shape, rows, lists, out, lse, options),
                   options.n_splits, stream);
     } else {

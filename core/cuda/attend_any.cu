@@ -259,13 +259,10 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
 template <class T, int kEach>
 void start(const AnyAttention& call, StreamHandle stream) {
   constexpr int kEnoughBlocks = 2 * 132;  // two for each multiprocessor of an H100 or H200
-  const auto n_blocks = static_cast<unsigned>((call.n_tok + kWarps - 1) / kWarps);
-  const bool shares = n_blocks * static_cast<unsigned>(call.n_q) < kEnoughBlocks;
-  Launch how;
-  how.grid =
-      dim3(shares ? static_cast<unsigned>(call.n_tok) : n_blocks, static_cast<unsigned>(call.n_q));
-  how.threads = kWarps * 32;
-  launch(stream, how, "start attention of any shape",
+  const int n_blocks = (call.n_tok + kWarps - 1) / kWarps;
+  const bool shares = n_blocks * call.n_q < kEnoughBlocks;
+  launch(stream, {{shares ? call.n_tok : n_blocks, call.n_q}, kWarps * 32},
+         "start attention of any shape",
          shares ? any_kernel<T, kEach, true> : any_kernel<T, kEach, false>, call);
 }
 
@@ -282,7 +279,7 @@ void attend_any(const AnyAttention& call, StreamHandle stream) {
   if (call.d_head < 2 || call.d_head > kMostHead || call.d_head % 2 != 0)
     throw ShapeError("attention on the GPU: expected an even d_head of at most 256, found " +
                      std::to_string(call.d_head));
-  if (call.dtype == Dtype::bf16) {
+  if (call.dtype == DType::bf16) {
     start<Bf16>(call, stream);
   } else {
     start<float>(call, stream);

@@ -37,7 +37,7 @@ struct AnyAttention {
   const void* q = nullptr;  // [n_q, n_tok, d_head] of dtype
   const void* k = nullptr;  // [n_kv, capacity, d_head] of dtype, the call's own rows included
   const void* v = nullptr;
-  Dtype dtype = Dtype::f32;
+  DType dtype = DType::f32;
   std::int64_t capacity = 0;
   int n_q = 0;
   int n_kv = 0;

@@ -303,14 +303,11 @@ template <int kWidth, int kGroups>
 Launch launch_of(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits) {
   using Memory = ChunkMemory<kWidth, kGroups>;
   const int n_rows = call.heads_per_list * call.list.n_tok;
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>((n_rows + Memory::kRows - 1) / Memory::kRows * n_splits),
-                  static_cast<unsigned>(shape.n_kv * call.owners_per_kv_head),
-                  static_cast<unsigned>(shape.n_batch));
-  how.threads = kGroups * 128;
-  how.cluster = n_splits;
-  how.shared_bytes = Memory::kBytes;
-  return how;
+  const int n_blocks = (n_rows + Memory::kRows - 1) / Memory::kRows * n_splits;
+  return {{n_blocks, shape.n_kv * call.owners_per_kv_head, shape.n_batch},
+          kGroups * 128,
+          Memory::kBytes,
+          n_splits};
 }
 
 /// Clusters of n_splits such blocks that an H200 runs at a time (as it says, or as times showed): a

@@ -240,14 +240,9 @@ __global__ void __launch_bounds__(kWarps * 32) attend_decode_kernel(AttendCall<B
 void attend_decode(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits,
                    StreamHandle stream) {
   const int n_rows = call.heads_per_list * call.list.n_tok;
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(n_splits),
-                  static_cast<unsigned>(shape.n_kv * call.owners_per_kv_head),
-                  static_cast<unsigned>(shape.n_batch));
-  how.threads = kWarps * 32;
-  how.cluster = n_splits;
-  how.shared_bytes = kWarps * n_rows * shape.d_head * 4;
-  launch(stream, how, "start the attention of a step",
+  const Blocks grid(n_splits, shape.n_kv * call.owners_per_kv_head, shape.n_batch);
+  launch(stream, {grid, kWarps * 32, kWarps * n_rows * shape.d_head * 4, n_splits},
+         "start the attention of a step",
          shape.d_head == 64 ? attend_decode_kernel<64> : attend_decode_kernel<128>, call);
 }
 

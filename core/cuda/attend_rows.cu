@@ -197,14 +197,13 @@ void start(const CallShape& shape, const AttendCall<T>& call, int n_splits, Stre
            std::int64_t{n_blocks} * n_owners * shape.n_batch * n_splits * 2 <= kBlocksOfDevice)
       n_splits *= 2;
   }
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(n_blocks * n_splits), static_cast<unsigned>(n_owners),
-                  static_cast<unsigned>(shape.n_batch));
-  how.threads = kThreads;
-  how.cluster = n_splits;
-  how.shared_bytes = static_cast<int>(sizeof(RowMemory<kWidth>));
   launch(
-      stream, how, "start attention in f32",
+      stream,
+      {{n_blocks * n_splits, n_owners, shape.n_batch},
+       kThreads,
+       sizeof(RowMemory<kWidth>),
+       n_splits},
+      "start attention in f32",
       n_splits == 1 ? attend_rows_kernel<T, kWidth, 1> : attend_rows_kernel<T, kWidth, kMostSplits>,
       call);
 }

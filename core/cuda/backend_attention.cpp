@@ -40,11 +40,11 @@ DeviceRows CudaCall::rows_of(Index layer) const {
 void CudaCall::hand_on(Index layer, Block& out) {
   HeadsToRows call;
   call.out = answer_;
-  call.dtype = device_dtype(store_.dtype());
+  call.dtype = store_.dtype();
   call.lse = lse_;
   // The output projection is all that reads it.
   of(out).has_halves = of(out).halves != nullptr;
-  call.y_dtype = of(out).has_halves ? Dtype::bf16 : Dtype::f32;
+  call.y_dtype = of(out).has_halves ? DType::bf16 : DType::f32;
   call.y = of(out).has_halves ? static_cast<void*>(of(out).halves) : of(out).values;
   call.n_q = static_cast<int>(config_.n_q);
   call.d_head = static_cast<int>(config_.d_head);
@@ -58,7 +58,7 @@ AnyAttention CudaCall::any_attention(Index layer, Block& out) {
   call.q = q_rows_;
   call.k = store_.k(layer);
   call.v = store_.v(layer);
-  call.dtype = device_dtype(store_.dtype());
+  call.dtype = store_.dtype();
   call.capacity = store_.capacity();
   call.n_q = static_cast<int>(config_.n_q);
   call.n_kv = static_cast<int>(config_.n_kv);
@@ -123,14 +123,13 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
 }
 
 bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
-  quoka_ = nullptr;
-  quest_ = nullptr;
+  is_answered_ = false;
   if (!is_plain(layer) || !takes_plan(plan)) return false;
   if (plan.by == ListPlan::By::far_cosines) {
     if (n_tok_ > kMostChunk) return false;
-    quoka_ = &store_.quoka(layer, plan, n_tok_);
-    quoka_->choose(rows_of(layer), work_.stream);
-    choice_ = {quoka_->lists(), /*per_row=*/false, /*adds_own=*/true,
+    Quoka& quoka = store_.quoka(layer, plan, n_tok_);
+    quoka.choose(rows_of(layer), work_.stream);
+    choice_ = {quoka.lists(), /*per_row=*/false, /*adds_own=*/true,
                std::min(pos_begin_, plan.budget)};
     return true;
   }
@@ -161,27 +160,23 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
             pos_begin_ - n_whole};
     return true;
   }
-  quest_ = &quest;
-  if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
-    quest_->step(rows_of(layer), answer_, lse_, work_.stream);
+  is_answered_ = quest.steps_in_one_kernel();
+  if (is_answered_) {
+    quest.step(rows_of(layer), answer_, lse_, work_.stream);
   } else {
-    quest_->append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
-    quest_->choose(q_rows_, store_.n_past(), work_.stream);
+    quest.append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
+    quest.choose(q_rows_, store_.n_past(), work_.stream);
   }
-  choice_ = {quest_->lists(), /*per_row=*/false, /*adds_own=*/false};
+  choice_ = {quest.lists(), /*per_row=*/false, /*adds_own=*/false};
   return true;
 }
 
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
   if (choice_.per_row) return attend_rows_lists(layer, out);
-  if (quoka_ != nullptr) {
-    quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
-  } else if (quest_ == nullptr) {
+  if (!is_answered_) {
     const OwnKeys own = choice_.adds_own ? OwnKeys::causal : OwnKeys::in_list;
     gpu::attend(store_.call_shape(), rows_of(layer), choice_.lists, answer_, lse_, {own},
                 work_.stream);
-  } else if (!quest_->steps_in_one_kernel()) {
-    quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
   }
   // a query always has its own key, or at least one page
   hand_on(layer, out);

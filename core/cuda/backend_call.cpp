@@ -154,7 +154,7 @@ HeadsCall CudaCall::placed(Index layer, const RowBlock& x, Index n_heads, const 
   call.stride = x.stride;
   call.head_stride = x.head_stride;
   call.eps = static_cast<float>(config_.rms_eps);
-  call.dtype = device_dtype(store_.dtype());
+  call.dtype = store_.dtype();
   call.n_heads = static_cast<int>(n_heads);
   call.d_head = d;
   if (head_norm != nullptr && config_.plan.norms_all_heads) {

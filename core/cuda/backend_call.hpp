@@ -174,9 +174,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
     float* x = nullptr;
     const float* y = nullptr;
   };
-  Sum sum_;                 // x += y, not in the stream yet
-  Quoka* quoka_ = nullptr;  // of the last choose()
-  Quest* quest_ = nullptr;
+  Sum sum_;                          // x += y, not in the stream yet
+  bool is_answered_ = false;         // by the last choose() itself
   Index remote_layer_ = 0;           // of the last remote_rows()
   mutable std::mutex remote_mutex_;  // methods may ask from several threads
   Choice choice_;

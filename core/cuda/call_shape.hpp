@@ -5,12 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kvscope::gpu {
+#include "core/tensor/dtype.hpp"
 
-enum class Dtype { f32, bf16 };
-inline std::size_t size_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? 4 : 2;
-}
+namespace kvscope::gpu {
 
 /// What stays the same for all calls of a layer. Sequence b of the batch has n_past[b] keys
 /// before the call (device memory, so that a graph can be started again while they grow) and
@@ -24,7 +21,7 @@ struct CallShape {
   int n_kv = 0;
   int d_head = 0;             // 64 or 128; of attend.hpp's kernel `rows` also 256
   std::int64_t capacity = 0;  // rows that k and v have place for
-  Dtype dtype = Dtype::bf16;
+  DType dtype = DType::bf16;  // or f32
   float score_scale = 1.0f;
 
   int group() const { return n_q / n_kv; }

@@ -43,8 +43,8 @@ class DeviceWeights::Uploader {
       stores_half = stores_half && part->stored_bf16(0) != nullptr;
     }
     if (out.n_rows == 0) return {};
-    out.dtype = stores_half || (is_half_ && !is_exact) ? Dtype::bf16 : Dtype::f32;
-    const std::size_t row_bytes = static_cast<std::size_t>(out.n_cols) * gpu::size_of(out.dtype);
+    out.dtype = stores_half || (is_half_ && !is_exact) ? DType::bf16 : DType::f32;
+    const std::size_t row_bytes = static_cast<std::size_t>(out.n_cols) * size_of(out.dtype);
     std::byte* to = plan_.add<std::byte>(static_cast<std::size_t>(out.n_rows) * row_bytes);
     if (base_ == nullptr) return {};
     out.data = to;
@@ -60,16 +60,16 @@ class DeviceWeights::Uploader {
     if (matrix.n_rows() == 0) return nullptr;
     float* const to = plan_.add<float>(static_cast<std::size_t>(matrix.n_rows() * matrix.n_cols()));
     if (base_ == nullptr) return nullptr;
-    upload(matrix, Dtype::f32, reinterpret_cast<std::byte*>(to));
+    upload(matrix, DType::f32, reinterpret_cast<std::byte*>(to));
     return to;
   }
 
  private:
-  void upload(const Matrix& from, Dtype dtype, std::byte* to) {
+  void upload(const Matrix& from, DType dtype, std::byte* to) {
     if (from.n_rows() == 0) return;
     const Index n_cols = from.n_cols();
-    const std::size_t row_bytes = static_cast<std::size_t>(n_cols) * gpu::size_of(dtype);
-    if (dtype == Dtype::bf16 && from.stored_bf16(0) != nullptr) {
+    const std::size_t row_bytes = static_cast<std::size_t>(n_cols) * size_of(dtype);
+    if (dtype == DType::bf16 && from.stored_bf16(0) != nullptr) {
       copy_to_device(to, from.stored_bf16(0), static_cast<std::size_t>(from.n_rows()) * row_bytes,
                      nullptr);
       return;
@@ -80,7 +80,7 @@ class DeviceWeights::Uploader {
     for (Index begin = 0; begin < from.n_rows(); begin += kRows) {
       const Index end = std::min(begin + kRows, from.n_rows());
       const void* packed = nullptr;
-      if (dtype == Dtype::bf16) {
+      if (dtype == DType::bf16) {
         packed = from.rows_bf16(begin, end, floats_.data(), halves_.data());
       } else {
         packed = packed_floats(from, begin, end);

@@ -50,7 +50,6 @@ class DeviceWeights {
   const DeviceMatrix& lm_head() const { return lm_head_; }
   const float* final_norm() const { return final_norm_; }
   const float* final_norm_bias() const { return final_norm_bias_; }
-  std::size_t n_bytes() const { return memory_.size(); }
 
  private:
   class Uploader;

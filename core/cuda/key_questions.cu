@@ -122,15 +122,10 @@ __global__ void __launch_bounds__(kWarps * 32) cosines_kernel(Cosines call) {
 template <class T, int kWidth>
 void start(const CallShape& shape, const Cosines& call, bool needs_cosines, StreamHandle stream) {
   const char* const what = "start the cosines of keys";
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(call.n_parts), static_cast<unsigned>(shape.n_kv));
-  how.threads = kWarps * 32;
+  const Launch how{{call.n_parts, shape.n_kv}, kWarps * 32};
   launch(stream, how, what, mean_parts_kernel<T, kWidth>, call);
   if (!needs_cosines) return;
-  Launch of_heads = how;
-  of_heads.grid = dim3(static_cast<unsigned>(shape.n_kv));
-  of_heads.threads = kWidth;
-  launch(stream, of_heads, what, mean_kernel<kWidth>, call);
+  launch(stream, {{shape.n_kv}, kWidth}, what, mean_kernel<kWidth>, call);
   launch(stream, how, what, cosines_kernel<T, kWidth>, call);
 }
 
@@ -231,11 +226,8 @@ const double* KeyQuestions::value_sums(const CallShape& shape, const DeviceRows&
   call.begin = begin;
   call.end = end;
   call.sums = sums_.room<double>(std::int64_t{shape.n_kv} * shape.d_head, "the sums of values");
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(shape.n_kv));
-  how.threads = shape.d_head;
-  launch(stream, how, "start the sums of values",
-         shape.dtype == Dtype::bf16 ? value_sums_kernel<Bf16> : value_sums_kernel<float>, call);
+  launch(stream, {{shape.n_kv}, shape.d_head}, "start the sums of values",
+         shape.dtype == DType::bf16 ? value_sums_kernel<Bf16> : value_sums_kernel<float>, call);
   return call.sums;
 }
 

@@ -184,7 +184,7 @@ CallShape KvRows::call_shape() const {
   shape.n_kv = static_cast<int>(n_kv_);
   shape.d_head = static_cast<int>(d_head_);
   shape.capacity = capacity_;
-  shape.dtype = device_dtype(dtype_);
+  shape.dtype = dtype_;
   shape.score_scale = score_scale_;
   return shape;
 }

@@ -15,10 +15,6 @@
 
 namespace kvscope::gpu {
 
-inline Dtype device_dtype(DType dtype) {
-  return dtype == DType::bf16 ? Dtype::bf16 : Dtype::f32;
-}
-
 /// Fixed-capacity rows, [n_kv, capacity, d_head] per layer for keys and for values. Host rows are
 /// copies that are made, position by position, when they are asked for.
 ///

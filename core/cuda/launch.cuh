@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <string>
 
 #include "core/cuda/call_shape.hpp"
@@ -23,10 +24,17 @@ inline void check(cudaError_t code, const char* what) {
 /// that needs less.
 void allow_shared_bytes(const void* kernel, int bytes, const char* what);
 
+/// Blocks along x, y and z.
+struct Blocks : dim3 {
+  explicit(false) Blocks(std::int64_t along_x, std::int64_t along_y = 1, std::int64_t along_z = 1)
+      : dim3(static_cast<unsigned>(along_x), static_cast<unsigned>(along_y),
+             static_cast<unsigned>(along_z)) {}
+};
+
 /// How a kernel is started. It may begin before the kernel ahead of it in the stream has ended, so
 /// every kernel waits for that one itself before it touches what others touch (ptx.cuh).
 struct Launch {
-  dim3 grid;
+  Blocks grid;
   int threads = 256;
   int shared_bytes = 0;
   int cluster = 1;  // blocks along x that can read each other's shared memory; divides grid.x
@@ -64,7 +72,7 @@ void with_types(const CallShape& shape, const Run& run) {
   const auto with_width = [&]<class T>() {
     shape.d_head == 64 ? run.template operator()<T, 64>() : run.template operator()<T, 128>();
   };
-  shape.dtype == Dtype::bf16 ? with_width.template operator()<Bf16>()
+  shape.dtype == DType::bf16 ? with_width.template operator()<Bf16>()
                              : with_width.template operator()<float>();
 }
 

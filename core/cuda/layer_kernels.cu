@@ -15,21 +15,18 @@ constexpr int kMostHead = 256;  // channels
 // These kernels begin when the one before has ended, and let none begin before they end: attention
 // reads what they write without waiting.
 template <class... Parameters, class... Arguments>
-void start(StreamHandle stream, dim3 grid, const char* what, void (*kernel)(Parameters...),
+void start(StreamHandle stream, Blocks grid, const char* what, void (*kernel)(Parameters...),
            Arguments... arguments) {
-  Launch how;
-  how.grid = grid;
-  how.threads = kThreads;
-  launch(stream, how, what, kernel, arguments...);
+  launch(stream, {grid, kThreads}, what, kernel, arguments...);
 }
 
-dim3 blocks_for(std::int64_t count, std::int64_t each = kThreads) {
-  return dim3(static_cast<unsigned>(std::max<std::int64_t>(1, (count + each - 1) / each)));
+Blocks blocks_for(std::int64_t count, std::int64_t each = kThreads) {
+  return std::max<std::int64_t>(1, (count + each - 1) / each);
 }
 
 // One row of blocks per token. A grid has 65535 rows at most; calls are shorter.
-dim3 blocks_of_rows(int n, int n_tok) {
-  return dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads), static_cast<unsigned>(n_tok));
+Blocks blocks_of_rows(int n, int n_tok) {
+  return {(n + kThreads - 1) / kThreads, n_tok};
 }
 
 __device__ __forceinline__ float element(const void* data, bool is_half, std::int64_t at) {
@@ -51,7 +48,7 @@ __global__ void embed_kernel(DeviceMatrix embedding, const std::int32_t* tokens,
   const std::int64_t from = tokens[t] * embedding.n_cols;
   for (std::int64_t f = threadIdx.x; f < embedding.n_cols; f += kThreads)
     x[t * embedding.n_cols + f] =
-        scale * element(embedding.data, embedding.dtype == Dtype::bf16, from + f);
+        scale * element(embedding.data, embedding.dtype == DType::bf16, from + f);
 }
 
 // The sum over a block, in an order of its own whatever else runs. All threads get it.
@@ -214,7 +211,7 @@ __global__ void heads_kernel(PlacedHeads placed, std::int64_t n_rows) {
   const std::int64_t to = (head * call.out_capacity + call.out_begin + t) * d;
   for (int c = lane; c < d; c += 32) {
     is_finite = is_finite && isfinite(row[c]);
-    store(call.out, call.dtype == Dtype::bf16, to + c, row[c]);
+    store(call.out, call.dtype == DType::bf16, to + c, row[c]);
   }
   if (call.bad != nullptr && !is_finite)
     atomicMin(call.bad, call.first_code + static_cast<BadPlace>(t));
@@ -224,7 +221,7 @@ __global__ void to_rows_kernel(HeadsToRows call, int n_tok) {
   take_turn();
   const std::int64_t t = blockIdx.x;
   const std::int64_t width = static_cast<std::int64_t>(call.n_q) * call.d_head;
-  if (call.dtype == Dtype::bf16 && call.y_dtype == Dtype::bf16) {  // 16 bytes at a time
+  if (call.dtype == DType::bf16 && call.y_dtype == DType::bf16) {  // 16 bytes at a time
     const int n_parts = call.d_head / 8;
     for (int i = static_cast<int>(threadIdx.x); i < call.n_q * n_parts; i += kThreads) {
       const std::int64_t from = static_cast<std::int64_t>(i / n_parts) * n_tok + t;
@@ -234,8 +231,8 @@ __global__ void to_rows_kernel(HeadsToRows call, int n_tok) {
   } else {
     for (std::int64_t i = threadIdx.x; i < width; i += kThreads) {
       const std::int64_t from = (i / call.d_head * n_tok + t) * call.d_head + i % call.d_head;
-      store(call.y, call.y_dtype == Dtype::bf16, t * width + i,
-            element(call.out, call.dtype == Dtype::bf16, from));
+      store(call.y, call.y_dtype == DType::bf16, t * width + i,
+            element(call.out, call.dtype == DType::bf16, from));
     }
   }
   for (std::int64_t head = threadIdx.x; head < call.n_q; head += kThreads) {
@@ -418,24 +415,24 @@ void heads_to_rows(const HeadsToRows& call, int n_tok, StreamHandle stream) {
 }
 
 void activate_rows(Gate gate_form, const float* gate, const float* up, std::int64_t stride, int n,
-                   int n_tok, void* hidden, Dtype dtype, StreamHandle stream) {
+                   int n_tok, void* hidden, DType dtype, StreamHandle stream) {
   const bool by_four = n % 4 == 0 && stride % 4 == 0;  // rows begin at multiples of 16 bytes
   start(stream, blocks_of_rows(by_four ? n / 4 : n, n_tok), "start an activation",
         by_four ? activate_kernel<4> : activate_kernel<1>, gate_form, gate, up, stride, n, hidden,
-        dtype == Dtype::bf16);
+        dtype == DType::bf16);
 }
 
 void activate_clamped_rows(const float* gate_up, float alpha, float limit, int n, int n_tok,
-                           void* hidden, Dtype dtype, StreamHandle stream) {
+                           void* hidden, DType dtype, StreamHandle stream) {
   const std::int64_t count = static_cast<std::int64_t>(n) * n_tok;
   start(stream, blocks_for(count), "start an expert's activation", clamped_kernel, gate_up, alpha,
-        limit, count, hidden, dtype == Dtype::bf16);
+        limit, count, hidden, dtype == DType::bf16);
 }
 
 void gather_rows(const float* x, std::int64_t x_stride, const std::int32_t* token, int n_rows,
-                 int n, void* y, Dtype dtype, StreamHandle stream) {
+                 int n, void* y, DType dtype, StreamHandle stream) {
   start(stream, blocks_for(n_rows, 1), "gather an expert's tokens", gather_kernel, x, x_stride,
-        token, n, y, dtype == Dtype::bf16);
+        token, n, y, dtype == DType::bf16);
 }
 
 void scatter_rows(const float* x, const std::int32_t* token, const float* weight, int n_rows, int n,
@@ -469,7 +466,7 @@ void widen_rows(const void* halves, std::int64_t count, float* floats, StreamHan
 }
 
 void set_word(std::int32_t* at, std::int32_t value, StreamHandle stream) {
-  start(stream, dim3(1), "set a position", word_kernel, at, value);
+  start(stream, 1, "set a position", word_kernel, at, value);
 }
 
 }  // namespace kvscope::gpu

@@ -13,7 +13,7 @@ namespace kvscope::gpu {
 /// A weight matrix, rows one after another, as f32 or bf16.
 struct DeviceMatrix {
   const void* data = nullptr;
-  Dtype dtype = Dtype::f32;
+  DType dtype = DType::f32;
   std::int64_t n_rows = 0;
   std::int64_t n_cols = 0;
   explicit operator bool() const { return data != nullptr; }
@@ -69,7 +69,7 @@ struct HeadsCall {
   void* out = nullptr;  // [n_heads, out_capacity, d_head], token t at row out_begin + t
   std::int64_t out_capacity = 0;
   std::int64_t out_begin = 0;
-  Dtype dtype = Dtype::f32;
+  DType dtype = DType::f32;
   int n_heads = 0;
   int d_head = 0;           // at most 256
   BadPlace* bad = nullptr;  // values that are not finite are noted as first_code + t; null: not
@@ -83,10 +83,10 @@ void place_heads(std::span<const HeadsCall> calls, int n_tok, StreamHandle strea
 /// query may see nothing). lse [n_q, n_tok]
 struct HeadsToRows {
   const void* out = nullptr;  // [n_q, n_tok, d_head] of dtype
-  Dtype dtype = Dtype::f32;
+  DType dtype = DType::f32;
   const float* lse = nullptr;
   void* y = nullptr;
-  Dtype y_dtype = Dtype::f32;
+  DType y_dtype = DType::f32;
   int n_q = 0;
   int d_head = 0;
   BadPlace* bad = nullptr;  // as in HeadsCall
@@ -98,15 +98,15 @@ enum class Gate { silu, gelu_tanh, gelu_alone };
 /// hidden = activation(gate) * up, or activation(up). gate and up [n_tok, stride], hidden
 /// [n_tok, n] of dtype.
 void activate_rows(Gate gate_form, const float* gate, const float* up, std::int64_t stride, int n,
-                   int n_tok, void* hidden, Dtype dtype, StreamHandle stream);
+                   int n_tok, void* hidden, DType dtype, StreamHandle stream);
 
 /// hidden[t, f] = (up + 1) * gate * sigmoid(alpha * gate) with gate = gate_up[t, 2 f] of at most
 /// `limit` and up = gate_up[t, 2 f + 1] between -limit and limit; see MoeConfig.
 void activate_clamped_rows(const float* gate_up, float alpha, float limit, int n, int n_tok,
-                           void* hidden, Dtype dtype, StreamHandle stream);
+                           void* hidden, DType dtype, StreamHandle stream);
 /// y[i] = x[token[i]] rounded to dtype, for n_rows rows of n values.
 void gather_rows(const float* x, std::int64_t x_stride, const std::int32_t* token, int n_rows,
-                 int n, void* y, Dtype dtype, StreamHandle stream);
+                 int n, void* y, DType dtype, StreamHandle stream);
 /// y[token[i]] += weight[i] * x[i]; no token is named twice.
 void scatter_rows(const float* x, const std::int32_t* token, const float* weight, int n_rows, int n,
                   float* y, std::int64_t y_stride, StreamHandle stream);

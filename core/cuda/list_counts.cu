@@ -86,10 +86,7 @@ __global__ void __launch_bounds__(kThreads) count_lists_kernel(ListCountCall cal
 }  // namespace
 
 void count_lists(const ListCountCall& call, StreamHandle stream) {
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(call.n_kv));
-  how.threads = kThreads;
-  launch(stream, how, "start counting lists", count_lists_kernel, call);
+  launch(stream, {{call.n_kv}, kThreads}, "start counting lists", count_lists_kernel, call);
 }
 
 }  // namespace kvscope::gpu

@@ -102,10 +102,7 @@ void start(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride, fl
     if (n_out * n_of_tokens < kEnoughBlocks)
       return start<T, Smaller...>(matrix, x, x_stride, y, y_stride, n_tok, stream);
   }
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(n_out), static_cast<unsigned>(n_of_tokens));
-  how.threads = kThreads;
-  launch(stream, how, "start a product", multiply_kernel<T, Tile>,
+  launch(stream, {{n_out, n_of_tokens}, kThreads}, "start a product", multiply_kernel<T, Tile>,
          static_cast<const T*>(matrix.data), matrix.n_rows, matrix.n_cols, x, x_stride, y, y_stride,
          n_tok);
 }
@@ -128,7 +125,7 @@ void multiply(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride,
 
 void multiply_f32(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride, float* y,
                   std::int64_t y_stride, int n_tok, StreamHandle stream) {
-  (matrix.dtype == Dtype::bf16 ? multiply<Bf16> : multiply<float>)(matrix, x, x_stride, y, y_stride,
+  (matrix.dtype == DType::bf16 ? multiply<Bf16> : multiply<float>)(matrix, x, x_stride, y, y_stride,
                                                                    n_tok, stream);
 }
 

@@ -165,25 +165,16 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(QueryWeights call, in
   *out = static_cast<float>(sum);
 }
 
-Launch plain_launch(unsigned x, unsigned y, unsigned z) {
-  Launch how;
-  how.grid = dim3(x, y, z);
-  how.threads = kThreads;
-  return how;
-}
-
-unsigned n_tiles(int n, int of) {
-  return static_cast<unsigned>((n + of - 1) / of);
+int n_tiles(int n, int of) {
+  return (n + of - 1) / of;
 }
 
 template <class T, int kWidth, int kKeysEach, int kEach>
 void start(const CallShape& shape, const QueryScores& call, StreamHandle stream) {
   using Memory = TileMemory<kWidth, kKeysEach, kEach>;
-  Launch how = plain_launch(n_tiles(call.most_keys, kKeys),
-                            n_tiles(shape.group() * call.n_rows, Memory::kQueries),
-                            static_cast<unsigned>(shape.n_kv));
-  how.shared_bytes = static_cast<int>(sizeof(Memory));
-  launch(stream, how, "start the scores of queries",
+  const Blocks grid(n_tiles(call.most_keys, kKeys),
+                    n_tiles(shape.group() * call.n_rows, Memory::kQueries), shape.n_kv);
+  launch(stream, {grid, kThreads, sizeof(Memory)}, "start the scores of queries",
          query_scores_kernel<T, kWidth, kKeysEach, kEach>, call, shape.n_q, shape.group(),
          shape.capacity, shape.score_scale);
 }
@@ -206,14 +197,12 @@ void score_queries(const CallShape& shape, const QueryScores& call, StreamHandle
 
 void weigh_keys(const CallShape& shape, const QueryWeights& call, StreamHandle stream) {
   const QueryScores& from = call.from;
-  launch(stream,
-         plain_launch(static_cast<unsigned>(shape.n_q), static_cast<unsigned>(from.n_rows), 1),
-         "start the sums of softmax weights", extremes_kernel, from, shape.n_q, shape.group(),
-         call.extremes);
-  launch(stream,
-         plain_launch(n_tiles(from.most_keys, kThreads), static_cast<unsigned>(shape.n_kv),
-                      call.joins_rows ? 1 : static_cast<unsigned>(from.n_rows)),
-         "start the softmax weights of keys", weights_kernel, call, shape.n_q, shape.group());
+  launch(stream, {{shape.n_q, from.n_rows}, kThreads}, "start the sums of softmax weights",
+         extremes_kernel, from, shape.n_q, shape.group(), call.extremes);
+  const Blocks grid(n_tiles(from.most_keys, kThreads), shape.n_kv,
+                    call.joins_rows ? 1 : from.n_rows);
+  launch(stream, {grid, kThreads}, "start the softmax weights of keys", weights_kernel, call,
+         shape.n_q, shape.group());
 }
 
 }  // namespace kvscope::gpu

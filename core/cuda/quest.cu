@@ -148,7 +148,7 @@ void Quest::step(const DeviceRows& rows, void* out, float* lse, StreamHandle str
   if (!options.in_one_kernel || !steps_in_one_kernel()) {
     append(rows.k, rows.n_past, 1, stream);
     choose(rows.q, rows.n_past, stream);
-    attend(rows, out, lse, stream);
+    attend(shape_, rows, lists(), out, lse, {OwnKeys::in_list}, stream);
     return;
   }
   QuestStep step;
@@ -161,12 +161,6 @@ void Quest::step(const DeviceRows& rows, void* out, float* lse, StreamHandle str
   step.n_stages = options.n_stages;
   quest_step(shape_, step, stream);
   n_appended_ = 1;
-}
-
-void Quest::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
-                   const AttendOptions& options) const {
-  if (rows.n_tok != 1) refuse("one query per sequence", rows.n_tok);
-  gpu::attend(shape_, rows, lists(), out, lse, options, stream);
 }
 
 DeviceLists Quest::lists() const {

@@ -57,12 +57,8 @@ class Quest {
   /// Its lists, [n_batch, n_kv, most keys].
   DeviceLists lists_before() const;
 
-  /// Attention to the last choice(); rows.n_tok must be 1.
-  void attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
-              const AttendOptions& options = {OwnKeys::in_list}) const;
-
-  /// append() of the step's key, choose() and attend(): boxes, bounds, lists and answers are those
-  /// of the three calls, out and lse to rounding. rows.n_tok must be 1.
+  /// append() of the step's key, choose() and attend() to lists() (OwnKeys::in_list): what it makes
+  /// is what these make, out and lse to rounding. rows.n_tok must be 1.
   void step(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
             const StepOptions& options = {});
   /// True if step() is one kernel: bf16, at most 8 query heads per KV head, and a context whose
@@ -77,6 +73,7 @@ class Quest {
   }  // [n_batch, n_kv, max_pages(), 2, d_head]: high, low
   int max_pages() const { return max_pages_; }
   int n_owners() const;
+  const CallShape& shape() const { return shape_; }
 
  private:
   RowScores bounds_call(const void* q, const std::int32_t* n_past) const;

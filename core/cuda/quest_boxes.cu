@@ -42,11 +42,8 @@ template <class T, int kWidth>
 void start_boxes(const CallShape& shape, const void* k, const std::int32_t* n_past, int n_tok,
                  int page_size, int max_pages, void* boxes, StreamHandle stream) {
   const int n_pages = n_tok / page_size + 2;
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(n_pages < 1024 ? (n_pages + 7) / 8 : 128),
-                  static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
-  how.threads = kThreads;
-  launch(stream, how, "start the boxes of pages", append_boxes_kernel<T, kWidth>,
+  const Blocks grid(n_pages < 1024 ? (n_pages + 7) / 8 : 128, shape.n_kv, shape.n_batch);
+  launch(stream, {grid, kThreads}, "start the boxes of pages", append_boxes_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, page_size, max_pages, shape.capacity, shape.n_kv,
          static_cast<T*>(boxes));
 }

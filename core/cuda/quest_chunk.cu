@@ -81,9 +81,7 @@ __global__ void list_keys_kernel(DeviceLists pages, const std::int32_t* n_past, 
 
 void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
                           StreamHandle stream) {
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(shape_.n_kv), static_cast<unsigned>(shape_.n_batch));
-  how.threads = kWarps * 32;
+  const Launch how{{shape_.n_kv, shape_.n_batch}, kWarps * 32};
   const int n_rows = shape_.group() * n_tok;
   with_types(shape_, [&]<class T, int kWidth>() {
     launch(stream, how, "start the sums of queries", sum_halves_kernel<T, kWidth>,

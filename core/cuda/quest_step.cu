@@ -339,13 +339,9 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   call.n_stages = step.n_stages;
   if (call.n_stages == 0) call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
   call.stage_share = BulkRing::share_of(call.n_stages);
-  Launch how;
-  how.cluster = step.n_blocks;
-  if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, 8);
-  how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(shape.n_kv),
-                  static_cast<unsigned>(shape.n_batch));
-  how.threads = kStepThreads;
-  how.shared_bytes = static_cast<int>(call.n_stages * kStageBytes<kWidth> +
+  const int n_blocks =
+      step.n_blocks != 0 ? step.n_blocks : splits_for(shape.n_batch * shape.n_kv, 8);
+  const auto bytes = static_cast<int>(call.n_stages * kStageBytes<kWidth> +
                                       fixed_bytes<kWidth>(step.bounds, step.lists));
   const char* const what = "start a step of Quest";
   // all of it to shared memory: two blocks of a multiprocessor, of two kernels perhaps
@@ -353,7 +349,8 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
                              cudaFuncAttributePreferredSharedMemoryCarveout,
                              cudaSharedmemCarveoutMaxShared),
         what);
-  launch(stream, how, what, quest_step_kernel<kWidth>, call);
+  launch(stream, {{n_blocks, shape.n_kv, shape.n_batch}, kStepThreads, bytes, n_blocks}, what,
+         quest_step_kernel<kWidth>, call);
 }
 
 }  // namespace
@@ -361,7 +358,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
 bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const TopLists& lists) {
   static_assert(kLeastStages * kStageBytes<64> >= kStepWarps * kMostHeads * 64 * 4);
   static_assert(kLeastStages * kStageBytes<128> >= kStepWarps * kMostHeads * 128 * 4);
-  if (shape.dtype != Dtype::bf16 || shape.group() > kMostHeads) return false;
+  if (shape.dtype != DType::bf16 || shape.group() > kMostHeads) return false;
   const int n_stages =
       shape.d_head == 64 ? stages_for<64>(bounds, lists) : stages_for<128>(bounds, lists);
   return n_stages >= kLeastStages;

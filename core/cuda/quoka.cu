@@ -119,11 +119,6 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
   make_top_lists(top, stream);
 }
 
-void Quoka::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
-                   const AttendOptions& options) const {
-  gpu::attend(shape_, rows, lists(), out, lse, options, stream);
-}
-
 DeviceLists Quoka::lists() const {
   return {at_.items, at_.counts, options_.budget, shape_.n_kv, /*page_size=*/1};
 }

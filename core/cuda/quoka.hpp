@@ -37,14 +37,11 @@ class Quoka {
   /// Queries by f64 cosines, key scores by f32 products and sums; equal scores: the earlier key.
   void choose(const DeviceRows& rows, StreamHandle stream, Step last = Step::lists);
 
-  /// Attention to the last choice and the causal part of the chunk.
-  void attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
-              const AttendOptions& options = {}) const;
-
-  /// The last choice, [n_batch, n_kv, budget].
+  /// The last choice, [n_batch, n_kv, budget], to which attend() adds the causal part of the chunk.
   DeviceLists lists() const;
   const float* scores() const { return at_.scores; }  // [n_batch, n_kv, capacity rounded up to 4]
   const std::int32_t* picks() const { return at_.picks; }  // [n_batch, n_q, 16] rows of the chunk
+  const CallShape& shape() const { return shape_; }
 
  private:
   CallShape shape_;

@@ -217,12 +217,8 @@ __global__ void append_norms_kernel(const T* k, const std::int32_t* n_past, int 
 
 template <class T, int kWidth>
 void start_choice(const CallShape& shape, const QueryChoice& choice, StreamHandle stream) {
-  Launch how;
-  how.grid =
-      dim3(static_cast<unsigned>(shape.n_q + shape.n_kv), static_cast<unsigned>(shape.n_batch));
-  how.threads = kThreads;
-  how.shared_bytes = 2 * 8 * choice.n_tok;
-  launch(stream, how, "start QuoKA's choice of queries", choose_queries_kernel<T, kWidth>, choice,
+  launch(stream, {{shape.n_q + shape.n_kv, shape.n_batch}, kThreads, 2 * 8 * choice.n_tok},
+         "start QuoKA's choice of queries", choose_queries_kernel<T, kWidth>, choice,
          NewKeys{choice.k, choice.n_past, shape.capacity, choice.inverse_norms}, shape.n_q,
          shape.group());
 }
@@ -230,10 +226,8 @@ void start_choice(const CallShape& shape, const QueryChoice& choice, StreamHandl
 template <class T, int kWidth>
 void start_norms(const CallShape& shape, const void* k, const std::int32_t* n_past, int n_tok,
                  double eps, float* inverse_norms, StreamHandle stream) {
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(n_tok < 1024 ? (n_tok + 7) / 8 : 128),
-                  static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
-  launch(stream, how, "start the norms of keys", append_norms_kernel<T, kWidth>,
+  const Blocks grid(n_tok < 1024 ? (n_tok + 7) / 8 : 128, shape.n_kv, shape.n_batch);
+  launch(stream, {grid}, "start the norms of keys", append_norms_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, eps, shape.capacity, shape.n_kv, inverse_norms);
 }
 

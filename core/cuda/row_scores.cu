@@ -273,21 +273,15 @@ void start(const RowScores& call, StreamHandle stream) {
   const char* const what = "start the scores of rows";
   const int n_lists = call.n_kv * call.n_batch;
   constexpr int kMultiprocessors = 132;  // of an H100 or H200
-  const auto grid = [&](int n_blocks) {
-    return dim3(static_cast<unsigned>(n_blocks), static_cast<unsigned>(call.n_kv),
-                static_cast<unsigned>(call.n_batch));
-  };
-  Launch how;
-  how.threads = kThreads;
-  if (call.dtype == Dtype::f32) {
-    how.grid = grid((2 * kMultiprocessors + n_lists - 1) / n_lists);
-    how.shared_bytes = sizeof(PlainMemory<kWidth>);
-    launch(stream, how, what, score_rows_plain_kernel<kWidth>, call);
+  if (call.dtype == DType::f32) {
+    const Blocks grid((2 * kMultiprocessors + n_lists - 1) / n_lists, call.n_kv, call.n_batch);
+    launch(stream, {grid, kThreads, sizeof(PlainMemory<kWidth>)}, what,
+           score_rows_plain_kernel<kWidth>, call);
     return;
   }
-  how.grid = grid(n_lists < kMultiprocessors ? kMultiprocessors / n_lists : 1);
-  how.shared_bytes = RowRing<kWidth, kTiles>::kBytes;
-  launch(stream, how, what,
+  const Blocks grid(n_lists < kMultiprocessors ? kMultiprocessors / n_lists : 1, call.n_kv,
+                    call.n_batch);
+  launch(stream, {grid, kThreads, RowRing<kWidth, kTiles>::kBytes}, what,
          call.n_vectors <= 8 ? score_rows_kernel<kWidth, kTiles, 1>
                              : score_rows_kernel<kWidth, kTiles, 2>,
          call);

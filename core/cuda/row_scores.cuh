@@ -27,7 +27,7 @@ enum class Vectors {
 struct RowScores {
   const void* rows = nullptr;  // [n_batch, n_kv, capacity, width] of dtype
   std::int64_t capacity = 0;
-  Dtype dtype = Dtype::bf16;
+  DType dtype = DType::bf16;
   int width = 0;  // 64, 128, 256
   int n_batch = 1;
   int n_kv = 1;

@@ -56,15 +56,14 @@ int most_pages_before(std::int64_t capacity, int page_size, int budget, ListPlan
 void make_top_lists(const TopLists& call, StreamHandle stream) {
   constexpr int kWide = 1024;  // threads that hold 16 scores each
   constexpr int kNarrow = 512;
-  Launch how;
   const std::int64_t n_lists = std::int64_t{call.n_batch} * call.n_owners;
   const std::int64_t most = std::clamp<std::int64_t>(kBlocksAtATime / n_lists, 1, kMostBlocks);
-  how.cluster = static_cast<int>(std::clamp<std::int64_t>(call.stride / kScoresPerBlock, 1, most));
-  how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(call.n_owners),
-                  static_cast<unsigned>(call.n_batch));
-  const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;
-  how.threads = is_narrow ? kNarrow : kWide;
-  launch(stream, how, "start the lists of the best scores",
+  const auto n_blocks =
+      static_cast<int>(std::clamp<std::int64_t>(call.stride / kScoresPerBlock, 1, most));
+  const bool is_narrow = call.stride <= std::int64_t{n_blocks} * kNarrow * 4;
+  const Blocks grid(n_blocks, call.n_owners, call.n_batch);
+  launch(stream, {grid, is_narrow ? kNarrow : kWide, 0, n_blocks},
+         "start the lists of the best scores",
          is_narrow ? top_lists_kernel<kNarrow> : top_lists_kernel<kWide>, call);
 }
 

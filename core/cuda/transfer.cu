@@ -64,12 +64,8 @@ template <class From, class To>
 void convert(const RowsToConvert& call, StreamHandle stream) {
   constexpr int kThreads = 256;
   constexpr std::int64_t kMostBlocks = 64;  // per head: the model computes beside this
-  Launch shape;
-  shape.grid =
-      dim3(static_cast<unsigned>(std::min((call.n + kThreads - 1) / kThreads, kMostBlocks)),
-           static_cast<unsigned>(call.n_heads));
-  shape.threads = kThreads;
-  launch(stream, shape, "convert rows", convert_kernel<From, To>,
+  const Blocks grid(std::min((call.n + kThreads - 1) / kThreads, kMostBlocks), call.n_heads);
+  launch(stream, {grid, kThreads}, "convert rows", convert_kernel<From, To>,
          static_cast<const From*>(call.from), call.from_pitch, static_cast<To*>(call.to), call.n);
 }
 

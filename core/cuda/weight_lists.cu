@@ -171,13 +171,11 @@ __global__ void __launch_bounds__(kThreads) weight_lists_kernel(WeightLists call
 }  // namespace
 
 void make_weight_lists(const WeightLists& call, StreamHandle stream) {
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>(call.n_owners), static_cast<unsigned>(call.n_rows));
-  how.threads = kThreads;
   void (*kernel)(WeightLists) = weight_lists_kernel<32>;
   if (call.n_keys <= 16 * kThreads) kernel = weight_lists_kernel<16>;
   if (call.n_keys <= 8 * kThreads) kernel = weight_lists_kernel<8>;
-  launch(stream, how, "start the lists of the largest weights", kernel, call);
+  launch(stream, {{call.n_owners, call.n_rows}, kThreads}, "start the lists of the largest weights",
+         kernel, call);
 }
 
 }  // namespace kvscope::gpu

@@ -58,7 +58,7 @@ struct Workspace {
   void multiply_rows(const DeviceMatrix& matrix, const void* x, float* y, std::int64_t y_stride,
                      int n_tok);
   bool has_bf16_products() const { return blas.has_value(); }
-  Dtype input_dtype() const { return has_bf16_products() ? Dtype::bf16 : Dtype::f32; }
+  DType input_dtype() const { return has_bf16_products() ? DType::bf16 : DType::f32; }
   /// Until all work is done; throws the FormatError of a value that was not finite.
   void wait_and_check();
   /// n values of the device on the host, there until `to` is asked for room again. Waits as well.

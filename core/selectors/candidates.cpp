@@ -130,11 +130,7 @@ void force_keys(KeyList& list, std::span<const KeyPos> keys) {
 }
 
 Selection dense_selection(const SelectCall& call, ListOwner owner) {
-  Selection selection;
-  selection.owner = owner;
-  selection.is_dense = true;
-  selection.n_tok = call.n_tok;
-  return selection;
+  return Selection::dense(owner, call.n_tok);
 }
 
 std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner, std::size_t n) {
@@ -143,19 +139,22 @@ std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner,
   return selections;
 }
 
+CrossLayerContext& context_of(const SelectCall& call, std::string_view method) {
+  if (call.context == nullptr) {
+    throw ConfigError(
+        "{}: its lists pass from layer to layer, but the call has no cross-layer context", method);
+  }
+  return *call.context;
+}
+
 Selection without_dead_keys(Selection selection, const SelectCall& call) {
   const Index n_kv = call.k.dim(0);
   if (selection.owner != ListOwner::layer || selection.is_dense || all_alive(call))
     return selection;
   Selection split(ListOwner::kv_head, selection.n_tok, selection.rows_per_list);
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-    const auto is_dead = [&](KeyPos pos) { return !is_alive(call, kv_head, pos); };
-    for (Index i = 0; i < selection.n_lists(); ++i) {
-      KeyList list{selection.at(i).scored(), selection.at(i).forced(), {}};
-      std::erase_if(list.scored, is_dead);
-      std::erase_if(list.forced, is_dead);
-      split.add(list);
-    }
+    const auto stays = [&](KeyPos key) { return is_alive(call, kv_head, key); };
+    for (Index i = 0; i < selection.n_lists(); ++i) split.add(selection.at(i).where(stays));
   }
   return split;
 }

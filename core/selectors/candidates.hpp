@@ -77,6 +77,9 @@ void force_keys(KeyList& list, std::span<const KeyPos> keys);
 Selection dense_selection(const SelectCall& call, ListOwner owner);
 std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner, std::size_t n);
 
+/// What layers of a call hand on to later ones; throws ConfigError if the call has no such context.
+CrossLayerContext& context_of(const SelectCall& call, std::string_view method);
+
 /// A layer's list serves all KV heads. Where these have lost different keys, splits it into one
 /// list per KV head without the dead ones; otherwise returns it as it is.
 Selection without_dead_keys(Selection selection, const SelectCall& call);

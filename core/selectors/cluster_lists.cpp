@@ -76,15 +76,8 @@ ClusterSelector::Part ClusterSelector::make_part(const SelectCall& call, Index k
   return part;
 }
 
-std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
-                                                       std::span<const Budget> budgets) {
-  for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-  if (call.layer < list_options_.dense_layers)
-    return dense_selections(call, ListOwner::kv_head, budgets.size());
-  if (call.v.empty()) {
-    throw ConfigError("{}: clusters need recorded values (V), which are missing in layer {}",
-                      name(), call.layer);
-  }
+std::vector<Selection> ClusterSelector::do_select_budgets(SelectCall call,
+                                                          std::span<const Budget> budgets) {
   const Index n_kv = call.k.dim(0);
   const TokenRange middle{std::min(list_options_.n_sink, call.pos_begin),
                           std::max(list_options_.n_sink, call.pos_begin - list_options_.n_recent)};

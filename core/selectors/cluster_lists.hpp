@@ -28,7 +28,7 @@ struct ClusterListOptions {
 class ClusterSelector : public Selector {
  public:
   using SharedOptions = ClusterListOptions;
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
+  std::vector<Selection> do_select_budgets(SelectCall call, std::span<const Budget> budgets) final;
   SelectCost cost(const SelectCall& call, const Selection& selection) const final;
 
  protected:

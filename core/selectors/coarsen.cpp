@@ -81,7 +81,8 @@ class Coarsen final : public Selector {
   }
   void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     if (is_mean()) make_mean_queries(call);
     SelectCall question = question_for(call);
     SelectionTrace trace;

@@ -41,7 +41,8 @@ class Every final : public Selector {
   std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
   void reset(const AttentionShape& shape) override { method_->reset(shape); }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     is_reused_ = false;
     if (call.phase == Phase::prefill) return method_->select_budgets(call, budgets);
     std::vector<Choice>& choices =
@@ -119,17 +120,10 @@ class Every final : public Selector {
       const ListView list = choice.list(owner, choice.n_tok - 1);
       const Index kv_head = owner * n_kv / n_owners;
       const bool loses_none = choice.owner == ListOwner::layer || all_alive(call, kv_head);
-      KeyList kept;
-      for (std::size_t i = 0; i < list.keys.size(); ++i) {
-        if (!loses_none && !is_alive(call, kv_head, list.keys[i])) continue;
-        (list.is_forced[i] != 0 ? kept.forced : kept.scored).push_back(list.keys[i]);
-        if (!list.log_weight.empty() && list.is_forced[i] == 0)
-          kept.log_weight.push_back(list.log_weight[i]);
-      }
-      for (Index pos = end; pos < call.pos_begin + call.n_tok; ++pos) {
-        if (loses_none || is_alive(call, kv_head, pos))
-          kept.forced.push_back(static_cast<KeyPos>(pos));
-      }
+      const auto stays = [&](Index key) { return loses_none || is_alive(call, kv_head, key); };
+      KeyList kept = list.where(stays);
+      for (Index pos = end; pos < call.pos_begin + call.n_tok; ++pos)
+        if (stays(pos)) kept.forced.push_back(static_cast<KeyPos>(pos));
       again.add(kept);
     }
     return without_dead_keys(std::move(again), call);

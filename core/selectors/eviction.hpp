@@ -46,7 +46,7 @@ class EvictingMethod : public Selector {
  public:
   SelectorCaps caps() const override { return evicting({}); }
   bool remembers() const override { return false; }
-  Selection select(const SelectCall& call) override { return alive_selection(call); }
+  Selection do_select(const SelectCall& call) override { return alive_selection(call); }
   void evict(const SelectCall& call, AliveMask& alive) override;
 
  protected:

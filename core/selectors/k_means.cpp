@@ -1,9 +1,9 @@
 #include "core/selectors/k_means.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/attention/score_rows.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/selectors/key_dots.hpp"
 
 namespace kvscope {
@@ -14,8 +14,7 @@ constexpr Index kRowBlock = 64;  // rows that are compared with all centroids at
 
 /// Row numbers drawn without replacement, ascending.
 std::vector<Index> drawn_rows(Index n_rows, Index n, const CounterRng& rng) {
-  std::vector<Index> order(static_cast<std::size_t>(n_rows));
-  std::iota(order.begin(), order.end(), Index{0});
+  std::vector<Index> order = all_in(0, n_rows);
   for (Index i = 0; i < n; ++i) {
     const auto n_left = static_cast<std::uint64_t>(n_rows - i);
     std::swap(order[static_cast<std::size_t>(i)],

@@ -17,11 +17,8 @@ SelectorCaps block_share_caps(PatternSize sizes, Index block) {
   return caps;
 }
 
-double block_share(std::string_view method, PatternSize sizes, double option,
-                   const Budget& budget) {
-  if (sizes == PatternSize::options) return option;
-  check_budget_kind(method, block_share_caps(sizes, 1), budget);
-  return budget.value;
+double block_share(PatternSize sizes, double option, const Budget& budget) {
+  return sizes == PatternSize::options ? option : budget.value;
 }
 
 Selection select_past(const SelectCall& call, const ChoosePast& choose) {

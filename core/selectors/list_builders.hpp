@@ -20,8 +20,8 @@ enum class PatternSize { options, budget };
 /// attention: its option says which share, or the budget p.
 SelectorCaps block_share_caps(PatternSize sizes, Index block);
 
-/// That share. Throws ConfigError if the budget should say it and is of another kind.
-double block_share(std::string_view method, PatternSize sizes, double option, const Budget& budget);
+/// That share.
+double block_share(PatternSize sizes, double option, const Budget& budget);
 
 /// The chunked protocol of candidates.hpp for one list per KV head: `choose` gets the head, its
 /// alive past keys (ascending) and how many of them the budget pays for, and returns at most

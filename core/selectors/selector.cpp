@@ -9,12 +9,42 @@
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/learned.hpp"
 
 namespace kvscope {
 
 Learned Selector::learned() const {
   return {};
+}
+
+std::vector<Selection> Selector::select_budgets(const SelectCall& call,
+                                                std::span<const Budget> budgets) {
+  const SelectorCaps caps = this->caps();
+  if (!caps.budgets.empty()) {
+    for (const Budget& budget : budgets) check_budget_kind(name(), caps, budget);
+  }
+  if (caps.needs_values && call.remote == nullptr && call.v.empty()) {
+    throw ConfigError("selector {}: needs the values (v), and layer {} has none", name(),
+                      call.layer);
+  }
+  if (!caps.permanent && call.layer < caps.dense_layers)
+    return dense_selections(call, caps.owner, budgets.size());
+  return do_select_budgets(call, budgets);
+}
+
+Selection Selector::do_select(const SelectCall& call) {
+  return std::move(do_select_budgets(call, std::span(&call.budget, 1)).front());
+}
+
+std::vector<Selection> Selector::do_select_budgets(SelectCall call,
+                                                   std::span<const Budget> budgets) {
+  std::vector<Selection> selections;
+  for (const Budget& budget : budgets) {
+    call.budget = budget;
+    selections.push_back(do_select(call));
+  }
+  return selections;
 }
 
 std::string SelectorCaps::not_defined_for(Phase phase) const {

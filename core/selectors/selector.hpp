@@ -273,20 +273,13 @@ class Selector {
   /// read_artifact throws (core/selectors/artifact.hpp).
   virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }
   virtual void reset(const AttentionShape& shape) { shape_ = shape; }
-  /// A method defines this or select_budgets.
-  virtual Selection select(const SelectCall& call) {
+  Selection select(const SelectCall& call) {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
   }
   /// The selections for budgets (call.budget is ignored): one, or several of methods that are not
-  /// permanent. Methods whose scores do not depend on the budget override this to score once.
-  virtual std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) {
-    std::vector<Selection> selections;
-    for (const Budget& budget : budgets) {
-      call.budget = budget;
-      selections.push_back(select(call));
-    }
-    return selections;
-  }
+  /// permanent. Dense in the method's own dense layers. Throws ConfigError if a budget is of a kind
+  /// that the method does not take, or values are missing that it needs.
+  std::vector<Selection> select_budgets(const SelectCall& call, std::span<const Budget> budgets);
   virtual void observe(const SelectCall& call, const ObservedProbs& probs) {
     (void)call, (void)probs;
   }
@@ -311,6 +304,12 @@ class Selector {
   virtual bool remembers() const { return true; }
 
  protected:
+  /// A method defines one of these two. The second, if its scores do not depend on the budget, to
+  /// score once.
+  virtual Selection do_select(const SelectCall& call);
+  virtual std::vector<Selection> do_select_budgets(SelectCall call,
+                                                   std::span<const Budget> budgets);
+
   AttentionShape shape_;  // of the sequence
 
  private:

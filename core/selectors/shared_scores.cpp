@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
@@ -29,12 +29,9 @@ KeyList nucleus_list(std::span<const double> weights, TokenRange range, double p
 
 }  // namespace
 
-std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
-                                                           std::span<const Budget> budgets) {
-  const SelectorCaps method = caps();
-  for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
+std::vector<Selection> SharedScoreSelector::do_select_budgets(SelectCall call,
+                                                              std::span<const Budget> budgets) {
   const ListOwner owner_kind = owner_of_call(call);
-  if (call.layer < method.dense_layers) return dense_selections(call, owner_kind, budgets.size());
   std::vector<Summaries> summaries(budgets.size());
   prepare(call);
   for (Summaries& one : summaries) begin_call(call, one);
@@ -145,9 +142,7 @@ std::vector<double> query_rows(const SelectCall& call, Index q_head, std::span<c
 }
 
 std::vector<Index> all_rows(const SelectCall& call) {
-  std::vector<Index> rows(static_cast<std::size_t>(call.n_tok));
-  std::iota(rows.begin(), rows.end(), Index{0});
-  return rows;
+  return all_in(0, call.n_tok);
 }
 
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,

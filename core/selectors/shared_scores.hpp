@@ -21,7 +21,7 @@ namespace kvscope {
 class SharedScoreSelector : public Selector {
  public:
   std::string why_no_scores() const override { return ""; }
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
+  std::vector<Selection> do_select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
   using Owner = ListHeads;

@@ -1,8 +1,8 @@
 #include "core/selectors/slash_votes.hpp"
 
 #include <algorithm>
-#include <numeric>
 
+#include "core/base/evenly_spaced.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/selectors/softmax_votes.hpp"
@@ -35,8 +35,7 @@ void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index
 
 SlashVotes slash_votes(const SelectCall& call, Index n_voters) {
   const auto n_ctx = static_cast<std::size_t>(call.pos_begin + call.n_tok);
-  std::vector<Index> rows(static_cast<std::size_t>(std::min(n_voters, call.n_tok)));
-  std::iota(rows.begin(), rows.end(), call.n_tok - static_cast<Index>(rows.size()));
+  const std::vector<Index> rows = all_in(std::max<Index>(0, call.n_tok - n_voters), call.n_tok);
   SlashVotes votes;
   votes.columns.resize(static_cast<std::size_t>(call.q.dim(0)));
   votes.offsets.resize(votes.columns.size());

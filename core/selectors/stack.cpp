@@ -20,17 +20,10 @@ ListOwner finer(ListOwner a, ListOwner b) {
 
 /// The part of a list that `allowed` (ascending) holds, with its weights.
 KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
-  KeyList both;
-  auto next = allowed.begin();
-  for (std::size_t i = 0; i < list.keys.size(); ++i) {
-    next = std::lower_bound(next, allowed.end(), list.keys[i]);
-    if (next == allowed.end()) break;
-    if (*next != list.keys[i]) continue;
-    (list.is_forced[i] != 0 ? both.forced : both.scored).push_back(list.keys[i]);
-    if (!list.log_weight.empty() && list.is_forced[i] == 0)
-      both.log_weight.push_back(list.log_weight[i]);
-  }
-  return both;
+  return list.where([allowed, next = allowed.begin()](KeyPos key) mutable {
+    next = std::lower_bound(next, allowed.end(), key);
+    return next != allowed.end() && *next == key;
+  });
 }
 
 /// The keys of `selection` that `before` also holds, per head and row. What was forced stays
@@ -114,7 +107,8 @@ class Stack final : public Selector {
     }
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     Selection kept = dense_selection(call, ListOwner::layer);
     for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
       Asked& asked = asked_[i];

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
@@ -54,9 +55,7 @@ SelectCost WindowVotes::cost(const SelectCall& call, const Selection&) const {
 }
 
 std::vector<Index> WindowVotes::voting_rows(const SelectCall& call) const {
-  std::vector<Index> voters(static_cast<std::size_t>(std::min(window_, call.n_tok)));
-  std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
-  return voters;
+  return all_in(std::max<Index>(0, call.n_tok - window_), call.n_tok);
 }
 
 std::vector<double> WindowVotes::pooled(const SelectCall& call, std::span<const KeyPos> keys,

@@ -6,6 +6,7 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/softmax_votes.hpp"
@@ -118,8 +119,7 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
                                                        selection_.log_weights().empty());
   if (engine.precision() == ScorePrecision::f32 && has_plain_lists &&
       selection_.summaries.empty()) {
-    std::vector<Index> voters(static_cast<std::size_t>(rows.size()));
-    std::iota(voters.begin(), voters.end(), rows.begin);
+    const std::vector<Index> voters = all_in(rows.begin, rows.end);
     std::vector<std::span<const KeyPos>> lists;
     for (Index kv_head = 0; kv_head < n_kv && !selection_.is_dense; ++kv_head)
       lists.push_back(

@@ -23,17 +23,6 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   return shape;
 }
 
-namespace {
-
-/// Every visible key.
-Selection dense_selection(Index n_tok) {
-  Selection dense(ListOwner::layer, n_tok, n_tok);
-  dense.is_dense = true;
-  return dense;
-}
-
-}  // namespace
-
 /// What the model calls in its layers during one forward call.
 class LiveSequence::Policy final : public AttentionPolicy {
  public:
@@ -66,8 +55,8 @@ class LiveSequence::Policy final : public AttentionPolicy {
                   const ChosenKeys& chosen) override {
     const Index n_tok = question.n_tok;
     const bool is_dense = plan.by == ListPlan::By::nothing;
-    live_.run_->planned_call(
-        question, is_dense ? dense_selection(n_tok) : Selection(ListOwner::kv_head, n_tok, n_tok));
+    live_.run_->planned_call(question, is_dense ? Selection::dense(ListOwner::layer, n_tok)
+                                                : Selection(ListOwner::kv_head, n_tok, n_tok));
     if (!live_.is_sparse_) return;
     const TokenRange call = range_of(question);
     count(question, is_dense ? CostTotals::of_dense(live_.shape_.n_q, live_.shape_.n_kv, call)
@@ -182,7 +171,8 @@ void LiveSequence::adopt(const KvStore& dense) {
   const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    run_->planned_call({.layer = layer, .q = q, .k = kv, .v = kv}, dense_selection(n_tokens()));
+    run_->planned_call({.layer = layer, .q = q, .k = kv, .v = kv},
+                       Selection::dense(ListOwner::layer, n_tokens()));
   }
   set_sparse(was_sparse);
 }

@@ -131,19 +131,14 @@ std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& inpu
   begin_layer(input, extras);
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   engine_->set_pool(extras.pool);
+  selections_.clear();  // before the next ones are made: with lists per query both are large
   if (keeps_dense(input.layer)) {
-    selections_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) selections_.push_back(alive_selection(call_));
   } else if (!is_open_) {
-    selections_.clear();
-    for (std::size_t i = 0; i < budgets_.size(); ++i) {
-      selections_.push_back(dense_selection(call_, ListOwner::layer));
-    }
+    selections_ = dense_selections(call_, ListOwner::layer, budgets_.size());
   } else if (watch_) {
-    selections_.clear();
     selections_.push_back(watch_(*selector_, call_));
   } else {
-    selections_.clear();  // before the next ones are made: with lists per query both are large
     selections_ = selector_->select_budgets(call_, budgets_);
   }
   call_.trace = nullptr;  // it is the caller's

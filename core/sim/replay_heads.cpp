@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "core/base/evenly_spaced.hpp"
 #include "core/selectors/cost_units.hpp"
 
 namespace kvscope {
@@ -20,8 +21,7 @@ class OneKvHead final : public TraceSource {
     info_.n_q = group;
     info_.n_kv = 1;
     info_.kv_heads = {0};
-    info_.q_heads.resize(static_cast<std::size_t>(group));
-    for (Index head = 0; head < group; ++head) info_.q_heads[static_cast<std::size_t>(head)] = head;
+    info_.q_heads = all_in(0, group);
     if (info_.sink_logits.empty()) return;
     std::vector<float> sinks;
     for (Index layer = 0; layer < info_.n_layers; ++layer) {

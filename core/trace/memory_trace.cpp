@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
 
 namespace kvscope {
 
@@ -132,12 +132,9 @@ TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, I
   info.d_model = n_q * d_head;
   info.score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d_head)));
   info.window.resize(static_cast<std::size_t>(n_layers));
-  info.layers.resize(static_cast<std::size_t>(n_layers));
-  info.q_heads.resize(static_cast<std::size_t>(n_q));
-  info.kv_heads.resize(static_cast<std::size_t>(n_kv));
-  std::iota(info.layers.begin(), info.layers.end(), Index{0});
-  std::iota(info.q_heads.begin(), info.q_heads.end(), Index{0});
-  std::iota(info.kv_heads.begin(), info.kv_heads.end(), Index{0});
+  info.layers = all_in(0, n_layers);
+  info.q_heads = all_in(0, n_q);
+  info.kv_heads = all_in(0, n_kv);
   info.rows = {0, n_tokens};
   info.n_tokens = n_tokens;
   info.n_prompt = n_tokens;

@@ -180,7 +180,6 @@ class App {
   Place arrangement_;
   std::string layout_;
   std::vector<Shortcut> shortcuts_;
-  std::vector<std::string> layout_words_;
   FileDialog file_dialog_;
   ExportDialog export_dialog_;
   StartPage start_page_;

@@ -211,7 +211,7 @@ Json App::state() const {
 // ---- keys ----
 
 void App::make_shortcuts() {
-  const auto add = [&](const char* group, int key, bool ctrl, bool shift, const char* words,
+  const auto add = [&](const char* group, int key, bool ctrl, bool shift, const std::string& words,
                        std::function<void()> run, bool in_text = false) {
     shortcuts_.push_back({group, key, ctrl, shift, words, std::move(run), in_text});
   };
@@ -252,8 +252,7 @@ void App::make_shortcuts() {
   add("Selection", GLFW_KEY_Y, kCtrl, false, "redo", [&session] { session.redo(); });
 
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
-    layout_words_.push_back("layout " + layouts_[i].name);
-    add("View", GLFW_KEY_1 + static_cast<int>(i), false, false, layout_words_.back().c_str(),
+    add("View", GLFW_KEY_1 + static_cast<int>(i), false, false, "layout " + layouts_[i].name,
         [this, i] { show_layout(layouts_[i].name); });
   }
   add("View", GLFW_KEY_0, kCtrl, false, "layout as it was made", [this] { reset_layout(); });
@@ -270,6 +269,8 @@ void App::make_shortcuts() {
     } else if (const Panel* panel = focused_panel();
                panel && cells_.shows_help(panel->info().name)) {
       cells_.show_help(panel->info().name, false);
+    } else if (!session_->brush().empty()) {
+      session_->set_brush({});
     } else {
       cells_.maximise("");
     }

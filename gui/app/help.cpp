@@ -22,7 +22,7 @@ constexpr MouseHint kMouse[] = {
     {"click", "select it, in all panels"},
     {"wheel", "zoom about the mouse (Ctrl: across only, Shift: up and down only)"},
     {"drag", "pan; orbit in 3D"},
-    {"Alt and drag", "a lasso around points: their words and rows light up; Alt and click: none"},
+    {"Alt and drag", "a lasso around points: marked in text, map and figures until Esc"},
     {"double click", "everything again"},
     {"Shift and drag", "zoom into a rectangle of the attention map"},
     {"over that map",

@@ -23,10 +23,6 @@ std::string name_of_key(int key) {
       return "+";
     case GLFW_KEY_MINUS:
       return "-";
-    case GLFW_KEY_COMMA:
-      return ",";
-    case GLFW_KEY_PERIOD:
-      return ".";
     default:
       return std::string(1, static_cast<char>(key));
   }

@@ -2,11 +2,19 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "gui/panels/method_choice.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
+
+/// What the drop-downs of methods remember: under their families' headings, with paper and year,
+/// found by typing.
+struct MethodChoice {
+  std::string typed;                // into the field above the list
+  std::vector<std::string> recent;  // chosen before, the last one first
+};
 
 /// What the side bar remembers between frames.
 struct SidebarState {

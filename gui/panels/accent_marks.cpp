@@ -33,9 +33,12 @@ AccentMarks::~AccentMarks() {
 void AccentMarks::dot(double x, double y) {
   const auto at = view_.place(panel_, x, y);
   if (!is_drawn_ || !at) return;
-  const float half = context_.look.px(1.6f);
-  ImGui::GetWindowDrawList()->AddRectFilled({at->x - half, at->y - half},
-                                            {at->x + half, at->y + half}, colour_);
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const auto square = [&](float half, ImU32 colour) {
+    list.AddRectFilled({at->x - half, at->y - half}, {at->x + half, at->y + half}, colour);
+  };
+  square(context_.look.px(3.2f), packed(context_.look.surface));
+  square(context_.look.px(2.2f), colour_);
 }
 
 void AccentMarks::ring(double x, double y) {
@@ -61,13 +64,30 @@ void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
 
 void frame_heads(const PanelContext& context, const FigureView& view, const CellOfHead& cell_of,
                  float inset) {
-  const auto frame = [&](Index layer, Index q_head, plot::Colour colour) {
-    const auto cell = cell_of(layer, q_head);
+  const auto frame = [&](const CellOfHead::result_type& cell, plot::Colour colour) {
     if (cell) AccentMarks(context, view, 0, colour).frame(cell->first, cell->second, inset);
   };
-  if (pointed().has_head()) frame(*pointed().layer, *pointed().q_head, context.look.ink);
+  const auto document = context.session.document();
+  const Pointed& at = pointed();
+  if (document && at.is_of_heads()) {  // a whole layer, or a head in all of them, too
+    CellOfHead::result_type all;
+    const auto widen = [](plot::Range a, plot::Range b) {
+      return plot::Range{std::min({a.low, a.high, b.low, b.high}),
+                         std::max({a.low, a.high, b.low, b.high})};
+    };
+    for (const Index layer : document->info().layers) {
+      for (const Index q_head : document->info().q_heads) {
+        if (at.layer.value_or(layer) != layer || at.q_head.value_or(q_head) != q_head) continue;
+        const auto cell = cell_of(layer, q_head);
+        if (!cell) continue;
+        all = all ? std::pair(widen(all->first, cell->first), widen(all->second, cell->second))
+                  : *cell;
+      }
+    }
+    frame(all, context.look.ink);
+  }
   const Selection& selection = context.session.selection();
-  frame(selection.layer, selection.q_head, context.look.accent);
+  frame(cell_of(selection.layer, selection.q_head), context.look.accent);
 }
 
 void accent_words(const PanelContext& context, const std::string& words) {

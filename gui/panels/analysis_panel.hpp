@@ -242,26 +242,32 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     if (!words.empty()) is_low_ ? one_line(words) : accent_words(context, words);
   }
 
-  /// The marks of the selected query, or the nearest that was measured.
+  bool takes_lasso() const override { return true; }
+
+  /// The marks of what is in the lasso, what is pointed at, and the selected query, or the nearest
+  /// that was measured.
   void draw_over(PanelContext& context) override {
+    if (const auto& lasso = this->figure_->lasso()) take_brush(context, brush_of(*lasso));
+    dot_brushed(context);
     const Selection& selection = context.session.selection();
     const auto query = this->value_->nearest_query(selection.query);
     if (!query) return;
     const std::vector<MarkPlace>& places = places_of(*query);
+    if (!this->figure_.hit() || !this->figure_.hit()->mark) {  // which the figure marks
+      const Pointed& at = pointed();
+      for (const MarkPlace& place : places) {
+        if (is_of_key(place, at)) ring_pointed(context, place);
+      }
+      const std::vector<MarkPlace>& others = places_of(at.query.value_or(-1));
+      for (const MarkPlace& place : others) {
+        if (others.size() <= next_.panels.size()) ring_pointed(context, place);
+      }
+    }
     for (const MarkPlace& place : places) {
       AccentMarks marks(context, *this->figure_, place.panel);
       const bool is_key = selection.key && is_of_key(place, Pointed::at_key(*selection.key));
       is_key || places.size() <= next_.panels.size() ? marks.ring(place.x, place.y)
                                                      : marks.dot(place.x, place.y);
-    }
-    if (this->figure_.hit() && this->figure_.hit()->mark) return;  // which the figure marks
-    const Pointed& at = pointed();
-    for (const MarkPlace& place : places) {
-      if (is_of_key(place, at)) ring_pointed(context, place);
-    }
-    const std::vector<MarkPlace>& others = places_of(at.query.value_or(-1));
-    for (const MarkPlace& place : others) {
-      if (others.size() <= next_.panels.size()) ring_pointed(context, place);
     }
   }
 
@@ -310,6 +316,24 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   bool is_of_key(const MarkPlace& place, const Pointed& at) const {
     const auto key = this->value_->key_of(place.row);
     return key && at.has_key(*key, std::max<Index>(1, this->value_->card().page_size));
+  }
+  /// The queries, and keys or keys of pages, that these points stand for.
+  Brush brush_of(const std::vector<LassoedPoint>& lasso) const {
+    Brush brush;
+    for (const LassoedPoint& point : lasso) {
+      const auto query = this->value_->query_of(point.of);
+      const auto key = this->value_->key_of(point.of);
+      if (query) brush.queries.push_back(*query);
+      for (Index i = 0; key && i < std::max<Index>(1, this->value_->card().page_size); ++i)
+        brush.keys.push_back(*key + i);
+    }
+    return brush;
+  }
+  void dot_brushed(const PanelContext& context) const {
+    for (const Index query : context.session.brush().queries) {
+      for (const MarkPlace& place : places_of(query))
+        AccentMarks(context, *this->figure_, place.panel).dot(place.x, place.y);
+    }
   }
   void ring_pointed(const PanelContext& context, const MarkPlace& place) const {
     AccentMarks(context, *this->figure_, place.panel, context.look.ink).ring(place.x, place.y);

@@ -118,7 +118,7 @@ MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
   list.PushClipRect(low_, high_, true);
   draw_ground(context, view, scene);
   draw_tiles(context, view, scene);
-  draw_brush(context, view);
+  draw_brush(context, view, scene);
   draw_selection(context, view, scene);
   draw_bookmarks(context, view, scene);
   if (band_from_) {
@@ -215,22 +215,22 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
                                       const MapScene& scene) const {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const bool wide = view.tokens_per_pixel() < 0.2;  // a token is five pixels: two lines around it
-  const ImU32 halo = tinted(context.look.surface, 0.55);
+  const ImU32 halo = tinted(context.look.surface, 0.8);
   const auto n = static_cast<double>(scene.grid.n_tokens);
   const ImVec2 end = screen(view, {n, n});
   const float right = std::min(high_.x, end.x);
   const float bottom = std::min(high_.y, end.y);
   const auto draw = [&](const Pointed& at, ImU32 colour, float width) {
     const auto line = [&](ImVec2 a, ImVec2 b) {
-      list.AddLine(a, b, halo, 2.0f * width);
+      list.AddLine(a, b, halo, 2.0f + width);
       list.AddLine(a, b, colour, width);
     };
     const auto horizontal = [&](double query) {
-      const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
+      const float y = std::floor(screen(view, {query, 0.0}).y);
       line({low_.x, y}, {right, y});
     };
     const auto vertical = [&](double key) {
-      const float x = std::floor(screen(view, {0.0, key}).x) + 0.5f;
+      const float x = std::floor(screen(view, {0.0, key}).x);
       line({x, low_.y}, {x, bottom});
     };
     if (at.query) {
@@ -247,28 +247,40 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
   draw(pointed(), packed(context.look.ink), 1.0f);
   Pointed selected = scene.key ? Pointed::at_key(*scene.key) : Pointed{};
   selected.query = scene.query;
-  draw(selected, packed(context.look.accent), 1.5f);
+  draw(selected, packed(context.look.accent), 2.0f);
 }
 
-/// The rows of queries and the columns of keys that a lasso went around.
-void AttentionMapView::draw_brush(const PanelContext& context, const MapView& view) const {
+/// Rows and columns of a lasso: bars at the edges, and light, the less the more of them there are.
+void AttentionMapView::draw_brush(const PanelContext& context, const MapView& view,
+                                  const MapScene& scene) const {
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const ImU32 light = tinted(context.look.accent, 0.3);
-  const Brush& brush = context.session.brush();
-  float drawn = -1.0f;  // several positions lie on one pixel
-  for (const Index query : brush.queries) {
-    const float y = std::floor(screen(view, {static_cast<double>(query), 0.0}).y);
-    const float end = screen(view, {static_cast<double>(query + 1), 0.0}).y;
-    if (end < low_.y || y > high_.y || y == std::exchange(drawn, y)) continue;
-    list.AddRectFilled({low_.x, y}, {high_.x, std::max(y + 1.0f, std::floor(end))}, light);
-  }
-  drawn = -1.0f;
-  for (const Index key : brush.keys) {
-    const float x = std::floor(screen(view, {0.0, static_cast<double>(key)}).x);
-    const float end = screen(view, {0.0, static_cast<double>(key + 1)}).x;
-    if (end < low_.x || x > high_.x || x == std::exchange(drawn, x)) continue;
-    list.AddRectFilled({x, low_.y}, {std::max(x + 1.0f, std::floor(end)), high_.y}, light);
-  }
+  const float edge = context.look.px(4);
+  const auto n = static_cast<double>(scene.grid.n_tokens);
+  const auto bars = [&](const std::vector<Index>& positions, bool are_queries) {
+    const double rest = 1.0 - static_cast<double>(positions.size()) / n;
+    const ImU32 light = tinted(context.look.accent, 0.3 * rest * rest * rest);
+    const auto at = [&](Index pos) {
+      const ImVec2 place = screen(view, {static_cast<double>(pos), static_cast<double>(pos)});
+      return std::floor(are_queries ? place.y : place.x);
+    };
+    const float low = are_queries ? low_.y : low_.x;
+    const float high = are_queries ? high_.y : high_.x;
+    const auto fill = [&](float from, float to, float depth, ImU32 colour) {
+      are_queries ? list.AddRectFilled({low_.x, from}, {low_.x + depth, to}, colour)
+                  : list.AddRectFilled({from, low_.y}, {to, low_.y + depth}, colour);
+    };
+    float drawn = low;  // several positions lie on one pixel
+    for (const Index pos : positions) {
+      const float from = std::max(drawn, at(pos));
+      const float to = std::min(std::max(at(pos) + 1.0f, at(pos + 1)), high);
+      if (to <= from) continue;
+      fill(from, to, are_queries ? high_.x - low_.x : high_.y - low_.y, light);
+      fill(from, to, edge, packed(context.look.accent));
+      drawn = to;
+    }
+  };
+  bars(context.session.brush().queries, /*are_queries=*/true);
+  bars(context.session.brush().keys, /*are_queries=*/false);
 }
 
 /// A ring at a bookmark's pair, or at the edge of its row if it has no key, with its number.

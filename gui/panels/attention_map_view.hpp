@@ -62,7 +62,7 @@ class AttentionMapView {
   void draw_tiles(const PanelContext& context, const MapView& view, const MapScene& scene) const;
   void draw_selection(const PanelContext& context, const MapView& view,
                       const MapScene& scene) const;
-  void draw_brush(const PanelContext& context, const MapView& view) const;
+  void draw_brush(const PanelContext& context, const MapView& view, const MapScene& scene) const;
   void draw_bookmarks(const PanelContext& context, const MapView& view,
                       const MapScene& scene) const;
   void draw_axes(const PanelContext& context, const MapView& view) const;

@@ -167,20 +167,23 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     return std::nullopt;
   }
 
+  TokenRange queries_of(const CompareOptions& options) const {
+    const TraceInfo& info = document_->info();
+    return options.decodes ? TokenRange{info.n_prompt, info.n_tokens}
+                           : TokenRange{0, info.n_prompt};
+  }
+
   /// The block and the page at a place of the map.
   std::pair<TokenRange, TokenRange> cell_at(const Session& session, double key,
                                             double query) const {
     const CompareOptions options = asked(session);
-    const TraceInfo& info = document_->info();
-    const Index first = options.decodes ? info.n_prompt : 0;
-    const Index end = options.decodes ? info.n_tokens : info.n_prompt;
-    const Index size = block_of(info, options);
+    const Index first = queries_of(options).begin;
+    const Index size = block_of(document_->info(), options);
     const Index block = first + static_cast<Index>(std::floor((query - static_cast<double>(first)) /
                                                               static_cast<double>(size))) *
                                     size;
     const Index page = static_cast<Index>(key) / options.page_size * options.page_size;
-    return {{block, std::min(block + size, end)},
-            {page, std::min(page + options.page_size, info.n_tokens)}};
+    return {{block, block + size}, {page, page + options.page_size}};  // as the figure's cells
   }
 
   static void frame(AccentMarks& marks, TokenRange keys, TokenRange queries) {
@@ -189,33 +192,35 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
   }
 
   void draw_over(PanelContext& context) override {
-    const auto draw = [&](Index query, const std::optional<Index>& key, plot::Colour colour) {
+    const TokenRange all = queries_of(asked(context.session));
+    const auto draw = [&](const std::optional<Index>& query, const std::optional<Index>& key,
+                          plot::Colour colour) {
+      if ((!query && !key) || (query && (*query < all.begin || *query >= all.end))) return;
       const auto [block, page] = cell_at(context.session, static_cast<double>(key.value_or(0)),
-                                         static_cast<double>(query));
+                                         static_cast<double>(query.value_or(all.begin)));
       for (std::size_t panel = 0; panel < picture_.panels.size(); ++panel) {
         AccentMarks marks(context, *figure_, panel, colour);
-        frame(marks, key ? page : TokenRange{0, block.end}, block);
+        frame(marks, key ? page : TokenRange{0, block.end}, query ? block : all);
       }
     };
     const Pointed& at = pointed();
-    if (at.query) {
-      const bool has_key = at.keys.size() > 0;
-      draw(*at.query, has_key ? std::optional(at.keys.begin) : std::nullopt, context.look.ink);
-    }
+    draw(at.query, at.keys.size() > 0 ? std::optional(at.keys.begin) : std::nullopt,
+         context.look.ink);
     const Selection& selection = context.session.selection();
     draw(selection.query, selection.key, context.look.accent);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
     if (!hit.value) return;
-    const auto [block, page] = cell_at(context.session, hit.x, hit.y);
-    HoverLines lines = {{"queries", fmt::format("{} to {}", block.begin, block.end - 1)},
+    auto [block, page] = cell_at(context.session, hit.x, hit.y);
+    const Index query = std::min(block.end, queries_of(asked(context.session)).end) - 1;
+    page.end = std::min(page.end, document_->info().n_tokens);
+    HoverLines lines = {{"queries", fmt::format("{} to {}", block.begin, query)},
                         {"keys", fmt::format("{} to {}", page.begin, page.end - 1)}};
     if (document_->has_text()) lines.emplace_back("text", document_->text_of(page, 72));
     lines.emplace_back(picture_.panels[hit.panel].title,
                        std::isnan(*hit.value) ? "nothing" : fmt::format("{:.6g}", *hit.value));
-    const Index query = block.end - 1;
-    detail_tooltip(lines, {.query = query, .keys = page});
+    detail_tooltip(lines, {.keys = page});
     if (!hit.clicked) return;
     context.session.select_pair("compare click", query, std::min(page.begin, query));
   }

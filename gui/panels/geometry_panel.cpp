@@ -67,14 +67,14 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       empty_place(context, "Nothing to show", "Switch keys or queries on, under View.");
       return;
     }
-    const GeometryHit hit = picture_.show(context, shown_in(context.session.selection()));
+    const GeometryHit hit =
+        picture_.show(context, shown_in(context.session.selection(), context.session.brush()));
     points_itself_ = hit.set != nullptr;  // the figure marks it
     if (hit.lasso) {
       Brush brush;
       for (const auto& [is_query, slot] : *hit.lasso)
         (is_query ? brush.queries : brush.keys).push_back(head_.pos[slot]);
-      context.session.set_brush(std::move(brush));
-      context.requests.flash = context.session.brush().words();
+      take_brush(context, std::move(brush));
     }
     if (hit.mean) explain_mean(*hit.mean);
     if (hit.set == nullptr) return;
@@ -240,12 +240,21 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   // ---- points ----
 
-  GeometryShown shown_in(const Selection& selected) const {
-    GeometryShown shown{scene_, version_, switches_.is_3d, {}, {}, {}};
+  GeometryShown shown_in(const Selection& selected, const Brush& brush) const {
+    GeometryShown shown{scene_, version_, switches_.is_3d, {}, {}, {}, {}};
     const auto query = slot_of(selected.query);
     if (query && scene_.shows_queries) shown.query = head_.queries[*query];
     const auto key = selected.key ? slot_of(*selected.key) : std::nullopt;
     if (key && scene_.shows_keys) shown.key = head_.keys[*key];
+    const auto add = [&](const std::vector<Index>& positions, bool are_shown,
+                         const std::vector<CloudPoint>& points) {
+      for (const Index pos : positions) {
+        const auto slot = are_shown ? slot_of(pos) : std::nullopt;
+        if (slot) shown.brushed.push_back(points[*slot]);
+      }
+    };
+    add(brush.queries, scene_.shows_queries, head_.queries);
+    add(brush.keys, scene_.shows_keys, head_.keys);
     if (points_itself_) return shown;
     const Pointed& at = pointed();
     if (const auto slot = at.query ? slot_of(*at.query) : std::nullopt;

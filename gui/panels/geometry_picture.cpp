@@ -54,6 +54,10 @@ GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& sh
     const auto at = point ? place(*point) : std::nullopt;
     if (at) draw_selected(context, list, *at, name);
   };
+  for (const CloudPoint& point : shown.brushed) {
+    const auto at = place(point);
+    if (at) list.AddCircleFilled(*at, context.look.px(2.2f), packed(context.look.accent), 8);
+  }
   for (const CloudPoint& point : shown.pointed) {
     if (const auto at = place(point)) draw_ring(context.look, list, *at, context.look.ink);
   }
@@ -109,7 +113,8 @@ void GeometryPicture::show_figure(PanelContext& context, const GeometryShown& sh
   }
   FigureStyle style{.ground = context.look.ground,
                     .paper = plot::with_alpha(context.look.surface, 0.0),
-                    .zoomable = !shown.is_3d};
+                    .zoomable = !shown.is_3d,
+                    .takes_lasso = true};
   if (is_little) style.text_em = context.fonts.small_em();
   view_->show(figure_, version_, size, style);
 }

@@ -23,6 +23,7 @@ struct GeometryShown {
   std::optional<CloudPoint> query;  // the selected ones
   std::optional<CloudPoint> key;
   std::vector<CloudPoint> pointed;  // at, in another panel
+  std::vector<CloudPoint> brushed;
 };
 
 /// What the mouse does.

@@ -65,14 +65,9 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
   busy_ = busy_ || layer.is_pending();
   const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
   if (!usable || layer.value == layer_) return;
-  const auto width = static_cast<int>(layer.value->width);
-  const auto height = static_cast<int>(layer.value->height);
-  if (!texture_ || texture_.width() != width || texture_.height() != height) {
-    texture_ = Texture(context.textures, width, height);
-  }
-  texture_.update(0, 0, width, height,
-                  {reinterpret_cast<const std::uint8_t*>(layer.value->pixels.data()),
-                   layer.value->pixels.size() * sizeof(std::uint32_t)});
+  texture_.set(context.textures, static_cast<int>(layer.value->width),
+               static_cast<int>(layer.value->height),
+               std::as_bytes(std::span(layer.value->pixels)));
   layer_ = layer.value;
 }
 

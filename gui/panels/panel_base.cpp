@@ -11,6 +11,11 @@ FigureStyle panel_style(const PanelContext& context) {
   return {.ground = context.look.ground, .paper = context.look.surface};
 }
 
+void take_brush(PanelContext& context, Brush brush) {
+  context.session.set_brush(std::move(brush));
+  context.requests.flash = context.session.brush().words();
+}
+
 void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
                        const FigureStyle& style) {
   if (!view_) view_.emplace(context.fonts, context.textures);
@@ -19,10 +24,13 @@ void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2
   is_shown_ = true;
 }
 
-void PanelFigure::show_above(PanelContext& context, const plot::Figure& figure, float below) {
+void PanelFigure::show_above(PanelContext& context, const plot::Figure& figure, float below,
+                             bool takes_lasso) {
   ImVec2 size = ImGui::GetContentRegionAvail();
   if (below > 0.0f) size.y = std::max(context.look.px(60), size.y - below);
-  show(context, figure, size);
+  FigureStyle style = panel_style(context);
+  style.takes_lasso = takes_lasso;
+  show(context, figure, size, style);
 }
 
 std::optional<plot::Figure> PanelFigure::current() const {

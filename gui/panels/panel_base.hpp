@@ -30,6 +30,9 @@ namespace kvscope::gui {
 /// Figures as panels draw them: on the panel's own ground.
 FigureStyle panel_style(const PanelContext& context);
 
+/// What a lasso went around becomes the session's, and is told.
+void take_brush(PanelContext& context, Brush brush);
+
 /// A figure on screen.
 class PanelFigure {
  public:
@@ -43,7 +46,7 @@ class PanelFigure {
   void show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
             const FigureStyle& style);
   /// In what is left of the window but `below` pixels at its bottom.
-  void show_above(PanelContext& context, const plot::Figure& figure, float below);
+  void show_above(PanelContext& context, const plot::Figure& figure, float below, bool takes_lasso);
 
   /// In this frame, or the last one that drew the panel.
   bool is_shown() const { return is_shown_; }
@@ -200,6 +203,8 @@ class FigurePanel : public TracePanel<Switches> {
   /// Pixels that draw_below() needs.
   virtual float height_below(PanelContext&) { return 0.0f; }
   virtual void draw_over(PanelContext&) {}
+  /// draw_over() asks the figure for what a lasso went around.
+  virtual bool takes_lasso() const { return false; }
   virtual void follow(PanelContext& context, const FigureHit& hit) = 0;
   virtual void draw_below(PanelContext&) {}
 
@@ -229,7 +234,7 @@ class FigurePanel : public TracePanel<Switches> {
       drawn_ = this->switches_;
       this->figure_.renew();
     }
-    this->figure_.show_above(context, picture_, height_below(context));
+    this->figure_.show_above(context, picture_, height_below(context), takes_lasso());
     draw_over(context);
     if (const auto& hit = this->figure_.hit()) follow(context, *hit);
     draw_below(context);

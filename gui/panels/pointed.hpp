@@ -15,6 +15,7 @@ struct Pointed {
   std::optional<Index> layer{};
   std::optional<Index> q_head{};
   std::string method{};
+  std::optional<double> budget{};  // the method's: tokens, or a share
 
   static Pointed at(const RowTarget& target);
   static Pointed at_key(Index key) { return {.keys = {key, key + 1}}; }
@@ -23,7 +24,7 @@ struct Pointed {
   bool has_key(Index key, Index n_keys = 1) const {
     return key < keys.end && keys.begin < key + n_keys;
   }
-  bool has_head() const { return layer && q_head; }
+  bool is_of_heads() const { return layer || q_head; }
   /// They have a query, a key, a head or a method in common.
   bool meets(const Pointed& other) const;
   bool operator==(const Pointed&) const = default;

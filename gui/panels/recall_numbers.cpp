@@ -52,7 +52,7 @@ void draw_methods(PanelContext& context, const RecallPicture& picture, const Rec
     if (line_cell(line.name, false))
       context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
     if (is_selected) ImGui::PopStyleColor();
-    pointing_line({.method = line.name});
+    pointing_line({.method = line.name, .budget = number_from<double>(line.budget)});
     cells({line.budget.empty() ? std::string("-") : line.budget, number_text(line.kept),
            number_text(line.mass), number_text(line.recall10), number_text(line.recallk),
            number_text(line.output_error),

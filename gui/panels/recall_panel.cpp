@@ -353,7 +353,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       if (line == nullptr || picture_->mark_methods[m].empty()) continue;
       for (std::size_t i = 0; i < line->x.size(); ++i) {
-        if (picture_->mark_methods[m] == pointed().method) ink.dot(line->x[i], line->y[i]);
+        if (pointed_of(m, i).meets(pointed())) ink.dot(line->x[i], line->y[i]);
       }
       const bool is_selected =
           picture_->mark_methods[m] == context.session.selection().selector.text();
@@ -417,7 +417,15 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       lines.emplace_back(std::string(enum_name(question_.options.band)),
                          fmt::format("{:.6g} to {:.6g}", line->low[point], line->high[point]));
     }
-    detail_tooltip(lines, {.method = method});
+    detail_tooltip(lines, pointed_of(mark, point));
+  }
+
+  /// What a point of a curve stands for.
+  Pointed pointed_of(std::size_t mark, std::size_t point) const {
+    Pointed thing{.method = picture_->mark_methods[mark]};
+    const double tokens = picture_->mark_budgets[mark][point];
+    if (!std::isnan(tokens)) thing.budget = tokens;
+    return thing;
   }
 
   bool is_wide_ = true;

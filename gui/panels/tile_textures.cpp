@@ -20,16 +20,10 @@ bool TileTextures::prepare(TextureStore& store, const std::vector<const MapTile*
       complete = false;
       continue;
     }
-    const auto width = static_cast<int>(tile.n_cols);
-    const auto height = static_cast<int>(tile.n_rows);
-    if (entry.texture.width() != width || entry.texture.height() != height || !entry.texture) {
-      entry.texture = Texture(store, width, height);
-    }
     pixels_.resize(static_cast<std::size_t>(tile.n_rows * tile.n_cols));
     colours.colour_tile(tile, pooling, pixels_);
-    entry.texture.update(0, 0, width, height,
-                         {reinterpret_cast<const std::uint8_t*>(pixels_.data()),
-                          pixels_.size() * sizeof(std::uint32_t)});
+    entry.texture.set(store, static_cast<int>(tile.n_cols), static_cast<int>(tile.n_rows),
+                      std::as_bytes(std::span(pixels_)));
     entry.stamp = tile.stamp;
     entry.version = version;
   }

@@ -7,7 +7,6 @@
 
 #include "gui/model/session/methods.hpp"
 #include "gui/model/tokens/script_text.hpp"
-#include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/render/fonts.hpp"
 
@@ -234,19 +233,10 @@ void TokenFeed::ask_search(const Session& session, const Open& document,
     found_.reset();
     return;
   }
-  const auto found =
-      search_.ask(session.bench(), document->key() + "find/" + needle,
-                  {"Searching", Lane::quick, /*urgent=*/true}, [document, needle](JobContext&) {
-                    FoundTokens tokens{find_text(document->token_bytes(), needle), {}};
-                    for (const std::size_t first : tokens.positions) {
-                      const std::size_t n = n_tokens_of(document->token_bytes(), first, needle);
-                      for (std::size_t pos = first; pos < first + n; ++pos) {
-                        if (tokens.covered.empty() || tokens.covered.back() < pos)
-                          tokens.covered.push_back(pos);
-                      }
-                    }
-                    return tokens;
-                  });
+  const auto found = search_.ask(
+      session.bench(), document->key() + "find/" + needle,
+      {"Searching", Lane::quick, /*urgent=*/true},
+      [document, needle](JobContext&) { return find_text(document->token_bytes(), needle); });
   if (found.fresh) found_ = found.value;
   busy_ = busy_ || found.is_pending();
 }

@@ -10,6 +10,7 @@
 
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
+#include "gui/model/tokens/token_text.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/method_feed.hpp"
 #include "gui/panels/panel.hpp"
@@ -21,12 +22,6 @@ struct LaidOutText {
   std::shared_ptr<const TokenTexts> texts;
   TokenLines lines;
   std::size_t bytes() const { return lines.bytes(); }
-};
-
-struct FoundTokens {
-  std::vector<std::size_t> positions;  // where matches begin
-  std::vector<std::size_t> covered;    // all tokens of matches, ascending
-  std::size_t bytes() const { return sizeof *this + 2 * covered.size() * sizeof(std::size_t); }
 };
 
 struct TokenWish {

@@ -19,7 +19,6 @@ constexpr Colour kHeat = plot::colour_from_rgb(0xE69F00);
 constexpr Colour kLight = plot::colour_from_rgb(0x56B4E9);
 constexpr double kMostHeat = 0.9;     // opacity of a full shade
 constexpr double kLeastShade = 0.02;  // below: not drawn
-constexpr double kBrushed = 0.35;     // opacity of the lasso's light
 
 /// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
@@ -61,10 +60,8 @@ void TokenPainter::draw(std::string_view text, Index pos, ImVec2 at, float width
   if (marks.shading != nullptr && sees && marks.shading->is_masked(pos) && !is_query) {
     list->AddRect(low, high, packed(look.line));
   }
-  if (marks.brush != nullptr && marks.brush->has(pos) && !is_query) {
-    ground = blend(with_alpha(look.accent, kBrushed), ground);
-    list->AddRectFilled(low, high, packed(ground));
-  }
+  if (marks.brush != nullptr && marks.brush->has(pos))
+    list->AddRectFilled(low, {high.x, low.y + std::round(look.px(2.4f))}, packed(look.accent));
   Colour ink = ink_on(look, ground);
   if (!sees && !is_query) ink = blend(with_alpha(look.muted, 0.62), look.surface);
   list->AddText(font, font->FontSize, {at.x + padding(look), at.y}, packed(ink), text.data(),
@@ -116,7 +113,7 @@ void TokenPainter::frames(Index pos, ImVec2 low, ImVec2 high, bool is_pointed) c
   if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);
   const bool is_reader =
       marks.is_light && marks.reading != nullptr && marks.reading->reader() == pos;
-  if (is_pointed || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2));
+  if (is_pointed || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2), 0, look.px(1.4f));
 }
 
 UnderlineColours underline_colours(const Look& look, const std::string& method,

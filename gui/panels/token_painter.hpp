@@ -26,7 +26,7 @@ struct TokenMarks {
   const Shading* shading = nullptr;
   const std::vector<std::size_t>* found = nullptr;
   std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
-  const Brush* brush = nullptr;   // lit up
+  const Brush* brush = nullptr;   // a bar above
 };
 
 /// How the two underlines look: colour, and dashes for the second. Keys that are kept by rule have

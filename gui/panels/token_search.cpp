@@ -61,7 +61,7 @@ void TokenSearch::draw(PanelContext& context, const Document& document, const Fo
   help_tooltip("What becomes the match: the query, or the key that it looks at.");
 }
 
-std::optional<TokenRange> TokenSearch::word(const Session& session, const Document& document,
+std::optional<TokenRange> TokenSearch::word(const Session& session,
                                             const FoundTokens* matches) const {
   const std::optional<Index> key = session.selection().key;
   if (needle_.empty() || matches == nullptr || matches->positions.empty())
@@ -73,9 +73,9 @@ std::optional<TokenRange> TokenSearch::word(const Session& session, const Docume
     if (place && std::ranges::binary_search(found, static_cast<std::size_t>(*place)))
       at = static_cast<std::size_t>(*place);
   }
-  const auto begin = static_cast<Index>(at);
-  return TokenRange{begin,
-                    begin + static_cast<Index>(n_tokens_of(document.token_bytes(), at, needle_))};
+  const auto end =
+      matches->ends[static_cast<std::size_t>(std::ranges::lower_bound(found, at) - found.begin())];
+  return TokenRange{static_cast<Index>(at), static_cast<Index>(end)};
 }
 
 void TokenSearch::go_to_match(Session& session, const FoundTokens* found, bool sets_key,

@@ -19,8 +19,7 @@ class TokenSearch {
   void draw_go_to(PanelContext& context, const Document& document);
   const std::string& needle() const { return needle_; }
   /// The match that was gone to, or the first one; without a search the selected key.
-  std::optional<TokenRange> word(const Session& session, const Document& document,
-                                 const FoundTokens* matches) const;
+  std::optional<TokenRange> word(const Session& session, const FoundTokens* matches) const;
   /// A position that was gone to since the last call.
   std::optional<Index> take_place();
   /// Of another text.

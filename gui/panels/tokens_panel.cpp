@@ -151,7 +151,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     search_.draw(context, document, feed_.found(), switches_.search_sets_key,
                  std::exchange(wants_search_, false));
     ImGui::SameLine();
-    readers_.draw(context, document_, search_.word(context.session, document, feed_.found()));
+    readers_.draw(context, document_, search_.word(context.session, feed_.found()));
     busy_ = busy_ || readers_.is_busy();
     ImGui::SameLine();
     search_.draw_go_to(context, document);

@@ -250,9 +250,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void draw_figure(PanelContext& context) {
     figure_.show(context, picture_->figure, ImGui::GetContentRegionAvail());
+    mark_pointed(context);
     if (const auto place = why_place(outcome_, along()))
       AccentMarks(context, *figure_, 0).ring(place->x, place->y);
-    mark_pointed(context);
     const auto& hit = figure_.hit();
     if (!hit || !hit->of) return;
     const KeyOutcome outcome = outcome_of(*look_, static_cast<Index>(*hit->of));
@@ -260,13 +260,14 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (hit->clicked) choose_key(context, outcome.key);
   }
 
-  /// The key that is pointed at, where it was ranked.
+  /// The keys that are pointed at, where they were ranked.
   void mark_pointed(const PanelContext& context) const {
-    const Index key = pointed().keys.begin;
-    const bool is_seen = pointed().keys.size() == 1 && key <= look_->question.query;
-    const auto place = is_seen ? why_place(outcome_of(*look_, key), along()) : std::nullopt;
-    if (place && !figure_.hit())
-      AccentMarks(context, *figure_, 0, context.look.ink).ring(place->x, place->y);
+    if (figure_.hit()) return;
+    const TokenRange keys = pointed().keys;
+    for (Index key = keys.begin; key < std::min(keys.end, look_->question.query + 1); ++key) {
+      if (const auto place = why_place(outcome_of(*look_, key), along()))
+        AccentMarks(context, *figure_, 0, context.look.ink).ring(place->x, place->y);
+    }
   }
 
   void tooltip(const KeyOutcome& outcome) const {

@@ -23,8 +23,6 @@ GlTextureStore::GlTextureStore() {
 }
 
 ImTextureID GlTextureStore::create(int width, int height) {
-  GLint bound = 0;
-  glGetIntegerv(GL_TEXTURE_BINDING_2D, &bound);
   GLuint name = 0;
   glGenTextures(1, &name);
   glBindTexture(GL_TEXTURE_2D, name);
@@ -33,19 +31,13 @@ ImTextureID GlTextureStore::create(int width, int height) {
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_CLAMP_TO_EDGE);
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_CLAMP_TO_EDGE);
   glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, nullptr);
-  glBindTexture(GL_TEXTURE_2D, static_cast<GLuint>(bound));
   return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(name));
 }
 
-void GlTextureStore::write(ImTextureID id, int x, int y, int width, int height,
-                           const std::uint8_t* rgba) {
-  GLint bound = 0;
-  glGetIntegerv(GL_TEXTURE_BINDING_2D, &bound);
-  glBindTexture(GL_TEXTURE_2D, name_of(id));
+void GlTextureStore::write(ImTextureID id, int width, int height, const std::byte* rgba) {
+  glBindTexture(GL_TEXTURE_2D, name_of(id));  // ImGui's renderer binds its own
   glPixelStorei(GL_UNPACK_ROW_LENGTH, 0);
-  glPixelStorei(GL_UNPACK_ALIGNMENT, 4);
-  glTexSubImage2D(GL_TEXTURE_2D, 0, x, y, width, height, GL_RGBA, GL_UNSIGNED_BYTE, rgba);
-  glBindTexture(GL_TEXTURE_2D, static_cast<GLuint>(bound));
+  glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, rgba);
 }
 
 void GlTextureStore::destroy(ImTextureID id) {

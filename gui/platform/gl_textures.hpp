@@ -1,6 +1,7 @@
 // Textures in OpenGL; the context must be current whenever the store is used.
 #pragma once
 
+#include "analysis/plot/canvas.hpp"
 #include "gui/render/textures.hpp"
 
 namespace kvscope::gui {
@@ -12,8 +13,7 @@ class GlTextureStore final : public TextureStore {
 
  protected:
   ImTextureID create(int width, int height) override;
-  void write(ImTextureID id, int x, int y, int width, int height,
-             const std::uint8_t* rgba) override;
+  void write(ImTextureID id, int width, int height, const std::byte* rgba) override;
   void destroy(ImTextureID id) override;
 
  private:

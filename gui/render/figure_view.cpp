@@ -95,6 +95,7 @@ struct FigureView::Impl {
     figure = new_figure;
     is_drawn = false;
     dragged_panel.reset();
+    lasso_panel.reset();
     figure_problem.clear();
     try {
       plot::check_figure(figure);
@@ -165,18 +166,17 @@ struct FigureView::Impl {
   void draw(const plot::Figure& shown) {
     const auto width = static_cast<int>(size.x);
     const auto height = static_cast<int>(size.y);
-    if (!picture || picture.width() != width || picture.height() != height)
-      picture = Texture(textures, width, height);
     beneath.clear();
     const auto canvas = make_screen_canvas(width, height, {shift.x, shift.y},
                                            screen.pixels_per_point, density, beneath);
     plot::draw_figure(shown, *layout, screen.theme, *canvas, plot::PageFill::leave);
     const std::string rgba = canvas->finish();
-    picture.update(0, 0, width, height,
-                   {reinterpret_cast<const std::uint8_t*>(rgba.data()), rgba.size()});
+    picture.set(textures, width, height, std::as_bytes(std::span(rgba)));
     find_pieces(rgba);
     beneath_textures.clear();
-    for (const ScreenPicture& each : beneath) beneath_textures.emplace_back(textures, each.image);
+    for (const auto& [rect, clip, image] : beneath)
+      beneath_textures.emplace_back().set(textures, image.width, image.height,
+                                          std::as_bytes(std::span(image.rgba)));
   }
 
   /// The parts of the picture that are not empty: every layer of a large window costs milliseconds
@@ -305,16 +305,25 @@ struct FigureView::Impl {
     return changed;
   }
 
+  bool has_points(std::size_t panel) const {
+    return std::ranges::any_of(figure.panels[panel].marks, [](const plot::Mark& mark) {
+      const auto* points = std::get_if<plot::Scatter>(&mark);
+      return points != nullptr && !points->of.empty();
+    });
+  }
+
   void read_lasso() {
     lassoed.reset();
     const plot::Point cursor = to_page(ImGui::GetIO().MousePos);
     if (ImGui::IsItemActivated()) {
       const bool is_alone = figure.panels.size() == 1;  // it may begin beside the frame
-      lasso_panel = !ImGui::GetIO().KeyAlt ? std::nullopt
-                    : is_alone             ? std::optional<std::size_t>(0)
-                                           : panel_at(cursor);
+      lasso_panel = is_alone ? std::optional<std::size_t>(0) : panel_at(cursor);
+      const bool takes = style.takes_lasso && ImGui::GetIO().KeyAlt;
+      if (!takes || !lasso_panel || !has_points(*lasso_panel)) lasso_panel.reset();
       lasso_line.clear();
     }
+    // Elsewhere when the button went up: nothing is around anything.
+    if (!ImGui::IsItemActive() && !ImGui::IsItemDeactivated()) lasso_panel.reset();
     if (!lasso_panel) return;
     dragged_far = true;  // no click
     const double step = kLassoStep / screen.pixels_per_point;
@@ -327,8 +336,10 @@ struct FigureView::Impl {
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* points = std::get_if<plot::Scatter>(&marks[m]);
       for (std::size_t i = 0; points != nullptr && i < points->of.size(); ++i) {
-        const plot::Point at = layout->panels[*lasso_panel].place(points->x[i], points->y[i]);
-        if (is_inside(lasso_line, at)) lassoed->push_back({m, points->of[i]});
+        const plot::PanelLayout& panel = layout->panels[*lasso_panel];
+        const plot::Point at = panel.place(points->x[i], points->y[i]);
+        if (panel.frame.contains(at) && is_inside(lasso_line, at))
+          lassoed->push_back({m, points->of[i]});
       }
     }
     lasso_panel.reset();
@@ -398,6 +409,7 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   view.set_figure(figure, version);
   if (size.x != view.size.x || size.y != view.size.y || style != view.style) {
     view.is_drawn = false;
+    view.lasso_panel.reset();
   }
   view.size = size;
   view.style = style;

@@ -34,6 +34,7 @@ struct FigureStyle {
   std::optional<double> text_em;      // pixels per em of axis labels [the body font's]
   bool zoomable = true;
   bool takes_wheel = true;  // else the window around it scrolls
+  bool takes_lasso = false;
   bool operator==(const FigureStyle&) const = default;
 };
 

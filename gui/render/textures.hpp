@@ -6,12 +6,10 @@
 
 #include <imgui.h>
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
-
-#include "analysis/plot/canvas.hpp"
 
 namespace kvscope::gui {
 
@@ -24,40 +22,29 @@ class TextureStore {
   virtual int max_side() const = 0;
   /// Frees what was dropped; called by the backend after a frame was drawn.
   void collect();
-  /// Of the textures that live.
+  /// Textures that live.
   std::size_t count() const { return count_; }
-  std::size_t bytes() const { return bytes_; }
 
  protected:
   TextureStore() : grave_(std::make_shared<Grave>()) {}
   virtual ImTextureID create(int width, int height) = 0;
-  virtual void write(ImTextureID id, int x, int y, int width, int height,
-                     const std::uint8_t* rgba) = 0;
+  virtual void write(ImTextureID id, int width, int height, const std::byte* rgba) = 0;
   virtual void destroy(ImTextureID id) = 0;
 
  private:
   friend class Texture;
   /// What textures leave behind; they may outlive the store.
-  struct Dead {
-    ImTextureID id;
-    std::size_t bytes;
-  };
   struct Grave {
-    std::vector<Dead> dead;
+    std::vector<ImTextureID> dead;
   };
   std::shared_ptr<Grave> grave_;
   std::size_t count_ = 0;
-  std::size_t bytes_ = 0;
 };
 
 /// One texture; movable, dropped with its last owner. It must not be drawn after its store is gone.
 class Texture {
  public:
   Texture() = default;
-  /// Of undefined content. Throws ConfigError beyond the store's longest side or below one pixel.
-  Texture(TextureStore& store, int width, int height);
-  /// Throws as above.
-  Texture(TextureStore& store, const plot::Image& image);
   ~Texture();
   Texture(Texture&& other) noexcept;
   Texture& operator=(Texture&& other) noexcept;
@@ -67,12 +54,11 @@ class Texture {
   int width() const { return width_; }
   int height() const { return height_; }
 
-  /// Replaces a rectangle by `rgba` [height, width, 4], row 0 on top. Throws ShapeError if it does
-  /// not fit.
-  void update(int x, int y, int width, int height, std::span<const std::uint8_t> rgba);
+  /// Shows `rgba` [height, width, 4], row 0 on top. Throws ConfigError beyond the store's longest
+  /// side or below one pixel, ShapeError for another number of bytes.
+  void set(TextureStore& store, int width, int height, std::span<const std::byte> rgba);
 
  private:
-  TextureStore* store_ = nullptr;
   std::weak_ptr<TextureStore::Grave> grave_;
   ImTextureID id_ = nullptr;
   int width_ = 0;

@@ -44,7 +44,7 @@ CallShape shape_of(const ApiShape& from) {
   CallShape shape;
   shape.n_batch = from.n_batch, shape.n_q = from.n_q, shape.n_kv = from.n_kv;
   shape.d_head = from.d_head, shape.capacity = from.capacity;
-  shape.dtype = from.is_bf16 != 0 ? kvscope::gpu::Dtype::bf16 : kvscope::gpu::Dtype::f32;
+  shape.dtype = from.is_bf16 != 0 ? kvscope::DType::bf16 : kvscope::DType::f32;
   shape.score_scale = from.d_head == 64 ? 0.125f : 0.08838834764831845f;
   return shape;
 }
@@ -90,8 +90,9 @@ const char* quoka_attend(void* quoka, ApiRows rows, void* stream) {
   return sentence([&] {
     AttendOptions options;
     options.n_splits = rows.n_splits;
-    static_cast<kvscope::gpu::Quoka*>(quoka)->attend(rows_of(rows), rows.out, rows.lse,
-                                                     static_cast<StreamHandle>(stream), options);
+    const auto* const chosen = static_cast<kvscope::gpu::Quoka*>(quoka);
+    kvscope::gpu::attend(chosen->shape(), rows_of(rows), chosen->lists(), rows.out, rows.lse,
+                         options, static_cast<StreamHandle>(stream));
   });
 }
 const char* quoka_lists(void* quoka, const void** items, const void** counts) {
@@ -128,8 +129,9 @@ const char* quest_attend(void* quest, ApiRows rows, void* stream) {
     AttendOptions options;
     options.own_keys = kvscope::gpu::OwnKeys::in_list;
     options.n_splits = rows.n_splits;
-    static_cast<kvscope::gpu::Quest*>(quest)->attend(rows_of(rows), rows.out, rows.lse,
-                                                     static_cast<StreamHandle>(stream), options);
+    const auto* const chosen = static_cast<kvscope::gpu::Quest*>(quest);
+    kvscope::gpu::attend(chosen->shape(), rows_of(rows), chosen->lists(), rows.out, rows.lse,
+                         options, static_cast<StreamHandle>(stream));
   });
 }
 

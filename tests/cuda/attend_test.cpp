@@ -11,7 +11,6 @@
 namespace kvscope::test::attend_test {
 
 using gpu::AttendBy;
-using gpu::Dtype;
 
 const char* name_of(AttendBy by) {
   return by == AttendBy::chunk    ? "chunk"
@@ -68,9 +67,7 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
   const int n_owners = c.per_q_head ? c.batch.n_q : c.batch.n_kv;
   const RandomLists lists(batch, n_owners, c.share, 7);
   const bool is_dense = c.share > 1.0;
-  gpu::attend(batch.shape, batch.rows(), is_dense ? gpu::DeviceLists{} : lists.lists,
-              batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
-              gpu::AttendOptions{.by = by, .n_splits = n_splits}, batch.stream);
+  batch.attend(is_dense ? gpu::DeviceLists{} : lists.lists, {.by = by, .n_splits = n_splits});
   batch.stream.wait();
   const OutputDifference output = compare_outputs(
       batch,
@@ -86,7 +83,7 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
       std::max(1, c.batch.n_tok / 9));
   std::printf("  attend %-26s by %-6s splits %2d  out %.1e lse %.1e\n", c.name, name_of(by),
               n_splits, output.out, output.lse);
-  const bool is_exact = c.batch.dtype == Dtype::f32;
+  const bool is_exact = c.batch.dtype == DType::f32;
   CHECK(output.out < (is_exact ? 2e-5 : 8e-3));
   CHECK(output.lse < 1e-4);
 }
@@ -121,11 +118,11 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
     check_case(c, AttendBy::rows, 0);
   }
   for (Case c : chunks) {
-    c.batch.dtype = Dtype::f32;
+    c.batch.dtype = DType::f32;
     check_case(c, AttendBy::automatic, 0);
   }
   for (Case c : steps) {
-    c.batch.dtype = Dtype::f32;
+    c.batch.dtype = DType::f32;
     check_case(c, AttendBy::automatic, 0);
   }
 }
@@ -140,7 +137,7 @@ struct RuleCase {
 TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends on blocks",
           "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
-  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
   const BatchShape smollm{.n_q = 9, .n_kv = 3, .d = 64, .n_past = {1900}, .n_tok = 128};
   const BatchShape gemma{.n_q = 4, .n_kv = 1, .d = 256, .n_past = {1100}, .n_tok = 128};
   const std::vector<RuleCase> cases = {
@@ -176,12 +173,9 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
     for (const int n_splits : {1, 0, 2, 3, 4, 8}) {
       INFO(c.name << ", splits " << n_splits);
       batch.poison();
-      gpu::attend(batch.shape, batch.rows(), {}, batch.out_rows.data(),
-                  reinterpret_cast<float*>(batch.lse_rows.data()),
-                  {.by = c.rule.is_plain() ? AttendBy::rows : AttendBy::automatic,
-                   .n_splits = n_splits,
-                   .rule = c.rule},
-                  batch.stream);
+      batch.attend({}, {.by = c.rule.is_plain() ? AttendBy::rows : AttendBy::automatic,
+                        .n_splits = n_splits,
+                        .rule = c.rule});
       batch.stream.wait();
       if (n_splits == 1) {
         first_out = batch.out();
@@ -203,7 +197,7 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
           },
           std::max(1, c.batch.n_tok / 9), expected);
       std::printf("  attend %-26s out %.1e lse %.1e\n", c.name, output.out, output.lse);
-      CHECK(output.out < (dtype == Dtype::f32 ? 2e-5 : 5e-3));
+      CHECK(output.out < (dtype == DType::f32 ? 2e-5 : 5e-3));
       CHECK(output.lse < 1e-4);
     }
   }
@@ -212,14 +206,11 @@ TEST_CASE("gpu: windows, sinks and caps are the reference's, and no bit depends 
 TEST_CASE("gpu: a rule that a kernel does not compute is refused", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
   DeviceBatch batch({.n_past = {30}, .n_tok = 40});
-  const auto attend = [&](const gpu::DeviceLists& lists, gpu::AttendOptions options) {
-    gpu::attend(batch.shape, batch.rows(), lists, batch.out_rows.data(),
-                reinterpret_cast<float*>(batch.lse_rows.data()), options, batch.stream);
-  };
-  CHECK_THROWS_AS(attend({}, {.by = AttendBy::chunk, .rule = {.window = 5}}), ShapeError);
+  CHECK_THROWS_AS(batch.attend({}, {.by = AttendBy::chunk, .rule = {.window = 5}}), ShapeError);
   const RandomLists lists(batch, 2, 0.3, 7);
-  CHECK_THROWS_AS(attend(lists.lists, {.by = AttendBy::rows, .rule = {.window = 5}}), ShapeError);
-  CHECK_THROWS_AS(attend({}, {.by = AttendBy::rows, .n_splits = 9}), ShapeError);
+  CHECK_THROWS_AS(batch.attend(lists.lists, {.by = AttendBy::rows, .rule = {.window = 5}}),
+                  ShapeError);
+  CHECK_THROWS_AS(batch.attend({}, {.by = AttendBy::rows, .n_splits = 9}), ShapeError);
 }
 
 TEST_CASE("gpu: a query that is no number gets no numbers, and nobody else does", "[gpu]") {
@@ -229,9 +220,7 @@ TEST_CASE("gpu: a query that is no number gets no numbers, and nobody else does"
   constexpr std::uint16_t kNaN = 0x7fc0;
   constexpr std::size_t kRow = 3 * 60 + 17;  // of query head 3
   batch.q.upload(&kNaN, 2, (kRow * 128 + 5) * 2);
-  gpu::attend(batch.shape, batch.rows(), lists.lists, batch.out_rows.data(),
-              reinterpret_cast<float*>(batch.lse_rows.data()),
-              {.by = AttendBy::chunk, .n_splits = 2}, batch.stream);
+  batch.attend(lists.lists, {.by = AttendBy::chunk, .n_splits = 2});
   batch.stream.wait();
   const std::vector<float> out = batch.out();
   const std::vector<float> lse = batch.lse();

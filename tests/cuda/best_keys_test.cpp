@@ -45,14 +45,13 @@ void check_case(const Case& c) {
 
 TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype;
   const BatchShape small{.n_q = 6, .n_kv = 2, .n_past = {300}, .n_tok = 40};
   const auto with = [](BatchShape shape, const auto& change) {
     change(shape);
     return shape;
   };
   const auto in_f32 = [&](const BatchShape& shape) {
-    return with(shape, [](BatchShape& x) { x.dtype = Dtype::f32; });
+    return with(shape, [](BatchShape& x) { x.dtype = DType::f32; });
   };
   const BatchShape step{.n_q = 24, .n_kv = 8, .n_past = {5000}, .n_tok = 1};
   const BatchShape narrow{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 9};
@@ -103,7 +102,7 @@ TEST_CASE("gpu: lists without a budget have the weights that they should", "[gpu
   KVSCOPE_NEEDS_DEVICE();
   const BatchShape small{.n_q = 6, .n_kv = 2, .n_past = {300}, .n_tok = 40};
   const BatchShape in_f32{
-      .n_q = 6, .n_kv = 2, .d = 64, .n_past = {2300}, .n_tok = 7, .dtype = gpu::Dtype::f32};
+      .n_q = 6, .n_kv = 2, .d = 64, .n_past = {2300}, .n_tok = 7, .dtype = DType::f32};
   const BatchShape step{.n_q = 24, .n_kv = 8, .n_past = {5000}, .n_tok = 1};
   const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
   const BatchShape start{.n_past = {0}, .n_tok = 70};

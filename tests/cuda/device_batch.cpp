@@ -4,9 +4,9 @@ namespace kvscope::test {
 
 namespace {
 
-std::vector<std::byte> bytes_of(const std::vector<float>& values, gpu::Dtype dtype) {
-  std::vector<std::byte> bytes(values.size() * gpu::size_of(dtype));
-  if (dtype == gpu::Dtype::f32) {
+std::vector<std::byte> bytes_of(const std::vector<float>& values, DType dtype) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  if (dtype == DType::f32) {
     std::memcpy(bytes.data(), values.data(), bytes.size());
   } else {
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_of(const std::vector<float>& values, gpu::Dtype dty
   return bytes;
 }
 
-gpu::DeviceBuffer uploaded(const std::vector<float>& values, gpu::Dtype dtype) {
+gpu::DeviceBuffer uploaded(const std::vector<float>& values, DType dtype) {
   const std::vector<std::byte> bytes = bytes_of(values, dtype);
   gpu::DeviceBuffer buffer(bytes.size(), "a test's rows");
   buffer.upload(bytes.data(), bytes.size());
@@ -29,7 +29,7 @@ gpu::DeviceBuffer uploaded(const std::vector<float>& values, gpu::Dtype dtype) {
 DeviceBatch::DeviceBatch(const BatchShape& of) : n_tok(of.n_tok) {
   int capacity = of.capacity;
   for (const int past : of.n_past) capacity = std::max(capacity, past + of.n_tok);
-  const bool is_bf16 = of.dtype == gpu::Dtype::bf16;
+  const bool is_bf16 = of.dtype == DType::bf16;
   std::vector<float> all_q, all_k, all_v;
   // places behind a sequence's keys hold NaN: reading one shows
   const auto n_rows = static_cast<std::size_t>(of.n_past.size()) * of.n_kv * capacity * of.d;
@@ -76,10 +76,15 @@ gpu::DeviceRows DeviceBatch::rows() const {
           n_tok};
 }
 
+void DeviceBatch::attend(const gpu::DeviceLists& lists, const gpu::AttendOptions& options) {
+  gpu::attend(shape, rows(), lists, out_rows.data(), reinterpret_cast<float*>(lse_rows.data()),
+              options, stream);
+}
+
 std::vector<float> DeviceBatch::out() const {
-  const std::size_t n = out_rows.size() / gpu::size_of(shape.dtype);
+  const std::size_t n = out_rows.size() / size_of(shape.dtype);
   std::vector<float> values(n);
-  if (shape.dtype == gpu::Dtype::f32) {
+  if (shape.dtype == DType::f32) {
     out_rows.download(values.data(), 4 * n);
   } else {
     std::vector<std::uint16_t> halves(n);

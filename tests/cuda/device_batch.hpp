@@ -28,7 +28,7 @@ struct BatchShape {
   std::vector<int> n_past = {100};  // of each sequence
   int n_tok = 5;
   int capacity = 0;  // 0: just enough
-  gpu::Dtype dtype = gpu::Dtype::bf16;
+  DType dtype = DType::bf16;
   Draw draw = Draw::normal;
   unsigned seed = 1;
 };
@@ -37,6 +37,8 @@ class DeviceBatch {
  public:
   explicit DeviceBatch(const BatchShape& of);
   gpu::DeviceRows rows() const;
+  /// Attention to lists (dense without), into out and lse.
+  void attend(const gpu::DeviceLists& lists, const gpu::AttendOptions& options);
   int n_batch() const { return static_cast<int>(sequences.size()); }
   /// Rows of bf16 or f32, as floats.
   std::vector<float> out() const;

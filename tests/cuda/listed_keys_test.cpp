@@ -52,9 +52,8 @@ struct VoteCase {
 
 TEST_CASE("gpu: votes for listed keys are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype;
   const BatchShape shape{.n_q = 6, .n_kv = 2, .n_past = {500}, .n_tok = 70};
-  const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {500}, .n_tok = 70, .dtype = Dtype::f32};
+  const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {500}, .n_tok = 70, .dtype = DType::f32};
   const BatchShape step{.n_q = 24, .n_kv = 8, .d = 64, .n_past = {3000}, .n_tok = 1};
   for (const VoteCase& c :
        {VoteCase{"last row", shape, 69, 70}, VoteCase{"last row f32", wide, 69, 70},
@@ -90,16 +89,15 @@ TEST_CASE("gpu: votes for listed keys are the reference's", "[gpu][picks]") {
 
 TEST_CASE("gpu: cosines of listed keys with their mean are the reference's", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype;
   struct Case {
     const char* name;
     BatchShape batch;
     bool has_lists, takes_unit;
   };
   const BatchShape shape{.n_q = 6, .n_kv = 2, .n_past = {1500}, .n_tok = 70};
-  const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {1500}, .n_tok = 70, .dtype = Dtype::f32};
+  const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {1500}, .n_tok = 70, .dtype = DType::f32};
   const BatchShape step{.n_q = 24, .n_kv = 8, .d = 64, .n_past = {3000}, .n_tok = 1};
-  const BatchShape start{.n_past = {0}, .n_tok = 33, .dtype = Dtype::f32};
+  const BatchShape start{.n_past = {0}, .n_tok = 33, .dtype = DType::f32};
   const BatchShape copies{.n_past = {900}, .n_tok = 4, .draw = Draw::copies};
   for (const Case& c : {Case{"lists", shape, true, true}, Case{"lists f32", wide, true, true},
                         Case{"raw mean", shape, true, false}, Case{"all keys", shape, false, true},

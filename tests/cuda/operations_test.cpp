@@ -11,8 +11,6 @@
 
 namespace kvscope::test::operations_test {
 
-using gpu::Dtype;
-
 /// Values on the device, with an owner.
 template <class T>
 class OnDevice {
@@ -31,7 +29,7 @@ class OnDevice {
 
 TEST_CASE("gpu: sums of values are the loops'", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
     DeviceBatch batch({.n_past = {70}, .n_tok = 3, .capacity = 90, .dtype = dtype});
     const Sequence1& s = batch.sequences[0];
     for (const auto& [begin, end] : {std::pair{0, 73}, {5, 6}, {71, 73}, {9, 9}}) {
@@ -82,7 +80,7 @@ TEST_CASE("gpu: the attention of each row over all heads is the loops'", "[gpu][
 
 TEST_CASE("gpu: scores of rows are the loops'", "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
     DeviceBatch batch({.n_q = 6, .n_kv = 2, .n_past = {301}, .n_tok = 70, .dtype = dtype});
     const Sequence1& s = batch.sequences[0];
     for (const auto& [head, first, end] : {std::tuple{4, 3, 70}, {0, 0, 1}, {5, 69, 70}}) {
@@ -111,7 +109,7 @@ TEST_CASE("gpu: scores of rows are the loops'", "[gpu][picks]") {
 TEST_CASE("gpu: products with keys are the loops', those of the call's own among them",
           "[gpu][picks]") {
   KVSCOPE_NEEDS_DEVICE();
-  for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
     DeviceBatch batch({.n_past = {300}, .n_tok = 5, .dtype = dtype});
     const Sequence1& s = batch.sequences[0];
     constexpr std::size_t kRows = 4, kFirst = 1, kTaken = 3;  // of each KV head

@@ -58,7 +58,7 @@ Left left_by(const gpu::Quest& quest, const DeviceBatch& batch, int page_size) {
       left.bounds.push_back(gpu::read_device<float>(quest.bounds() + list * stride, n_pages));
     }
     const std::size_t words =
-        static_cast<std::size_t>(batch.shape.d_head) * gpu::size_of(batch.shape.dtype);
+        static_cast<std::size_t>(batch.shape.d_head) * size_of(batch.shape.dtype);
     for (int head = 0; head < batch.shape.n_kv; ++head) {
       const auto at = static_cast<std::size_t>(b * batch.shape.n_kv + head) *
                       static_cast<std::size_t>(quest.max_pages());
@@ -90,7 +90,7 @@ void note_past(gpu::Quest& quest, const DeviceBatch& batch, const std::vector<in
 void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
   gpu::Quest quest(batch.shape, c.options);
   const bool is_one = quest.steps_in_one_kernel();
-  const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
+  const bool is_bf16 = c.batch.dtype == DType::bf16;
   note_past(quest, batch, c.batch.n_past);
   OutputDifference worst;
   double largest = 0.0, apart = 0.0;
@@ -138,8 +138,7 @@ void check_case(const Case& c) {
   note_past(quest, batch, c.batch.n_past);
   quest.append(batch.k.data(), batch.rows().n_past, 1, batch.stream);
   quest.choose(batch.q.data(), batch.rows().n_past, batch.stream);
-  quest.attend(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
-               batch.stream);
+  batch.attend(quest.lists(), {gpu::OwnKeys::in_list});
   batch.stream.wait();
   int n_lists = 0, n_unequal = 0, n_wrong = 0;
   double farthest = 0.0;
@@ -177,7 +176,7 @@ void check_case(const Case& c) {
   std::printf("  quest %-34s lists %d, unequal %d, farthest %.1e; out %.1e lse %.1e\n", c.name,
               n_lists, n_unequal, farthest, output.out, output.lse);
   CHECK(n_wrong == 0);
-  const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
+  const bool is_bf16 = c.batch.dtype == DType::bf16;
   CHECK(output.out < (is_bf16 ? 8e-3 : 2e-5));
   CHECK(output.lse < 1e-4);
   check_step(c, batch, left_by(quest, batch, c.options.page_size));
@@ -227,7 +226,7 @@ void check_steps_in_a_row(const BatchShape& shape, const gpu::QuestOptions& opti
 
 TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype, gpu::QuestOwner, gpu::QuestPages;
+  using gpu::QuestOwner, gpu::QuestPages;
   const BatchShape one{.n_q = 6, .n_kv = 2, .d = 128, .n_past = {1000}, .n_tok = 1};
   const BatchShape many{
       .n_q = 8, .n_kv = 2, .d = 64, .n_past = {0, 1, 15, 16, 17, 900, 3333}, .n_tok = 1};
@@ -241,11 +240,11 @@ TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
     }
   }
   BatchShape f32 = one;
-  f32.dtype = Dtype::f32;
+  f32.dtype = DType::f32;
   for (const auto owner : {QuestOwner::q_head, QuestOwner::group_sum, QuestOwner::group_max})
     cases.push_back({"one f32", f32, {16, 256, QuestPages::kernel, owner}});
   f32 = many;
-  f32.dtype = Dtype::f32;
+  f32.dtype = DType::f32;
   cases.push_back({"batch of lengths f32", f32, {16, 256, QuestPages::kernel, QuestOwner::q_head}});
   BatchShape ties = one;
   ties.draw = Draw::ties;
@@ -288,10 +287,10 @@ TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
 TEST_CASE("gpu: Quest's lists of chunks are whole pages before them by the reference's sums",
           "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype, gpu::QuestOwner, gpu::QuestPages;
+  using gpu::QuestOwner, gpu::QuestPages;
   const BatchShape chunk{.n_q = 6, .n_kv = 2, .n_past = {900}, .n_tok = 40};
   const BatchShape many{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {0, 1, 15, 16, 17, 3333}};
-  const BatchShape f32{.n_q = 6, .n_kv = 2, .n_past = {907}, .n_tok = 128, .dtype = Dtype::f32};
+  const BatchShape f32{.n_q = 6, .n_kv = 2, .n_past = {907}, .n_tok = 128, .dtype = DType::f32};
   const BatchShape longest{.n_q = 8, .n_kv = 2, .n_past = {40000}, .n_tok = 16};
   const BatchShape copies{.n_past = {9000}, .n_tok = 32, .draw = Draw::copies};
   const BatchShape one{.n_q = 24, .n_kv = 1, .n_past = {700}, .n_tok = 1};

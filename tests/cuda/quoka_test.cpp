@@ -65,8 +65,7 @@ void check_case(const Case& c) {
   quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()),
                static_cast<int>(batch.shape.capacity), batch.stream);
   quoka.choose(batch.rows(), batch.stream);
-  quoka.attend(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
-               batch.stream);
+  batch.attend(quoka.lists(), {});
   batch.stream.wait();
   const Findings f = compare(c, batch, quoka);
   std::vector<std::vector<int>> lists;
@@ -89,28 +88,27 @@ void check_case(const Case& c) {
   CHECK(f.n_wrong == 0);
   CHECK(f.n_wrong_picks == 0);
   if (c.batch.draw == Draw::copies) CHECK(f.n_swapped == 0);
-  const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
+  const bool is_bf16 = c.batch.dtype == DType::bf16;
   CHECK(output.out < (is_bf16 ? 8e-3 : 2e-5));
   CHECK(output.lse < (is_bf16 ? 1e-4 : 1e-4));
 }
 
 TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype;
   const std::vector<Case> cases = {
       {"small bf16", {.n_q = 6, .n_kv = 2, .d = 128, .n_past = {300}, .n_tok = 40}, 16, 64},
       {"small f32",
-       {.n_q = 6, .n_kv = 2, .d = 128, .n_past = {300}, .n_tok = 40, .dtype = Dtype::f32},
+       {.n_q = 6, .n_kv = 2, .d = 128, .n_past = {300}, .n_tok = 40, .dtype = DType::f32},
        16,
        64},
       {"d 64 bf16", {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 128}, 16, 100},
       {"d 64 f32",
-       {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 128, .dtype = Dtype::f32},
+       {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 128, .dtype = DType::f32},
        16,
        100},
       {"fewer queries than slots", {.n_past = {500}, .n_tok = 9}, 16, 33},
       {"decode", {.n_past = {2000}, .n_tok = 1}, 16, 128},
-      {"decode f32", {.n_past = {2000}, .n_tok = 1, .dtype = Dtype::f32}, 16, 128},
+      {"decode f32", {.n_past = {2000}, .n_tok = 1, .dtype = DType::f32}, 16, 128},
       {"4 slots", {.n_past = {900}, .n_tok = 64}, 4, 128},
       {"budget beyond the past", {.n_past = {50}, .n_tok = 20}, 16, 128},
       {"no past", {.n_past = {0}, .n_tok = 70}, 16, 128},
@@ -119,23 +117,23 @@ TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {
        16,
        256},
       {"batch of lengths f32",
-       {.n_q = 4, .n_kv = 1, .n_past = {0, 5, 64, 1111, 4097}, .n_tok = 33, .dtype = Dtype::f32},
+       {.n_q = 4, .n_kv = 1, .n_past = {0, 5, 64, 1111, 4097}, .n_tok = 33, .dtype = DType::f32},
        16,
        256},
       {"ties", {.n_past = {3000}, .n_tok = 32, .draw = Draw::ties}, 16, 500},
       {"ties f32",
-       {.n_past = {3000}, .n_tok = 32, .dtype = Dtype::f32, .draw = Draw::ties},
+       {.n_past = {3000}, .n_tok = 32, .dtype = DType::f32, .draw = Draw::ties},
        16,
        500},
       {"copies of four keys", {.n_past = {9000}, .n_tok = 32, .draw = Draw::copies}, 16, 700},
       {"copies of four keys f32",
-       {.n_past = {9000}, .n_tok = 32, .dtype = Dtype::f32, .draw = Draw::copies},
+       {.n_past = {9000}, .n_tok = 32, .dtype = DType::f32, .draw = Draw::copies},
        16,
        700},
       {"copies, blocks share", {.n_past = {40000}, .n_tok = 16, .draw = Draw::copies}, 16, 1500},
       {"8k, group 3", {.n_q = 24, .n_kv = 8, .n_past = {8192}, .n_tok = 128}, 16, 1024},
       {"8k, group 3 f32",
-       {.n_q = 24, .n_kv = 8, .n_past = {8192}, .n_tok = 128, .dtype = Dtype::f32},
+       {.n_q = 24, .n_kv = 8, .n_past = {8192}, .n_tok = 128, .dtype = DType::f32},
        16,
        1024},
       {"33k, group 3", {.n_q = 6, .n_kv = 2, .n_past = {33000}, .n_tok = 128}, 16, 1024},
@@ -172,8 +170,7 @@ TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory
   const gpu::Graph graph(batch.stream, [&] {
     quoka.append(batch.k.data(), batch.rows().n_past, batch.n_tok, batch.stream);
     quoka.choose(batch.rows(), batch.stream);
-    quoka.attend(batch.rows(), batch.out_rows.data(),
-                 reinterpret_cast<float*>(batch.lse_rows.data()), batch.stream);
+    batch.attend(quoka.lists(), {});
   });
   for (const int past : {3000, 1700, 40, 2999}) {
     INFO("past " << past);

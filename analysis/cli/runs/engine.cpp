@@ -16,6 +16,7 @@
 
 #include "analysis/options/exit_code.hpp"
 #include "analysis/options/options.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/run_program.hpp"
 #include "core/base/shell_word.hpp"
@@ -47,14 +48,11 @@ LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_
 std::string sentence_of(const std::string& written) {
   constexpr std::string_view kOurs = "kvscope: ";
   std::string last;
-  for (std::size_t begin = 0; begin < written.size();) {
-    const std::size_t end = std::min(written.find('\n', begin), written.size());
-    const std::string line = written.substr(begin, end - begin);
+  for (const std::string& line : split_words(written, '\n')) {
     if (line.starts_with(kOurs) && !line.starts_with("kvscope: left out") &&
         !line.starts_with("kvscope: warning"))
       return line.substr(kOurs.size());
     if (line.find_first_not_of(" \t\r-") != std::string::npos) last = line;
-    begin = end + 1;
   }
   return last;
 }

@@ -34,7 +34,7 @@ class BigBird final : public Selector {
             .page_size = block_};
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     // Rows share a list where rows of the call and blocks of positions begin together.
     const Index rows_per_list = call.pos_begin % block_ == 0 ? std::min(block_, call.n_tok) : 1;
     Selection selection(ListOwner::q_head, call.n_tok, rows_per_list);

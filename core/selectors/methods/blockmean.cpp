@@ -214,10 +214,8 @@ class BlockMean final : public Selector {
     return caps;
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    if (sizes_ == PatternSize::budget) {
-      for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    }
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     if (call_range(call).end - row_range(call, call.n_tok - 1).begin < dense_below_)
       return dense_selections(call, list_owner(), budgets.size());
     const bool is_whole = keeps_all_blocks(call);
@@ -284,11 +282,6 @@ class BlockMean final : public Selector {
 
   /// What the lists leave out joins each selection.
   void add_compressed(const SelectCall& call, std::span<Selection> selections) const {
-    if (call.v.empty()) {
-      throw ConfigError(
-          "blockmean: compressed=true needs recorded values (V), which are missing in layer {}",
-          call.layer);
-    }
     std::vector<const KeyPools*> keys;
     std::vector<const KeyPools*> values;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {

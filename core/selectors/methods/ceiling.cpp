@@ -54,9 +54,8 @@ class Ceiling final : public Selector {
             .dense_layers = dense_layers_};
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    if (call.layer < dense_layers_)
-      return dense_selections(call, ListOwner::q_head, budgets.size());
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     return select_by_exact_weights(call, budgets.size(), [&](const ExactRow& row, std::size_t) {
       if (of_ == CeilingOf::mass) return above(row.weights);
       return least_error(call, row);

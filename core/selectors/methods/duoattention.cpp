@@ -116,8 +116,7 @@ class DuoAttention final : public Selector {
     name_retrieval_heads();
   }
 
-  Selection select(const SelectCall& call) override {
-    if (call.layer < dense_layers_) return dense_selection(call, ListOwner::kv_head);
+  Selection do_select(const SelectCall& call) override {
     std::vector<bool> retrieves;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       gates_of_heads_.of("duoattention", "gates", call, kv_head);

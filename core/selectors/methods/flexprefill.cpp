@@ -88,8 +88,8 @@ class FlexPrefill final : public Selector {
 
   SelectorCaps caps() const override { return block_share_caps(sizes_, block_); }
 
-  Selection select(const SelectCall& call) override {
-    const double gamma = block_share(name(), sizes_, gamma_, call.budget);
+  Selection do_select(const SelectCall& call) override {
+    const double gamma = block_share(sizes_, gamma_, call.budget);
     const SlashVotes votes = slash_votes(call, n_voters_);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;

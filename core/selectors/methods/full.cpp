@@ -13,7 +13,7 @@ namespace {
 class Full final : public Selector {
  public:
   SelectorCaps caps() const override { return {.owner = ListOwner::layer, .is_static = true}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return dense_selection(call, ListOwner::layer);
   }
   std::optional<ListPlan> plan(const Budget&, Phase) const override { return ListPlan{}; }

@@ -47,7 +47,7 @@ class H2o final : public EvictingMethod {
   HostRows host_rows() const override { return HostRows::none; }
   bool remembers() const override { return true; }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     Layer& state = state_of(call);
     if (call.phase == Phase::prefill) state.n_prompt = call.pos_begin + call.n_tok;
     state.may_be_rejected = call.phase != Phase::prefill;

@@ -173,9 +173,8 @@ class Indexer final : public Selector {
     }
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < dense_layers_) return dense_selections(call, owner_, budgets.size());
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     if (is_recorded() && has_no_indexer(call))
       return dense_selections(call, owner_, budgets.size());
     const IndexCall index =

@@ -40,7 +40,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/attention/anchor_layers.hpp"
 #include "core/attention/topk.hpp"
@@ -177,14 +176,13 @@ class Kascade final : public Selector {
     std::sort(anchor_layers_.begin(), anchor_layers_.end());
   }
 
-  Selection select(const SelectCall& call) override {
-    check_budget_kind(name(), caps(), call.budget);
+  Selection do_select(const SelectCall& call) override {
     if (anchor_layers_.empty()) {
       throw ConfigError(
           "kascade: has no anchors: calibrate it on a text, or name a file with map=FILE (kvscope "
           "fit kascade TRACE --out FILE), or the layers with anchors=0/2/8");
     }
-    CrossLayerContext& context = context_of(call);
+    CrossLayerContext& context = context_of(call, name());
     const bool is_dense = call.layer < dense_layers_ || is_after_anchor(call.layer);
     const auto known = context.selections.find(key_of(call.budget));
     const bool is_anchor =
@@ -221,14 +219,6 @@ class Kascade final : public Selector {
                                anchor_layers_.end();
   }
 
-  static CrossLayerContext& context_of(const SelectCall& call) {
-    if (call.context == nullptr) {
-      throw ConfigError(
-          "kascade: its lists pass from layer to layer, but the call has no cross-layer context");
-    }
-    return *call.context;
-  }
-
   Index rows_per_list(const SelectCall& call) const { return std::min(tile_, call.n_tok); }
 
   /// Keys of a list at the end of a context of n_keys.
@@ -250,9 +240,8 @@ class Kascade final : public Selector {
     for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
     // votes are those of the keys before a tile
     for (Index tile = 0; tile < n_tiles; ++tile) {
-      std::vector<Index> tile_rows(
-          static_cast<std::size_t>(std::min(rows, call.n_tok - tile * rows)));
-      std::iota(tile_rows.begin(), tile_rows.end(), tile * rows);
+      const std::vector<Index> tile_rows =
+          all_in(tile * rows, std::min(call.n_tok, (tile + 1) * rows));
       const Index past_end = std::max(seen.begin, call.pos_begin + tile * rows);
       std::vector<std::vector<double>> votes =
           softmax_votes(call, {.owner = by_q_head() ? ListOwner::q_head : ListOwner::kv_head,
@@ -326,12 +315,9 @@ class Kascade final : public Selector {
       const std::span<const Index> head = head_map_.find(call.layer, kv_head);
       if (!head.empty() && list_ == ListOwner::kv_head) source = head.front();
       for (Index row = 0; row < call.n_tok; row += lists.rows_per_list) {
-        const ListView view = lists.list(source, row);
-        KeyList list;
-        list.scored = view.scored();
-        list.forced = view.forced();
-        remove_dead(call, kv_head, list);
-        selection.add(list);
+        selection.add(lists.list(source, row).where([&](KeyPos key) {
+          return is_alive(call, kv_head, key);
+        }));
       }
     }
     return selection;

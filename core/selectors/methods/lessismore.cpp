@@ -64,11 +64,11 @@ class LessIsMore final : public Selector {
     second_layer_ = shape.next_asked(correction_layer_);
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     std::vector<Selection> selections;
-    if (call.layer < dense_layers_ || selects(call.layer)) {
-      if (selects(call.layer)) make_lists(call, budgets);
+    if (selects(call.layer)) {
+      make_lists(call, budgets);
       for (std::size_t i = 0; i < budgets.size(); ++i)
         selections.push_back(dense_selection(call, ListOwner::layer));
       return selections;
@@ -92,15 +92,6 @@ class LessIsMore final : public Selector {
   }
   static std::string key_of(const Budget& budget) { return "lessismore " + budget.to_string(); }
 
-  CrossLayerContext& context_of(const SelectCall& call) const {
-    if (call.context == nullptr) {
-      throw ConfigError(
-          "lessismore: its lists pass from layer to layer, but the call has no cross-layer "
-          "context");
-    }
-    return *call.context;
-  }
-
   /// How a budget is divided among n_keys: [0, n_sink), n_merged keys between, [recent_begin,
   /// n_keys).
   struct Parts {
@@ -118,7 +109,7 @@ class LessIsMore final : public Selector {
   }
 
   void make_lists(const SelectCall& call, std::span<const Budget> budgets) {
-    CrossLayerContext& context = context_of(call);
+    CrossLayerContext& context = context_of(call, name());
     const TokenRange keys = scored_range(call);
     const Index n_q = call.q.dim(0);
     const Index group = n_q / call.k.dim(0);
@@ -187,7 +178,7 @@ class LessIsMore final : public Selector {
   }
 
   Selection latest_list(const SelectCall& call, const Budget& budget) const {
-    const CrossLayerContext& context = context_of(call);
+    const CrossLayerContext& context = context_of(call, name());
     const auto it = context.lists.find(key_of(budget));
     if (it == context.lists.end()) {
       throw ConfigError(

@@ -37,7 +37,7 @@ class Longformer final : public Selector {
     return caps;
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return select_rows(call, [&](Index pos) {
       Index n_global = std::min(n_global_, pos + 1);
       Index window = window_;

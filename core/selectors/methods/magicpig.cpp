@@ -66,7 +66,7 @@ class MagicPig final : public Selector {
             .dense_layers = dense_every_ > 0 ? 1 : 0};
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     if (is_dense(call.layer)) return dense_selection(call, ListOwner::q_head);
     hash_past(call);
     return select_by_query(call, [&](const ListHeads& heads, Index row, ScoreWorker& worker) {

@@ -37,7 +37,7 @@ class AShape final : public Selector {
     return caps;
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const Index first_dense = call.pos_begin + std::max<Index>(0, call.n_tok - n_dense_rows_);
     return select_rows(call, [&](Index pos) {
       KeyList list;

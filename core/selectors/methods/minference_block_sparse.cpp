@@ -58,7 +58,7 @@ class BlockSparse final : public Selector {
     return caps;
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };

@@ -67,7 +67,7 @@ class VerticalSlash final : public Selector {
     return caps;
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const Index rows_per_list =
         rounding_ == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
     ScoreEngine& engine = engine_of(call);

@@ -61,11 +61,8 @@ class OracleTopk final : public Selector {
     return variant_ == OracleVariant::per_q_head ? "" : "ranks by weights that it does not show";
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < dense_layers_) {
-      return dense_selections(call, list_owner(), budgets.size());
-    }
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     if (call.trace != nullptr) begin_trace(call);
     const Index rows_per_list = variant_ == OracleVariant::per_chunk ? call.n_tok : 1;
     remote_sums_.clear();

@@ -28,11 +28,8 @@ class OracleTopp final : public Selector {
         .owner = ListOwner::q_head, .budgets = {Budget::Kind::mass}, .dense_layers = dense_layers_};
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < dense_layers_) {
-      return dense_selections(call, ListOwner::q_head, budgets.size());
-    }
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     return select_by_exact_weights(call, budgets.size(), [&](const ExactRow& row, std::size_t i) {
       return nucleus(row.weights, budgets[i].value, NucleusMode::exact);
     });

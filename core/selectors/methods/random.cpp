@@ -30,7 +30,7 @@ class Random final : public Selector {
     return {.needs_all_heads = true, .is_static = true, .budgets = kTokenBudgets};
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const Index recent_begin = std::max<Index>(0, call.pos_begin - n_recent_);
     const auto is_forced = [&](KeyPos pos) { return pos < n_sink_ || pos >= recent_begin; };
     Selection drawn =

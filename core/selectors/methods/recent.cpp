@@ -15,7 +15,7 @@ namespace {
 class Recent final : public Selector {
  public:
   SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return select_past(call, [](Index, std::span<const KeyPos> past, Index n_keep) {
       return std::vector<KeyPos>(past.end() - n_keep, past.end());
     });

@@ -50,10 +50,7 @@ class RocketKv final : public Selector {
     return {.permanent = true, .budgets = kTokenBudgets, .keeps_by_option = true};
   }
   void reset(const AttentionShape& shape) override { stack().reset(shape); }
-  Selection select(const SelectCall& call) override {
-    check_budget_kind(name(), caps(), call.budget);
-    return stack().select(call);
-  }
+  Selection do_select(const SelectCall& call) override { return stack().select(call); }
   void evict(const SelectCall& call, AliveMask& alive) override { stack().evict(call, alive); }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return stack_ == nullptr ? SelectCost{} : stack_->cost(call, selection);

@@ -239,9 +239,8 @@ class ShadowKv final : public Selector {
     if (file_.is_named()) rotations_ = load_rotations(file_, shape);
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     std::vector<Selection> selections = select_by_owner(
         call, ListOwner::kv_head, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> lists) {

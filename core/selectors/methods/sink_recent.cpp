@@ -20,7 +20,7 @@ class SinkRecent final : public Selector {
                          "first tokens that are always kept, inside the budget", at_least(0));
 
   SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return select_past(call, [&](Index, std::span<const KeyPos> past, Index n_keep) {
       // Sinks are positions, not ranks: where they died or left the window, the room goes to recent
       // keys.

@@ -294,7 +294,7 @@ class SkipSoftmax final : public Selector {
     if (file_.is_named()) load(shape);
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const double log_lambda = std::log(lambda_of(call));
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& selection) {
       std::vector<std::vector<BlockOutcomes>> kept;  // [tiles of queries][heads of the group]

@@ -39,7 +39,7 @@ class SnapKv final : public WindowVotes {
     return official_mha_ ? HostRows::all : WindowVotes::host_rows();
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return official_mha_ ? per_query_head(call) : alive_selection(call);
   }
   void evict(const SelectCall& call, AliveMask& alive) override {

@@ -87,11 +87,6 @@ class Socket final : public SharedScoreSelector {
   ListOwner owner_of_call(const SelectCall&) const override { return ListOwner::q_head; }
 
   void prepare(const SelectCall& call) override {
-    if (call.v.empty()) {
-      throw ConfigError(
-          "socket: the lengths of values rank keys, and the recording holds none: expected one "
-          "with v");
-    }
     ScoreEngine& engine = engine_of(call);
     engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
       hash_up_to(call, kv_head, worker.dots, engine.kept<Head>(this, call.layer, kv_head));

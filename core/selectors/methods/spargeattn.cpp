@@ -60,7 +60,7 @@ class SpargeAttn final : public Selector {
 
   SelectorCaps caps() const override { return block_share_caps(sizes_, block_k_); }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& selection) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
@@ -109,7 +109,7 @@ class SpargeAttn final : public Selector {
     if (rule_ == KeepRule::top && sizes_ == PatternSize::options) {
       n_keep = static_cast<std::size_t>(top_share_ * static_cast<double>(n_all_blocks));
     } else {
-      const double tau = block_share(name(), sizes_, tau_, call.budget);
+      const double tau = block_share(sizes_, tau_, call.budget);
       double total = 0.0;
       for (const Index kb : order) total += weight(scores, kb, order.front());
       double sum = 0.0;

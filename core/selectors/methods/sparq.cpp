@@ -208,11 +208,6 @@ class Sparq final : public SharedScoreSelector {
   /// The mean value of each KV head, a summary that has the share 1 - alpha of the output.
   void begin_call(const SelectCall& call, Summaries& summaries) override {
     if (!mixes(call)) return;
-    if (call.v.empty() && call.remote == nullptr) {
-      throw ConfigError(
-          "sparq: the mean value needs recorded values (V), which are missing; set "
-          "mean-value=false");
-    }
     const Index n_kv = call.k.dim(0);
     summaries.v = Tensor<float>({n_kv, call.v.dim(2)});
     summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});

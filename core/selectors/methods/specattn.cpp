@@ -70,9 +70,7 @@ class SpecAttn final : public Selector {
   }
   HostRows host_rows() const override { return HostRows::none; }  // the draft's rows are enough
 
-  Selection select(const SelectCall& call) override {
-    check_budget_kind(name(), caps(), call.budget);
-    if (call.layer < dense_layers_) return dense_selection(call, ListOwner::layer);
+  Selection do_select(const SelectCall& call) override {
     const TokenRange visible = call_range(call);
     const std::vector<std::uint8_t>& is_kept = marked_keys(call);
 

@@ -28,7 +28,7 @@ class StreamingLlm final : public Selector {
             .forced_inside_budget = true};
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return select_rows(call, [&](Index pos) {
       const Index n_visible = pos + 1;
       const Index budget = call.budget.tokens(n_visible, /*page_size=*/1);

@@ -14,7 +14,7 @@ namespace {
 class Strided final : public Selector {
  public:
   SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return select_past(call, [](Index, std::span<const KeyPos> past, Index n_keep) {
       std::vector<KeyPos> keys;
       if (past.empty()) return keys;

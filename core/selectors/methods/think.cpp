@@ -51,7 +51,7 @@ class Think final : public Selector {
             .dense_layers = dense_layers_};
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     if (call.layer < dense_layers_ || call.phase == Phase::prefill) return alive_selection(call);
     ScoreEngine& engine = engine_of(call);
     return select_by_kv_head(

@@ -31,7 +31,7 @@ class Tova final : public EvictingMethod {
   }
   void reset(const AttentionShape&) override { votes_.clear(); }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     Selection selection = alive_selection(call);
     // Alone, all heads have lost the same keys: one list for the layer. After another evicting
     // method they may differ.

@@ -61,8 +61,8 @@ class Twilight final : public MethodOnBase {
     return with_needs(caps);
   }
 
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     call.budget = budget_of_base_;
     // the base's scores, often of pages, are not what the nucleus keeps by
     call.trace = nullptr;

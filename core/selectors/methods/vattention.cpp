@@ -130,7 +130,7 @@ class VAttention final : public MethodOnBase {
     return with_needs(caps);
   }
 
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     hidden_.reset();
     if (base_from_ == BaseFrom::middle) hidden_ = without_windows(call);
     SelectCall question = question_of(call);

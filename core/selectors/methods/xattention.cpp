@@ -71,8 +71,8 @@ class XAttention final : public Selector {
   }
   SelectorCaps caps() const override { return block_share_caps(sizes_, block_); }
 
-  Selection select(const SelectCall& call) override {
-    const double tau = block_share(name(), sizes_, tau_, call.budget);
+  Selection do_select(const SelectCall& call) override {
+    const double tau = block_share(sizes_, tau_, call.budget);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& selection) {
       const Tiles keys(call, group.kv_head, step_);
       std::vector<std::vector<BlockOutcomes>> kept(static_cast<std::size_t>(group.q_heads.size()));

@@ -83,7 +83,12 @@ std::vector<OutputFile> export_files(const ExportRequest& request) {
   }
   std::vector<OutputFile> files;
   if (request.figure && !(drawings.empty() && request.csv)) {
-    files = render_figure(*request.figure, request.render, drawings, request.stem);
+    std::vector<std::string> notes;
+    files = render_figure(*request.figure, request.render, drawings, request.stem, &notes);
+    const bool has_csv = std::ranges::any_of(
+        files, [&](const OutputFile& file) { return file.name == request.stem + ".csv"; });
+    if (!has_csv && !request.csv && std::ranges::count(request.formats, ExportFormat::csv) > 0)
+      throw ConfigError("{}", fmt::join(notes, "; "));
     if (request.csv) {  // the panel's own numbers; of a large picture there are none of the figure
       std::erase_if(files,
                     [&](const OutputFile& file) { return file.name == request.stem + ".csv"; });

@@ -16,17 +16,11 @@ namespace kvscope::gui {
 namespace fs = std::filesystem;
 
 /// What the thread of a command and the window share.
-struct RunQueue::Words {
+struct RunWords {
   std::mutex mutex;
   std::string said;
   std::string last;  // of standard error, without progress
   std::string kept;  // what the store holds of one that did not come to its end
-};
-
-struct RunQueue::Entry {
-  Job job;
-  std::shared_ptr<Words> words = std::make_shared<Words>();
-  std::optional<fs::file_time_type> before;  // of its file, when it was asked for
 };
 
 struct RunQueue::Catalogue {
@@ -102,14 +96,14 @@ std::uint64_t RunQueue::add(std::vector<std::string> words, fs::path out, AtEnd 
 }
 
 void RunQueue::start(Run run) {
-  Entry entry;
+  run.heard = std::make_shared<RunWords>();
   std::vector<std::string> words = {program_};
   words.insert(words.end(), run.words.begin(), run.words.end());
   words.insert(words.end(), {"--progress", "json"});
-  if (is_file(run.out)) entry.before = time_of(run.out);
-  entry.job = jobs_.start(
+  if (is_file(run.out)) run.before = time_of(run.out);
+  run.job = jobs_.start(
       run.title(), Lane::programs,
-      [heard = entry.words, words = std::move(words),
+      [heard = run.heard, words = std::move(words),
        store = run.store()](JobContext& context) -> std::any {
         const auto on_line = [&](const std::string& line) {
           if (const auto progress = progress_of(line)) {
@@ -137,25 +131,23 @@ void RunQueue::start(Run run) {
   // Not the job's own: it may have ended by now, and what ends is looked at once, in update().
   run.status = JobStatus{run.title(), Lane::programs, JobState::waiting, {}, {}};
   runs_.push_back(std::move(run));
-  entries_.push_back(std::move(entry));
 }
 
 bool RunQueue::update() {
   bool changed = false;
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    Run& run = runs_[i];
+  for (Run& run : runs_) {
     if (run.status.is_over()) continue;
-    const JobStatus now = entries_[i].job.status();
+    const JobStatus now = run.job.status();
     changed =
         changed || now.state != run.status.state || now.progress.done != run.status.progress.done;
     run.status = now;
     if (!now.is_over()) continue;
-    Words& words = *entries_[i].words;
+    RunWords& words = *run.heard;
     const std::lock_guard lock(words.mutex);
     run.said = words.said;
     // One that failed or never began made nothing: what has that name was there before.
     run.has_made_file = now.state != JobState::failed && is_file(run.out) &&
-                        (now.state == JobState::done || time_of(run.out) != entries_[i].before);
+                        (now.state == JobState::done || time_of(run.out) != run.before);
     if (now.state == JobState::done) {
       run.remark = words.last;
       if (run.has_made_file && run.opens) made_.push_back(run);
@@ -180,13 +172,11 @@ bool RunQueue::is_idle() const {
 }
 
 void RunQueue::cancel(std::uint64_t id) {
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    if (runs_[i].id != id) continue;
-    entries_[i].job.cancel();
-    // Its turn may be long in coming, and then it ends at once.
-    if (entries_[i].job.status().state == JobState::waiting)
-      runs_[i].status.state = JobState::cancelled;
-  }
+  const auto run = std::ranges::find(runs_, id, &Run::id);
+  if (run == runs_.end()) return;
+  run->job.cancel();
+  // Its turn may be long in coming, and then it ends at once.
+  if (run->job.status().state == JobState::waiting) run->status.state = JobState::cancelled;
 }
 
 std::string RunQueue::flag_for(const Run& run, Again how) {
@@ -218,12 +208,7 @@ void RunQueue::again(std::uint64_t id, Again how) {
 }
 
 void RunQueue::forget(std::uint64_t id) {
-  for (std::size_t i = 0; i < runs_.size(); ++i) {
-    if (runs_[i].id != id || !runs_[i].status.is_over()) continue;
-    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
-    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
-    return;
-  }
+  std::erase_if(runs_, [&](const Run& run) { return run.id == id && run.status.is_over(); });
 }
 
 void RunQueue::ask_again() {

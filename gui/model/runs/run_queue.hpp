@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,10 @@ struct Run {
   std::string remark;              // what else it said, or what it left behind
   bool has_made_file = false;      // `out` is its work, as far as it came
   bool opens = true;               // `out` is to be opened once it is whole
-  std::string title() const;       // "sweep verifier-sweep.h5"
+  Job job;
+  std::shared_ptr<struct RunWords> heard;                 // what its thread hears
+  std::optional<std::filesystem::file_time_type> before;  // of `out`, when it was asked for
+  std::string title() const;                              // "sweep verifier-sweep.h5"
   std::string command_line() const { return command_line_of(words); }
   /// What a recording grows in until it is whole.
   std::filesystem::path part() const;
@@ -76,14 +80,11 @@ class RunQueue {
   void ask_again();
 
  private:
-  struct Words;
-  struct Entry;
   void start(Run run);
 
   JobRunner& jobs_;
   std::string program_;
   std::vector<Run> runs_;
-  std::vector<Entry> entries_;  // beside runs_
   std::vector<Run> made_;
   std::uint64_t last_id_ = 0;
   struct Catalogue;

@@ -452,8 +452,9 @@ bool Brush::has(Index pos) const {
 }
 
 std::string Brush::words() const {
-  return fmt::format("{} queries and {} keys in the lasso; Alt and a click let go of them",
-                     queries.size(), keys.size());
+  return empty()
+             ? "nothing is in the lasso"
+             : fmt::format("lasso: {} queries, {} keys (Esc lets go)", queries.size(), keys.size());
 }
 
 const Brush& Session::brush() const {

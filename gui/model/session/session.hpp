@@ -38,8 +38,9 @@ struct Notice {
 struct Brush {
   std::vector<Index> queries{};
   std::vector<Index> keys{};
+  bool empty() const { return queries.empty() && keys.empty(); }
   bool has(Index pos) const;
-  /// "12 queries and 30 keys in the lasso; Alt and a click let go of them".
+  /// "lasso: 12 queries, 30 keys (Esc lets go)".
   std::string words() const;
 };
 

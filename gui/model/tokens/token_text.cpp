@@ -54,9 +54,8 @@ std::string drawable(std::string_view bytes) {
   return written(bytes, 0x10000);
 }
 
-std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
-                                   std::string_view needle) {
-  std::vector<std::size_t> found;
+FoundTokens find_text(const std::vector<std::string>& token_bytes, std::string_view needle) {
+  FoundTokens found;
   if (needle.empty()) return found;
   std::string text;
   std::vector<std::size_t> begin;
@@ -64,31 +63,22 @@ std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
     begin.push_back(text.size());
     text += bytes;
   }
+  const auto token_at = [&](std::size_t offset) {
+    return static_cast<std::size_t>(std::ranges::upper_bound(begin, offset) - begin.begin() - 1);
+  };
   const auto same = [](char a, char b) { return lower(a) == lower(b); };
   for (auto at = text.cbegin();; ++at) {
     at = std::search(at, text.cend(), needle.begin(), needle.end(), same);
     if (at == text.cend()) return found;
     const auto offset = static_cast<std::size_t>(at - text.cbegin());
-    const auto token =
-        static_cast<std::size_t>(std::ranges::upper_bound(begin, offset) - begin.begin() - 1);
-    if (found.empty() || found.back() != token) found.push_back(token);
+    const std::size_t first = token_at(offset);
+    if (!found.positions.empty() && found.positions.back() == first) continue;
+    found.positions.push_back(first);
+    found.ends.push_back(token_at(offset + needle.size() - 1) + 1);
+    for (std::size_t pos = first; pos < found.ends.back(); ++pos) {
+      if (found.covered.empty() || found.covered.back() < pos) found.covered.push_back(pos);
+    }
   }
-}
-
-std::size_t n_tokens_of(const std::vector<std::string>& token_bytes, std::size_t begin,
-                        std::string_view needle) {
-  if (begin >= token_bytes.size() || needle.empty()) return 1;
-  const auto same = [](char a, char b) { return lower(a) == lower(b); };
-  std::string text;
-  const std::size_t first = token_bytes[begin].size();
-  for (std::size_t i = begin; i < token_bytes.size(); ++i) {
-    text += token_bytes[i];
-    const auto at = std::search(text.begin(), text.end(), needle.begin(), needle.end(), same);
-    if (at != text.end())
-      return static_cast<std::size_t>(at - text.begin()) < first ? i - begin + 1 : 1;
-    if (text.size() >= first + needle.size()) break;
-  }
-  return 1;
 }
 
 }  // namespace kvscope::gui

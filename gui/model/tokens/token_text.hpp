@@ -15,13 +15,16 @@ std::string printable(std::string_view bytes);
 /// not have, by their numbers: one would look like the other. <U+1F600>
 std::string drawable(std::string_view bytes);
 
-/// Positions of tokens, ascending, in which an occurrence of `needle` in the running text begins;
-/// letters of ASCII match in either case. Empty for an empty needle.
-std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
-                                   std::string_view needle);
+/// Occurrences of some text.
+struct FoundTokens {
+  std::vector<std::size_t> positions;  // tokens in which one begins, ascending
+  std::vector<std::size_t> ends;       // [positions.size()] behind the last token of the first one
+  std::vector<std::size_t> covered;    // all tokens of these, ascending
+  std::size_t bytes() const { return sizeof *this + 3 * covered.size() * sizeof(std::size_t); }
+};
 
-/// How many tokens the occurrence of `needle` takes that begins in this one; 1 where none does.
-std::size_t n_tokens_of(const std::vector<std::string>& token_bytes, std::size_t begin,
-                        std::string_view needle);
+/// Occurrences of `needle` in the running text; letters of ASCII match in either case. None of an
+/// empty needle.
+FoundTokens find_text(const std::vector<std::string>& token_bytes, std::string_view needle);
 
 }  // namespace kvscope::gui

@@ -17,7 +17,7 @@ class LosingSelector final : public Selector {
   SelectorCaps caps() const override {
     return SelectorCaps{.verify = false, .owner = ListOwner::q_head};
   }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     Selection out(ListOwner::q_head, call.n_tok, call.n_tok);
     if (call.layer != layer_) {
       out.owner = ListOwner::layer;

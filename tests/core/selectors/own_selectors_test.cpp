@@ -12,7 +12,7 @@ class Dense final : public Selector {
  public:
   std::string_view name() const override { return "mine"; }
   SelectorCaps caps() const override { return {}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return dense_selection(call, ListOwner::kv_head);
   }
 };
@@ -27,7 +27,7 @@ SelectorEntry entry(std::string name, std::string title = "one") {
 class BuiltIn final : public Selector {
  public:
   SelectorCaps caps() const override { return {}; }
-  Selection select(const SelectCall& call) override {
+  Selection do_select(const SelectCall& call) override {
     return dense_selection(call, ListOwner::kv_head);
   }
 };

@@ -9,20 +9,21 @@ namespace kvscope::gui::test::linking_test {
 
 using Names = std::vector<std::string>;
 
+std::string drawn_by(Rig& rig, const std::string& panel) {
+  // the side bar is no panel of the layout
+  const Area area = panel == "traces" ? Area{0.0f, 0.0f, 262.0f, 900.0f} : rig.area(panel);
+  return rig.backend().drawn_in({area.x, area.y}, {area.x + area.w, area.y + area.h});
+}
+
 /// The panels that look otherwise with the mouse there than with it at a place of no meaning.
 Names marked(Rig& rig, const Names& panels, ImVec2 at) {
-  const auto drawn = [&](const std::string& panel) {
-    // the side bar is no panel of the layout
-    const Area area = panel == "traces" ? Area{0.0f, 0.0f, 262.0f, 900.0f} : rig.area(panel);
-    return rig.backend().drawn_in({area.x, area.y}, {area.x + area.w, area.y + area.h});
-  };
   rig.hover({1.0f, 1.0f});
   std::vector<std::string> before;
-  for (const std::string& panel : panels) before.push_back(drawn(panel));
+  for (const std::string& panel : panels) before.push_back(drawn_by(rig, panel));
   rig.hover(at);
   Names changed;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    if (drawn(panels[i]) != before[i]) changed.push_back(panels[i]);
+    if (drawn_by(rig, panels[i]) != before[i]) changed.push_back(panels[i]);
   }
   return changed;
 }
@@ -88,8 +89,8 @@ TEST_CASE("linking: the words of a lasso light up, and its rows and columns in t
   rig.open_pair();
   rig.app().show_layout("overview");
   rig.settle();
-  const auto drag_around = [&](float share) {
-    const Area area = rig.area("geometry");
+  const auto drag_around = [&](float share, const char* panel = "geometry") {
+    const Area area = rig.area(panel);
     const auto corner = [&](float x, float y) {
       rig.backend().move_mouse(
           {area.x + (0.5f + share * x) * area.w, area.y + (0.5f + share * y) * area.h});
@@ -105,10 +106,7 @@ TEST_CASE("linking: the words of a lasso light up, and its rows and columns in t
     rig.backend().io().KeyAlt = false;
     rig.hover({1.0f, 1.0f});
   };
-  const auto drawn = [&](const char* panel) {
-    const Area area = rig.area(panel);
-    return rig.backend().drawn_in({area.x, area.y}, {area.x + area.w, area.y + area.h});
-  };
+  const auto drawn = [&](const char* panel) { return drawn_by(rig, panel); };
   rig.hover({1.0f, 1.0f});
   const Selection selected = rig.session().selection();
   for (const bool is_3d : {false, true}) {
@@ -126,12 +124,37 @@ TEST_CASE("linking: the words of a lasso light up, and its rows and columns in t
     CHECK(rig.session().selection() == selected);
     CHECK((drawn("tokens") != text));  // bytes, not to be printed
     CHECK((drawn("attention-map") != map));
-    CHECK_HAS(rig.app().state()["flash"].get<std::string>(), "in the lasso");
-    drag_around(0.0f);
-    CHECK(rig.session().brush().queries.empty());
+    CHECK_HAS(rig.app().state()["flash"].get<std::string>(), "lasso: ");
+    rig.tap(GLFW_KEY_ESCAPE);
+    CHECK(rig.session().brush().empty());
+    rig.frame(2);
     CHECK((drawn("tokens") == text));
     CHECK((drawn("attention-map") == map));
   }
+  // of any figure whose points stand for something
+  drag_around(0.3f, "query-selection");
+  CHECK(rig.session().brush().queries.size() > 20);
+  CHECK(rig.session().brush().keys.empty());
+  rig.session().set_brush({});
+  // its figure is gone when the button goes up
+  const Area area = rig.area("geometry");
+  rig.backend().io().KeyAlt = true;
+  rig.backend().move_mouse({area.x + 0.3f * area.w, area.y + 0.3f * area.h});
+  rig.frame();
+  rig.backend().press_button();
+  rig.frame();
+  rig.app().show_layout("budget");
+  rig.frame(2);
+  rig.backend().release_button();
+  rig.backend().io().KeyAlt = false;
+  rig.hover({1.0f, 1.0f});
+  rig.app().show_layout("overview");
+  rig.settle();
+  rig.hover({1.0f, 1.0f});
+  const std::string geometry = drawn("geometry");
+  rig.hover({area.x + 2.0f, area.y + 2.0f});
+  CHECK((drawn("geometry") == geometry));
+  CHECK(rig.session().brush().empty());
 }
 
 }  // namespace kvscope::gui::test::linking_test

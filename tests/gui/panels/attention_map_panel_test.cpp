@@ -218,7 +218,7 @@ class CountingStore final : public TextureStore {
 
  protected:
   ImTextureID create(int, int) override { return reinterpret_cast<ImTextureID>(++next_); }
-  void write(ImTextureID, int, int, int, int, const std::uint8_t*) override { ++writes; }
+  void write(ImTextureID, int, int, const std::byte*) override { ++writes; }
   void destroy(ImTextureID) override {}
 
  private:

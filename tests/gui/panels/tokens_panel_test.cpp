@@ -133,7 +133,7 @@ TEST_CASE("search goes from match to match") {
   Rig rig;
   open_alone(rig);
   const auto document = rig.session().document();
-  const auto found = find_text(document->token_bytes(), "the");
+  const auto found = find_text(document->token_bytes(), "the").positions;
   REQUIRE(found.size() > 2);
   rig.session().select("test", [](Selection& s) { s.query = 199; });  // the last token
   rig.backend().move_mouse({2, 2});                                   // anywhere

@@ -18,7 +18,7 @@ namespace kvscope::gui {
 struct NullTextureStore final : TextureStore {
   int max_side() const override { return 16384; }
   ImTextureID create(int, int) override { return reinterpret_cast<ImTextureID>(++n_made); }
-  void write(ImTextureID, int, int, int, int, const std::uint8_t*) override {}
+  void write(ImTextureID, int, int, const std::byte*) override {}
   void destroy(ImTextureID) override {}
   std::uintptr_t n_made = 1000;
 };

@@ -63,11 +63,8 @@ class PythonSelector final : public Selector {
     memory_ = nb::dict();
   }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
-  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+  std::vector<Selection> do_select_budgets(SelectCall call,
+                                           std::span<const Budget> budgets) override {
     const nb::gil_scoped_acquire gil;
     const CalledBack called_back;
     for (auto& [spec, method] : builtins_) method.selections.clear();
