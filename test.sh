@@ -8,7 +8,7 @@ usage: ./test.sh [--asan | --tsan] [--slow | --heavy] [ctest arguments...]
        ./test.sh [--asan | --tsan] --case NAME
 
 Installs what is missing (apt; sudo only if needed), builds preset "release", runs the tests. On two idle cores: packages and
-PyTorch two minutes, the build eight and a half, the tests three and a half; the second time the tests alone.
+PyTorch two minutes, the build eight and a half, the tests seven and a half; the second time the tests alone.
 
   --asan    build and test with AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan    build and test with ThreadSanitizer

@@ -145,19 +145,10 @@ void App::draw_dialogs() {
   draw_tour();
   draw_bookmark_dialog();
   draw_quit_dialog();
-  renew_palette();
-  palette_.draw(look_);
+  palette_.draw(
+      look_, [this] { return actions(); },
+      [this](const RowTarget& to) { go_to(*session_, to, "palette"); });
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
-}
-
-// ---- commands that run beside the window ----
-
-void App::toggle_runs() {
-  if (cells_.maximised() == "runs") {
-    cells_.maximise("");
-  } else {
-    show_panel_alone("runs");
-  }
 }
 
 // ---- what keys and menus do ----
@@ -238,10 +229,6 @@ std::string App::title() const {
   if (const auto document = session_->document())
     title = document->name() + (title.empty() ? "" : " - " + title);
   return title.empty() ? "kvscope explorer" : title + " - kvscope explorer";
-}
-
-std::optional<Area> App::area_of(const std::string& panel) const {
-  return cells_.area_of(panel);
 }
 
 }  // namespace kvscope::gui

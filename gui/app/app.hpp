@@ -94,7 +94,7 @@ class App {
   Panel* whole_panel();
 
   /// Where a panel was drawn in the last frame, header included; empty if it is not shown.
-  std::optional<Area> area_of(const std::string& panel) const;
+  std::optional<Area> area_of(const std::string& panel) const { return cells_.area_of(panel); }
 
   /// Quits, or asks first if bookmarks would be lost.
   void ask_quit();
@@ -130,7 +130,6 @@ class App {
   void bring_up_results();
   void release_closed();
   void take_runs();
-  void toggle_runs();
   /// The form of kvscope record, with these options filled in.
   void ask_record(const CommandValues& values);
   void draw_tour();
@@ -145,11 +144,8 @@ class App {
   void draw_quit_dialog();
   void ask_export();
   void flash(std::string words);
-  void reset_layout();
   void copy_csv();
   void copy_picture();
-  void ask_palette();
-  void renew_palette();
   std::vector<Action> actions();
   void add_method_actions(std::vector<Action>& all, const MethodLine& line);
   void bring_up(const std::string& name);
@@ -159,7 +155,6 @@ class App {
   void ask_bookmark();
   void draw_bookmark_dialog();
   void step_method(int by);
-  void keep_arrangement();
   void remember();
   PanelContext context();
   nlohmann::ordered_json session_json(const std::filesystem::path& base) const;
@@ -194,8 +189,7 @@ class App {
   bool selects_pair_ = false;                   // of the head that retrieves, once it is known
   std::size_t awaited_traces_ = 0;              // the tour begins once so many are open
   Palette palette_;
-  std::size_t n_listed_commands_ = 0;  // of kvscope, among the palette's actions
-  std::string note_;                   // of the bookmark that is being made
+  std::string note_;  // of the bookmark that is being made
   bool asks_note_ = false;
   SidebarState side_;
   bool shows_help_ = false;

@@ -52,17 +52,6 @@ struct CopiedPicture {
 
 // ---- the palette ----
 
-void App::ask_palette() {
-  palette_.ask(actions(), [this](const RowTarget& to) { go_to(*session_, to, "palette"); });
-}
-
-/// The commands of kvscope come a moment later: the program is asked for them.
-void App::renew_palette() {
-  if (!palette_.is_open() || runs_->commands().size() == n_listed_commands_) return;
-  n_listed_commands_ = runs_->commands().size();
-  palette_.renew(actions());
-}
-
 std::vector<Action> App::actions() {
   std::vector<Action> all;
   for (const Shortcut& shortcut : shortcuts_) {

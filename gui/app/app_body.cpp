@@ -68,7 +68,7 @@ void App::draw_top_bar() {
   const auto n_open =
       std::count_if(runs.begin(), runs.end(), [](const Run& run) { return !run.status.is_over(); });
   const std::string run_words = n_open > 0 ? fmt::format("Run ({})###run", n_open) : "Run###run";
-  if (ImGui::Button(run_words.c_str())) toggle_runs();
+  if (ImGui::Button(run_words.c_str())) requests_.press = "run a command of kvscope, and back";
   landmark("open runs");
   help_tooltip("Record, analyse, sweep or simulate, and what was started (Ctrl+R)");
   ImGui::SameLine();
@@ -254,7 +254,10 @@ void App::draw_body() {
     if (choice.record) ask_record(*choice.record);
   } else {
     cells_.draw(shared, panels_, arrangement_, area);
-    if (cells_.has_changed()) keep_arrangement();
+    if (cells_.has_changed()) {
+      settings_.arrangements[layout_] = arrangement_;
+      unsaved_ = true;
+    }
   }
   for (const auto& file : requests_.open) open(file);
   if (!requests_.flash.empty()) flash(requests_.flash);

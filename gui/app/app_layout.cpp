@@ -43,17 +43,6 @@ bool App::stands_in_layout(const std::string& panel) const {
   return std::ranges::find(shown, panel) != shown.end();
 }
 
-void App::keep_arrangement() {
-  settings_.arrangements[layout_] = arrangement_;
-  unsaved_ = true;
-}
-
-void App::reset_layout() {
-  settings_.arrangements.erase(layout_);
-  unsaved_ = true;
-  show_layout(std::string(layout_));
-}
-
 void App::show_panel_alone(const std::string& name) {
   panel(name);
   cells_.maximise(name);
@@ -255,7 +244,11 @@ void App::make_shortcuts() {
     add("View", GLFW_KEY_1 + static_cast<int>(i), false, false, "layout " + layouts_[i].name,
         [this, i] { show_layout(layouts_[i].name); });
   }
-  add("View", GLFW_KEY_0, kCtrl, false, "layout as it was made", [this] { reset_layout(); });
+  add("View", GLFW_KEY_0, kCtrl, false, "layout as it was made", [this] {
+    settings_.arrangements.erase(layout_);
+    unsaved_ = true;
+    show_layout(std::string(layout_));
+  });
   add("View", GLFW_KEY_F, false, false, "this panel alone, and back", [this] {
     cells_.maximise(cells_.maximised().empty() ? cells_.focused() : "");
     if (!cells_.maximised().empty()) flash("this panel alone (F: back)");
@@ -271,6 +264,7 @@ void App::make_shortcuts() {
       cells_.show_help(panel->info().name, false);
     } else if (!session_->brush().empty()) {
       session_->set_brush({});
+      flash(session_->brush().words());
     } else {
       cells_.maximise("");
     }
@@ -299,10 +293,10 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_EQUAL, kCtrl, false, "larger letters", [rescale] { rescale(1.1); });
   add("View", GLFW_KEY_MINUS, kCtrl, false, "smaller letters", [rescale] { rescale(1 / 1.1); });
 
-  add("Files", GLFW_KEY_K, kCtrl, false, "find an action by its name", [this] { ask_palette(); });
+  add("Files", GLFW_KEY_K, kCtrl, false, "find an action by its name", [this] { palette_.ask(); });
   add("Files", GLFW_KEY_O, kCtrl, false, "open a trace or a result", [this] { ask_open(); });
   add("Files", GLFW_KEY_R, kCtrl, false, "run a command of kvscope, and back",
-      [this] { toggle_runs(); });
+      [this] { cells_.maximised() == "runs" ? cells_.maximise("") : show_panel_alone("runs"); });
   add("Files", GLFW_KEY_W, kCtrl, false, "close the trace",
       [&session] { session.close_trace(session.selection().trace); });
   add("Files", GLFW_KEY_S, kCtrl, false, "save the session", [this] { ask_save_session(); });

@@ -67,15 +67,14 @@ RowTarget target_of(std::string_view typed) {
   return words.size() % 2 == 0 ? to : RowTarget{};
 }
 
-void Palette::ask(std::vector<Action> actions, std::function<void(const RowTarget&)> go_to) {
-  actions_ = std::move(actions);
-  go_to_ = std::move(go_to);
+void Palette::ask() {
   typed_.clear();
   chosen_ = 0;
   should_open_ = true;
 }
 
-void Palette::draw(const Look& look) {
+void Palette::draw(const Look& look, const std::function<std::vector<Action>()>& actions,
+                   const std::function<void(const RowTarget&)>& go_to) {
   if (should_open_) {
     ImGui::OpenPopup(kPaletteId);
     should_open_ = false;
@@ -84,17 +83,18 @@ void Palette::draw(const Look& look) {
   const float width = std::min(room.x * 0.94f, look.px(620));
   ImGui::SetNextWindowPos({room.x / 2, room.y * 0.12f}, ImGuiCond_Always, {0.5f, 0.0f});
   ImGui::SetNextWindowSize({width, std::min(room.y * 0.7f, look.px(460))});
-  is_open_ = ImGui::BeginPopupModal(kPaletteId, nullptr,
-                                    ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
-                                        ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoNav);
-  if (!is_open_) return;
+  if (!ImGui::BeginPopupModal(kPaletteId, nullptr,
+                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+                                  ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoNav))
+    return;
   if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1.0f);
   const std::string before = typed_;
   ImGui::InputTextWithHint("##typed", "what to do; or: layer 5 head 3 query 400 key 20", &typed_);
   landmark("palette field");
   if (typed_ != before) chosen_ = 0;
-  const auto found = matching(actions_, typed_, recent_);
+  const std::vector<Action> all = actions();
+  const auto found = matching(all, typed_, recent_);
   const RowTarget to = target_of(typed_);
   const std::size_t n_before = to.empty() ? 0 : 1;
   const std::size_t n = n_before + std::min(found.size(), kMostShown);
@@ -139,7 +139,7 @@ void Palette::draw(const Look& look) {
   if (!runs || n == 0) return;
   // What is run may open another dialog, so it comes when this one is closed.
   if (chosen_ < n_before) {
-    go_to_(to);
+    go_to(to);
   } else {
     const Action chosen = *found[chosen_ - n_before];
     std::erase(recent_, chosen.words);

@@ -33,22 +33,18 @@ RowTarget target_of(std::string_view typed);
 
 class Palette {
  public:
-  /// Opens with these actions; `go_to` is offered for what target_of understands.
-  void ask(std::vector<Action> actions, std::function<void(const RowTarget&)> go_to);
-  /// The same with more of them, while it is open.
-  void renew(std::vector<Action> actions) { actions_ = std::move(actions); }
-  /// Draws it while it is open: arrows choose, Enter runs, Escape closes.
-  void draw(const Look& look);
-  bool is_open() const { return is_open_; }
+  /// Opens it.
+  void ask();
+  /// Draws it while it is open: arrows choose, Enter runs, Escape closes. `actions`: what there is
+  /// to do now; `go_to` is offered for what target_of understands.
+  void draw(const Look& look, const std::function<std::vector<Action>()>& actions,
+            const std::function<void(const RowTarget&)>& go_to);
 
  private:
-  std::vector<Action> actions_;
-  std::function<void(const RowTarget&)> go_to_;
   std::string typed_;
   std::vector<std::string> recent_;  // words of what was run, the last first
   std::size_t chosen_ = 0;
   bool should_open_ = false;
-  bool is_open_ = false;
 };
 
 }  // namespace kvscope::gui

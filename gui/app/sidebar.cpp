@@ -62,7 +62,8 @@ void draw_selection(PanelContext& context) {
   one_line(muted, where);
   one_line(muted, "query " + token_words(*document, now.query));
   one_line(muted, now.key ? "key " + token_words(*document, *now.key) : "no key is selected");
-  if (!session.brush().empty()) one_line(context.look.accent, session.brush().words());
+  const Brush& brush = session.brush();
+  one_line(brush.empty() ? muted : context.look.accent, brush.words());
 }
 
 constexpr std::size_t kMostRecentMethods = 5;
@@ -126,7 +127,7 @@ bool choose_method(PanelContext& context, MethodChoice& choice, const char* name
   if (!taken) return false;
   std::erase(choice.recent, *taken);
   choice.recent.insert(choice.recent.begin(), *taken);
-  if (choice.recent.size() > kMostRecentMethods) choice.recent.resize(kMostRecent);
+  if (choice.recent.size() > kMostRecentMethods) choice.recent.resize(kMostRecentMethods);
   const bool is_other = *taken != chosen;
   chosen = *taken;
   return is_other;

@@ -41,6 +41,18 @@ void AccentMarks::dot(double x, double y) {
   square(context_.look.px(2.2f), colour_);
 }
 
+void AccentMarks::cross(double x, double y) {
+  const auto at = view_.place(panel_, x, y);
+  if (!is_drawn_ || !at) return;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float arm = context_.look.px(4.5f);
+  for (const float width : {context_.look.px(4.0f), context_.look.px(1.6f)}) {
+    const ImU32 colour = width > arm / 2 ? packed(context_.look.surface) : colour_;
+    list.AddLine({at->x - arm, at->y}, {at->x + arm, at->y}, colour, width);
+    list.AddLine({at->x, at->y - arm}, {at->x, at->y + arm}, colour, width);
+  }
+}
+
 void AccentMarks::ring(double x, double y) {
   const auto at = view_.place(panel_, x, y);
   if (!is_drawn_ || !at) return;
@@ -55,8 +67,13 @@ void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
   const auto b = view_.place(panel_, x.high, y.high);
   if (!is_drawn_ || !a || !b) return;
   const float in = context_.look.px(inset);
-  const ImVec2 low{std::min(a->x, b->x) + in, std::min(a->y, b->y) + in};
-  const ImVec2 high{std::max(a->x, b->x) - in, std::max(a->y, b->y) - in};
+  const auto edge = *view_.frame(panel_);  // where half of a line would be cut off
+  const float half = context_.look.px(1.0f);
+  const ImVec2 low{std::max(std::min(a->x, b->x) + in, edge.low.x + half),
+                   std::max(std::min(a->y, b->y) + in, edge.low.y + half)};
+  const ImVec2 high{std::min(std::max(a->x, b->x) - in, edge.high.x - half),
+                    std::min(std::max(a->y, b->y) - in, edge.high.y - half)};
+  if (low.x > high.x || low.y > high.y) return;  // out of sight
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRect(low, high, packed(context_.look.surface), 0.0f, 0, context_.look.px(4.0f));
   list.AddRect(low, high, colour_, 0.0f, 0, context_.look.px(2.0f));

@@ -29,6 +29,8 @@ class AccentMarks {
 
   /// A small filled square: one of many points that are selected.
   void dot(double x, double y);
+  /// A cross: a point in the lasso.
+  void cross(double x, double y);
   /// A ring: the one point that is selected.
   void ring(double x, double y);
   /// A frame around a rectangle of the data, or `inset` points inside its edges.

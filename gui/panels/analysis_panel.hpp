@@ -248,10 +248,10 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   /// that was measured.
   void draw_over(PanelContext& context) override {
     if (const auto& lasso = this->figure_->lasso()) take_brush(context, brush_of(*lasso));
-    dot_brushed(context);
     const Selection& selection = context.session.selection();
     const auto query = this->value_->nearest_query(selection.query);
     if (!query) return;
+    cross_brushed(context, *query);
     const std::vector<MarkPlace>& places = places_of(*query);
     if (!this->figure_.hit() || !this->figure_.hit()->mark) {  // which the figure marks
       const Pointed& at = pointed();
@@ -329,11 +329,22 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     }
     return brush;
   }
-  void dot_brushed(const PanelContext& context) const {
-    for (const Index query : context.session.brush().queries) {
-      for (const MarkPlace& place : places_of(query))
-        AccentMarks(context, *this->figure_, place.panel).dot(place.x, place.y);
-    }
+  /// Points of queries in the lasso; those of keys, where they or a key of their page are in it, of
+  /// these queries and of the selected one.
+  void cross_brushed(const PanelContext& context, Index selected) const {
+    const Brush& brush = context.session.brush();
+    if (brush.empty()) return;
+    const auto cross = [&](Index query, bool is_in) {
+      for (const MarkPlace& place : places_of(query)) {
+        const auto key = this->value_->key_of(place.row);
+        const Index n = std::max<Index>(1, this->value_->card().page_size);
+        const auto next = std::ranges::lower_bound(brush.keys, key.value_or(0));
+        if (key ? next != brush.keys.end() && *next < *key + n : is_in)
+          AccentMarks(context, *this->figure_, place.panel).cross(place.x, place.y);
+      }
+    };
+    for (const Index query : brush.queries) cross(query, /*is_in=*/true);
+    if (!std::ranges::binary_search(brush.queries, selected)) cross(selected, /*is_in=*/false);
   }
   void ring_pointed(const PanelContext& context, const MarkPlace& place) const {
     AccentMarks(context, *this->figure_, place.panel, context.look.ink).ring(place.x, place.y);

@@ -200,7 +200,7 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
                                          static_cast<double>(query.value_or(all.begin)));
       for (std::size_t panel = 0; panel < picture_.panels.size(); ++panel) {
         AccentMarks marks(context, *figure_, panel, colour);
-        frame(marks, key ? page : TokenRange{0, block.end}, query ? block : all);
+        frame(marks, key ? page : TokenRange{0, std::min(block.end, all.end)}, query ? block : all);
       }
     };
     const Pointed& at = pointed();
@@ -220,7 +220,8 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
     if (document_->has_text()) lines.emplace_back("text", document_->text_of(page, 72));
     lines.emplace_back(picture_.panels[hit.panel].title,
                        std::isnan(*hit.value) ? "nothing" : fmt::format("{:.6g}", *hit.value));
-    detail_tooltip(lines, {.keys = page});
+    const bool is_one = block.size() == 1;
+    detail_tooltip(lines, {.query = is_one ? std::optional(query) : std::nullopt, .keys = page});
     if (!hit.clicked) return;
     context.session.select_pair("compare click", query, std::min(page.begin, query));
   }

@@ -13,7 +13,9 @@ FigureStyle panel_style(const PanelContext& context) {
 
 void take_brush(PanelContext& context, Brush brush) {
   context.session.set_brush(std::move(brush));
-  context.requests.flash = context.session.brush().words();
+  const Brush& taken = context.session.brush();
+  context.requests.flash =
+      taken.empty() ? "nothing is in the lasso" : taken.words() + " (Esc lets go)";
 }
 
 void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,

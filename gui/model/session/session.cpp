@@ -452,9 +452,9 @@ bool Brush::has(Index pos) const {
 }
 
 std::string Brush::words() const {
-  return empty()
-             ? "nothing is in the lasso"
-             : fmt::format("lasso: {} queries, {} keys (Esc lets go)", queries.size(), keys.size());
+  if (empty()) return "no lasso (Alt and drag)";
+  return fmt::format("lasso: {} quer{}, {} key{}", queries.size(),
+                     queries.size() == 1 ? "y" : "ies", keys.size(), keys.size() == 1 ? "" : "s");
 }
 
 const Brush& Session::brush() const {

@@ -40,7 +40,7 @@ struct Brush {
   std::vector<Index> keys{};
   bool empty() const { return queries.empty() && keys.empty(); }
   bool has(Index pos) const;
-  /// "lasso: 12 queries, 30 keys (Esc lets go)".
+  /// "lasso: 12 queries, 30 keys".
   std::string words() const;
 };
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -77,26 +78,25 @@ def show(trace: Any, layer: int | None = None, row: int | None = None, selectors
 
     Returns the process of the window, or the Picture.
     """
-    program = _program()
-    words = [program, os.fspath(trace)]
-    folder = tempfile.mkdtemp(prefix="kvscope-show-") if picture or selectors is not None else ""
-    if selectors is not None:
-        from .commands import run, selector_words
-
-        if budgets is None:
-            raise UsageError("kvs.show: selectors need budgets, as budgets=[64, 256]")
-        table = os.path.join(folder, "sweep.h5")
-        run("sweep", trace, selector=selector_words(selectors), budgets=budgets, layers=layer, out=table, progress=False)
-        words.append(table)
-    for name, value in (("layers", layer), ("heads", head), ("query", row), ("layout", layout), ("size", size)):
-        if value is not None:
-            words += [f"--{name}", str(value)]
-    if not picture:
-        return subprocess.Popen(words, start_new_session=True)
-    file = Path(folder) / "explorer.png"
-    done = subprocess.run([*words, "--screenshot", str(file)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise CommandError(f"kvs.show: {done.stderr.strip() or 'the explorer failed'}", done.returncode)
-    image = Picture(file.read_bytes())
-    shutil.rmtree(folder, ignore_errors=True)
-    return image
+    words = [_program(), os.fspath(trace)]
+    with ExitStack() as ends:
+        folder = tempfile.mkdtemp(prefix="kvscope-show-") if picture or selectors is not None else ""
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        if selectors is not None:
+            from .commands import run, selector_words
+            if budgets is None:
+                raise UsageError("kvs.show: selectors need budgets, as budgets=[64, 256]")
+            table = os.path.join(folder, "sweep.h5")
+            run("sweep", trace, selector=selector_words(selectors), budgets=budgets, layers=layer, out=table, progress=False)
+            words.append(table)
+        for name, value in (("layers", layer), ("heads", head), ("query", row), ("layout", layout), ("size", size)):
+            if value is not None:
+                words += [f"--{name}", str(value)]
+        if not picture:
+            ends.pop_all()  # the window reads the table
+            return subprocess.Popen(words, start_new_session=True)
+        file = Path(folder) / "explorer.png"
+        done = subprocess.run([*words, "--screenshot", str(file)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CommandError(f"kvs.show: {done.stderr.strip() or 'the explorer failed'}", done.returncode)
+        return Picture(file.read_bytes())
