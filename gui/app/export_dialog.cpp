@@ -156,7 +156,7 @@ void ExportDialog::start(Session& session, Existing existing,
   if (!request.figure) request.formats = {ExportFormat::csv};
   run_beside(
       session, "Exporting " + request.stem, Lane::quick,
-      [request = std::move(request), existing](JobContext&) {
+      [request, existing](JobContext&) {
         const auto files = export_view(request, existing);
         return fmt::format("wrote {} and {} more files", files.front().string(), files.size() - 1);
       },

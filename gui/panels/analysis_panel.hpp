@@ -329,8 +329,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
     }
     return brush;
   }
-  /// Points of queries in the lasso; those of keys, where they or a key of their page are in it, of
-  /// these queries and of the selected one.
+  /// Points of the lasso's queries; of its keys, those of these queries and of the selected one.
   void cross_brushed(const PanelContext& context, Index selected) const {
     const Brush& brush = context.session.brush();
     if (brush.empty()) return;

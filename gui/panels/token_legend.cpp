@@ -7,6 +7,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/number_text.hpp"
+#include "gui/panels/token_painter.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

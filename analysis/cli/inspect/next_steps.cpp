@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 #include <vector>
 
 #include "analysis/cli/inspect/info_describe.hpp"

@@ -1,6 +1,5 @@
 // kvscope tokenize: text to token ids and back.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

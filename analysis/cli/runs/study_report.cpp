@@ -23,6 +23,7 @@
 #include "analysis/study/study_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"

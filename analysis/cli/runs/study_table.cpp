@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/json_rows.hpp"

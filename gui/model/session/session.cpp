@@ -466,7 +466,7 @@ const Brush& Session::brush() const {
 void Session::set_brush(Brush brush) {
   for (std::vector<Index>* positions : {&brush.queries, &brush.keys}) {
     std::ranges::sort(*positions);
-    positions->erase(std::ranges::unique(*positions).begin(), positions->end());
+    positions->erase(std::unique(positions->begin(), positions->end()), positions->end());
   }
   brush_ = std::move(brush);
   brush_of_ = document() ? document()->growing_key() : std::string();
