@@ -23,6 +23,7 @@ struct OpenAttribute {
 OpenAttribute open_attribute(hid_t node, const std::string& where, const std::string& name,
                              H5T_class_t kind, std::string_view kind_name) {
   if (H5Aexists(node, name.c_str()) <= 0) {
+    require_readable();
     H5Eclear2(H5E_DEFAULT);
     throw FormatError("{}: attribute '{}' is missing", where, name);
   }

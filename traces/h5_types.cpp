@@ -97,11 +97,8 @@ void require_readable() {
 [[noreturn]] void fail_io(const std::string& sentence) {
   throw IoError("{} (HDF5: {})", sentence, innermost_error());
 }
-namespace {
 
 constexpr std::array<std::size_t, 8> kSizes = {4, 8, 2, 2, 1, 4, 8, 8};  // in the order of Type
-
-}  // namespace
 
 Id file_type(Type type) {
   if (type == Type::f16) return make_half(5, 15);
