@@ -135,8 +135,13 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
   try {
     std::vector<NewFile> pending;
     pending.reserve(files.size());
-    for (const OutputFile& file : files)
-      pending.emplace_back(where / file.name, overwrite).write(file.bytes);
+    for (const OutputFile& file : files) {
+      const bool is_manifest = file.name.ends_with(".json");
+      pending
+          .emplace_back(where / file.name, overwrite,
+                        is_manifest ? std::optional(FileKind::manifest) : std::nullopt)
+          .write(file.bytes);
+    }
     for (NewFile& file : pending) file.publish();
   } catch (...) {
     if (is_new) fs::remove(where, error);  // if it is empty

@@ -1,5 +1,5 @@
 // Results as figures, tables and the explorer read them, from whatever file holds them: HDF5, CSV,
-// JSON. The one place of this part that opens HDF5, which is why it may include `traces`.
+// JSON. The one place of this part that opens HDF5.
 #pragma once
 
 #include <filesystem>

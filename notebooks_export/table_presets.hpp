@@ -1,7 +1,6 @@
-// Layouts of the tables in the papers, and how methods are called in print.
+// Layouts of the tables in the papers.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>

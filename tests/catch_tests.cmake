@@ -1,5 +1,5 @@
 # kvscope_test(area [FIXTURES] [LABEL label] LINK libraries...): one Catch2 program per area, of every .cpp file of its folder, and one CTest
-# entry per file that holds test cases: "core: selectors/quoka" runs those of core/selectors/quoka_test.cpp. Catch2 knows a file's
+# entry per file that holds test cases: "core: selectors/methods/quoka" runs those of core/selectors/methods/quoka_test.cpp. Catch2 knows a file's
 # cases by the tag [#name of the file], so a case stands in a namespace of its file's name (tests/architecture checks both), and
 # several files can be compiled as one.
 #

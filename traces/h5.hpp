@@ -182,8 +182,6 @@ class File : public Node {
   /// Number of the object in the file: equal for all names of one group or dataset.
   std::uint64_t object_number(const std::string& path) const;
 
-  /// Throws IoError unless every byte reached the system so far.
-  void flush();
   /// Closes every object and the file, waits for the device, and throws IoError if any step or any
   /// write since the file was opened failed. A file is published only after this.
   void close();

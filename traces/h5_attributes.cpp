@@ -1,3 +1,4 @@
+// Attributes of h5.hpp: texts, numbers and lists of texts on files, groups and datasets.
 #include <algorithm>
 #include <cstring>
 

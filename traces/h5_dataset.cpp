@@ -1,3 +1,5 @@
+// Datasets of h5.hpp: making, opening, reading and writing boxes, with every shape checked against
+// the file.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -247,6 +249,7 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   H5Eclear2(H5E_DEFAULT);
   const bool size_ok = layout == H5D_CHUNKED ? bytes / kMaxDeflateRatio <= most : bytes <= most;
   if (!offset_ok || !size_ok) {
+    require_readable();
     throw FormatError("{}: shape {} needs {} bytes, the file does not hold them", where,
                       to_string(dataset.dims_), bytes);
   }

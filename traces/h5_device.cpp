@@ -14,6 +14,7 @@
 #include <new>
 
 #include "core/base/read_files.hpp"
+#include "core/base/shell_word.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
@@ -28,10 +29,14 @@ Device::Device(const std::filesystem::path& path, Mode mode)
   const char* verb = mode == Mode::create ? "create" : "open";
   fd_ = ::open(path.c_str(), flags, 0666);
   if (fd_ < 0) throw IoError("cannot {} {}: {}", verb, name_, std::strerror(errno));
+  h5::read_failure().clear();
   struct stat status {};
   const bool known = ::fstat(fd_, &status) == 0;
   if (!known || !S_ISREG(status.st_mode)) {
     ::close(fd_);
+    if (known && S_ISDIR(status.st_mode))
+      throw IoError("{} is a folder, expected a file; kvscope info {} says what lies in it", name_,
+                    shell_word(name_));
     throw IoError("cannot {} {}: it is not a regular file", verb, name_);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);

@@ -30,7 +30,6 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   std::uint64_t size_bytes() const { return size_; }
-  int descriptor() const { return fd_; }
   int* descriptor_place() { return &fd_; }  // for HDF5, which reads it
 
   /// Zeros where the file never had bytes. False if the system could not read them, or if the file

@@ -1,3 +1,4 @@
+// Names of axes of h5.hpp: dimension scales as netCDF and xarray read them.
 #include <algorithm>
 #include <cstring>
 #include <map>

@@ -1,3 +1,4 @@
+// Files of h5.hpp: opening, closing, groups, links and texts.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -235,12 +236,6 @@ std::uint64_t File::object_number(const std::string& path) const {
   check_format(H5Oget_info_by_name2(id_.get(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT),
                fmt::format("{}: {} cannot be looked at", where_, path));
   return info.addr;
-}
-
-void File::flush() {
-  const Lock lock(where_.c_str());
-  check_io(H5Fflush(id_.get(), H5F_SCOPE_GLOBAL), fmt::format("cannot write {}", where_));
-  if (device_) device_->check();
 }
 
 void File::close() {

@@ -43,8 +43,8 @@ const char* file_in_use();
 /// How many objects HDF5 could not close in good order so far. Call with the Lock held.
 std::uint64_t& n_failed_closes();
 
-/// What the system did not let this thread read below its outermost Lock; empty if nothing. HDF5
-/// goes on from some failures as if something were not in the file.
+/// What the system did not let this thread read since it last opened a file; empty if nothing. HDF5
+/// goes on from some failures as if something were not in the file, and may say so calls later.
 std::string& read_failure();
 /// Throws IoError if there is one.
 void require_readable();

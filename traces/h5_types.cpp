@@ -1,3 +1,4 @@
+// Types, errors and the lock of h5_internal.hpp, and how HDF5 is prepared once.
 #include <array>
 #include <utility>
 
@@ -47,7 +48,6 @@ Lock::Lock(const char* file) : outer_file_(current_file) {
   if (!is_alone) guard_ = std::unique_lock(lock_of_hdf5());
   [[maybe_unused]] static const bool is_prepared = prepare_library();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (current_file == nullptr) read_failure().clear();
   if (file != nullptr) {
     current_file = file;
   } else if (current_file == nullptr) {

@@ -77,7 +77,7 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
       "tokens {} {}\nrows {} {}\nlayers {}\nq_heads {}\nkv_heads {}\n",
       info.model_family, info.n_layers, info.n_q, info.n_kv, info.d_head, info.d_model,
       info.n_vocab, info.score_scale, info.rope_kind, info.rope_theta, info.rope_factor,
-      name_of(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
+      enum_name(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
       fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
   if (info.score_cap > 0.0f) block += fmt::format("cap {:.9g}\n", info.score_cap);  // as with sinks
   for (const LayerShape& shape : info.layer_shapes) {

@@ -321,7 +321,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
   file.set_text("format", schema::kFormat);
   file.set_text("schema_version",
                 fmt::format("{}.{}", schema::kMajor, schema::minor_version_of(info)));
-  file.set_text("status", name_of(info.status), /*capacity=*/16);
+  file.set_text("status", enum_name(info.status), /*capacity=*/16);
   file.set_text("uuid", info.uuid, /*capacity=*/36);
   file.set_text("content_hash", info.content_hash, /*capacity=*/40);
   file.set_text("features", fmt::format("{}", fmt::join(schema::features_of(info), ",")));
@@ -340,7 +340,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
   file.set_real("rope_factor", info.rope_factor);
   file.set_integer("n_experts_per_token", info.n_experts_per_token);
   file.set_integer("qk_norm", info.qk_norm ? 1 : 0);
-  file.set_text("dtype", name_of(info.dtype));
+  file.set_text("dtype", enum_name(info.dtype));
   file.set_text("score_stage", "post-rope");
   file.set_text("mask", "causal");
   write_indices(file, schema::kLayers, info.layers, "slot", "layer");
@@ -364,7 +364,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
 void seal_header(h5::File& file, const TraceInfo& info) {
   file.set_text("uuid", info.uuid);
   file.set_text("content_hash", info.content_hash);
-  file.set_text("status", name_of(info.status));
+  file.set_text("status", enum_name(info.status));
 }
 
 TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) {

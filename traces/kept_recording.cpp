@@ -22,11 +22,9 @@ namespace fs = std::filesystem;
 class KeptRows final : public KvStore {
  public:
   KeptRows(fs::path file, const TraceInfo& info, Index n_tokens)
-      : file_(std::move(file)), info_(info), n_tokens_(n_tokens) {}
-  Index capacity() const override { return n_tokens_; }
-  Index n_tokens() const override { return n_tokens_; }
-  Index n_layers() const override { return info_.n_layers; }
-  DType dtype() const override { return DType::f32; }
+      : KvStore(info.n_layers, n_tokens, DType::f32, n_tokens),
+        file_(std::move(file)),
+        info_(info) {}
   void advance(Index) override { fail(); }
   void truncate(Index) override { fail(); }
   void copy_from(const KvStore&) override { fail(); }
@@ -60,7 +58,6 @@ class KeptRows final : public KvStore {
 
   fs::path file_;
   TraceInfo info_;
-  Index n_tokens_;
   mutable std::optional<TraceLayout> layout_;
   mutable Tensor<float> rows_;
   mutable std::vector<std::byte> bytes_;  // of one head
@@ -114,7 +111,7 @@ std::string why_not_resumable(const TraceInfo& plan) {
   if (!has_exact_rows(plan))
     return fmt::format(
         "it stores keys in {}, the model computes them in {}, and it would go on from rounded ones",
-        name_of(plan.dtype), plan.kv_dtype.empty() ? "f32" : plan.kv_dtype);
+        enum_name(plan.dtype), plan.kv_dtype.empty() ? "f32" : plan.kv_dtype);
   return {};
 }
 
@@ -135,7 +132,7 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
   plan_ = layout.info;
   if (is_complete_ && plan_.status != TraceStatus::complete)
     throw IoError("{} exists and is {}; --overwrite begins anew", out.string(),
-                  name_of(plan_.status));
+                  enum_name(plan_.status));
   const auto n_planned = static_cast<Index>(plan_.calls.size());
   const auto n_chunks =
       static_cast<Index>(std::ranges::count(plan_.calls, false, &ForwardCall::is_decode));

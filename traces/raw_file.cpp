@@ -88,8 +88,9 @@ bool is_unfinished_recording(const std::filesystem::path& path) {
   if (in.bad() || !in.is_open()) return true;  // nobody knows: it is not to be replaced
   head.resize(static_cast<std::size_t>(in.gcount()));
   if (!head.starts_with(kSignature)) return false;
-  return size <= kLayoutBegun || (head.find(schema::kFormat) != std::string::npos &&
-                                  head.find(name_of(TraceStatus::recording)) != std::string::npos);
+  return size <= kLayoutBegun ||
+         (head.find(schema::kFormat) != std::string::npos &&
+          head.find(enum_name(TraceStatus::recording)) != std::string::npos);
 }
 
 std::filesystem::path part_path(const std::filesystem::path& out) {

@@ -26,7 +26,7 @@ void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions
   const Index n_calls = static_cast<Index>(layout.info.calls.size());
   if (!is_partial && layout.n_committed() != n_calls) {
     throw FormatError("{}: status '{}', but it has only {} of {} calls", layout.file.name(),
-                      name_of(layout.info.status), layout.n_committed(), n_calls);
+                      enum_name(layout.info.status), layout.n_committed(), n_calls);
   }
 }
 

@@ -222,7 +222,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.n_tokens = n_prompt + options.n_decode;
   check_captures(options.capture, info.n_tokens);
 
-  info.model_family = name_of(config.family);
+  info.model_family = enum_name(config.family);
   info.n_layers = config.n_layers;
   info.n_q = config.n_q;
   info.n_kv = config.n_kv;
@@ -240,7 +240,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.n_experts_per_token = config.moe.n_picked;
   if (options.capture.routing && config.moe.n_experts == 0) {
     throw ConfigError("routing cannot be captured: {} models have no experts",
-                      name_of(config.family));
+                      enum_name(config.family));
   }
   add_rope(config, info);
   info.qk_norm = config.qk_norm;

@@ -44,7 +44,7 @@ class RecordingObserver final : public Observer {
   void write_attention_rows(const AttentionEvent& event, TokenRange rows);
   /// The model computes with the 16 bits that are stored.
   static bool stores_what_runs(const TraceInfo& info) {
-    return name_of(info.dtype) == info.kv_dtype;
+    return enum_name(info.dtype) == info.kv_dtype;
   }
 
   const TraceInfo& info_;

@@ -1,3 +1,4 @@
+// ResultFile of result_file.hpp: reads a result, of which nothing is believed.
 #include <fmt/format.h>
 
 #include <charconv>

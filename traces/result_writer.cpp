@@ -1,3 +1,4 @@
+// create_result_file of result_file.hpp: writes a result under a temporary name.
 #include <fmt/format.h>
 
 #include <algorithm>

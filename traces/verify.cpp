@@ -337,7 +337,7 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
         fmt::format("/layers/{}: storing q and k in {} moved the log-sum-exp of a row by {:.2g}, "
                     "expected at most {}, or a trace that says so in {}: rows of this layer are "
                     "not the model's; record it with --dtype auto",
-                    info.layers[slot], name_of(info.dtype), error, kMostUnsaid,
+                    info.layers[slot], enum_name(info.dtype), error, kMostUnsaid,
                     schema::kMovedScores));
   }
 }
@@ -518,8 +518,11 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     report.status = trace.info().status;
     report.notes = trace.warnings();
     if (report.status == TraceStatus::recording) {
-      problems.add("status", fmt::format("this recording did not end: {} of {} tokens are whole",
-                                         trace.info().n_tokens, trace.planned().n_tokens));
+      problems.add(
+          "status",
+          fmt::format(
+              "this recording did not end: {} of {} tokens are whole; kvscope recover keeps them",
+              trace.info().n_tokens, trace.planned().n_tokens));
     }
     const TraceLayout layout = open_layout(path);
     check_tokens(trace, problems);

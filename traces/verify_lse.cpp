@@ -81,7 +81,7 @@ std::vector<std::string> rows_of_other_keys(std::span<const LseRow> rows, DType 
         "this is no rounding; the row was computed with other keys than those stored (as when a "
         "model runs without a cache in 16 bits): record again with a cache, or in f32",
         row.layer, row.q_head, row.pos, row.recorded, row.recomputed, allowed, 100 * share,
-        name_of(dtype)));
+        enum_name(dtype)));
   }
   return sentences;
 }

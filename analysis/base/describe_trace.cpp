@@ -87,7 +87,7 @@ Json describe_trace(const TraceOfFile& trace) {
   Json json = {{"what", "trace"},
                {"file", trace.file},
                {"file_bytes", trace.file_bytes},
-               {"status", name_of(info.status)}};
+               {"status", enum_name(info.status)}};
   json["model"] = {{"name", info.model_name},
                    {"hash", info.model_hash},
                    {"family", info.model_family},
@@ -128,7 +128,7 @@ Json describe_trace(const TraceOfFile& trace) {
                      {"gates", index.has_gates},         {"n_lists", index.n_lists},
                      {"n_selected", index.n_selected},   {"block", index.block}};
   }
-  json["dtype"] = name_of(info.dtype);
+  json["dtype"] = enum_name(info.dtype);
   if (const NumberFormats formats = NumberFormats::of(info); !formats.are_f32()) {
     formats.add_to(json);
     json["formats"] = formats.sentence();

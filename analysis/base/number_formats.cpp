@@ -52,7 +52,7 @@ NumberFormats NumberFormats::of(const nlohmann::ordered_json& config) {
 NumberFormats NumberFormats::of(const TraceInfo& info) {
   const bool is_stored = info.capture.qkv || info.capture.attn_dense;
   NumberFormats formats{info.matmul, info.kv_dtype,
-                        std::string(name_of(is_stored ? info.dtype : DType::f32))};
+                        std::string(enum_name(is_stored ? info.dtype : DType::f32))};
   for (const float moved : info.moved_scores)
     formats.moved_scores = std::fmax(formats.moved_scores, static_cast<double>(moved));
   return formats;

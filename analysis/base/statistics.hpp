@@ -1,5 +1,5 @@
-// Small statistics over plain spans: means, quantiles, correlations, histograms. NaN entries count
-// as missing.
+// Small statistics over plain spans: means, quantiles, ranks, correlations; and numbers as JSON.
+// NaN entries count as missing.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -39,7 +39,7 @@ Json config_of(const CostReplay& replay, const Json& settings) {
                  {"calibration", identity_of(options.calibration)},
                  {"layers", replay.layers},
                  {"heads", options.q_heads},
-                 {"phase", std::string(name_of(options.calls.phase))},
+                 {"phase", std::string(enum_name(options.calls.phase))},
                  {"chunk", options.calls.chunk},
                  {"steps", options.calls.steps},
                  {"drafts", options.calls.drafts},

@@ -279,7 +279,7 @@ Json cost_row(const CostModel& model, const HardwareProfile& hardware, const Cos
               {"selector", pair.selector.text()},
               {"budget_kind", kind_of(pair.budget)},
               {"budget", pair.budget ? Json(pair.budget->value) : Json(nullptr)},
-              {"phase", std::string(name_of(phase))},
+              {"phase", std::string(enum_name(phase))},
               {"batch", setting.batch},
               {"context", shape.n_ctx},
               {"extrapolated", is_scaled ? 1 : 0},
@@ -327,7 +327,7 @@ Json list_sizes(const ReplayPair& pair, Phase phase, const MethodWork& work) {
   if (!(n > 0.0)) return nullptr;
   return {{"selector", pair.selector.text()},
           {"budget", pair.budget ? Json(pair.budget->to_string()) : Json(nullptr)},
-          {"phase", std::string(name_of(phase))},
+          {"phase", std::string(enum_name(phase))},
           {"queries", shape.n_tok},
           {"context", context / n},
           {"union", sum.keys / n},

@@ -208,7 +208,7 @@ const MeasuredLists& lists_like(const ListQuestion& question, const ReplayPair& 
   const std::string& where = question.like.front().where;
   for (const MeasuredLists& one : question.like) {
     if (one.selector != pair.selector.text() || one.budget != budget ||
-        one.phase != name_of(question.phase))
+        one.phase != enum_name(question.phase))
       continue;
     if (one.queries == n_tok) return one;
     throw ConfigError("{}: its lists are of calls of {} queries, expected {}: take the same chunk",
@@ -217,7 +217,7 @@ const MeasuredLists& lists_like(const ListQuestion& question, const ReplayPair& 
   throw ConfigError(
       "{}: no lists of {} in {}, expected those of the same method, budget and phase "
       "(kvscope cost TRACE --out FILE)",
-      where, pair_label(pair), name_of(question.phase));
+      where, pair_label(pair), enum_name(question.phase));
 }
 
 std::string keys_sentence(const MethodWork& alike, const MethodWork& apart) {

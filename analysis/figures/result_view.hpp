@@ -12,7 +12,7 @@ namespace kvscope {
 /// words; else the summary's list "layers". Throws FormatError if the result has neither.
 Table rows_of(const ResultView& result);
 
-/// A table as a result of `kind` with arrays rows/NAME: the other way round. `more` may
+/// A table as a result with arrays rows/NAME: the other way round. `more` may
 /// write further arrays.
 void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& output,
                      const std::function<void(ResultWriter&)>& more = {});

@@ -138,7 +138,7 @@ void softmax(std::vector<double>& values, std::span<const float> logits) {
 ModelConfig first_layers(ModelConfig config, Index n_layers) {
   if (!config.layer_shapes.empty())
     throw ConfigError("a {} model: its first layers alone are no model (later ones differ)",
-                      name_of(config.family));
+                      enum_name(config.family));
   if (n_layers < 1 || n_layers >= config.n_layers) {
     throw ConfigError(
         "a draft of the first layers: expected 1 to {} of the model's {} layers, found {}",

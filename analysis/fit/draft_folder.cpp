@@ -100,8 +100,8 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
   const bool is_gguf = gguf_file_of(model).has_value();
 
   std::vector<TensorToWrite> tensors;
-  for (const ListedTensor& tensor : files.list()) {
-    const std::string name(tensor.name);
+  for (const auto& [key, tensor] : files.entries()) {
+    const std::string name = key;  // for lambdas, which take no bindings
     if (name == head || std::ranges::binary_search(unread, name)) continue;
     if (name == norm + ".weight" || name == norm + ".bias") {
       // What the fitted head reads is normed and no more.
@@ -115,7 +115,7 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
             return files.get_float(name, shape);
           }));
     } else {
-      tensors.push_back({name, std::string(tensor.dtype_name), tensor.shape, tensor.bytes.size(),
+      tensors.push_back({name, tensor.type_name, tensor.shape, tensor.bytes.size(),
                          [bytes = tensor.bytes](const auto& put) {
                            put({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
                          }});

@@ -298,7 +298,7 @@ class CoverageArrays {
 
 Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
   Json config = {{"pairs", Json::array()},
-                 {"phase", std::string(name_of(options.replay.calls.phase))},
+                 {"phase", std::string(enum_name(options.replay.calls.phase))},
                  {"chunk", options.replay.calls.chunk},
                  {"steps", options.replay.calls.steps},
                  {"drafts", options.replay.calls.drafts},

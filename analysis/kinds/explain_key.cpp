@@ -153,7 +153,7 @@ std::string why_dense_of(const TraceInfo& info, const KeyQuestion& question) {
   const Phase phase = asked_phase(info, question);
   if (!caps.is_defined(phase))
     return fmt::format("{} is not defined for {} and leaves attention dense there",
-                       question.selector.text(), name_of(phase));
+                       question.selector.text(), enum_name(phase));
   const Index n_dense = question.dense_layers.value_or(caps.dense_layers);
   if (question.layer < n_dense)
     return fmt::format("{} leaves the first {} layers dense", question.selector.text(), n_dense);

@@ -1,4 +1,4 @@
-// Compiled alone: the names of this file stand in quest_bounds.cpp too.
+// Compiled alone: geometry.cpp has an add_plots(ResultWriter&) too.
 #include "analysis/kinds/quoka.hpp"
 
 #include <fmt/format.h>

@@ -5,9 +5,9 @@
 #include <cassert>
 #include <sstream>
 
+#include "analysis/options/instead.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/shell_word.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kvscope {
 
@@ -46,15 +46,6 @@ Words names_of(const std::vector<OptionSpec>& specs) {
   return names;
 }
 
-/// What other programs call an option, and ours.
-constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
-    {"quiet", "progress none"},      {"silent", "progress none"},
-    {"verbose", "progress plain"},   {"dark", "theme dark"},
-    {"method", "selector"},          {"methods", "selector"},
-    {"policy", "selector"},          {"output", "out"},
-    {"force", "overwrite"},          {"units", "store DIR"},
-    {"shard", "store DIR --worker"}, {"unit", "store DIR --worker"}};
-
 po::parsed_options parse_with_boost(std::span<const std::string> args,
                                     const std::vector<OptionSpec>& specs) {
   po::options_description description;
@@ -71,13 +62,8 @@ po::parsed_options parse_with_boost(std::span<const std::string> args,
         .run();
   } catch (const po::unknown_option& error) {
     const std::string typed = error.get_option_name();
-    const Words names = names_of(specs);
-    for (const auto& [word, ours] : kOtherWords) {
-      const bool has_it = std::ranges::find(names, ours.substr(0, ours.find(' '))) != names.end();
-      if (bare_name(typed) == word && has_it)
-        throw UsageError("unknown option {}. Did you mean --{}?", typed, ours);
-    }
-    throw UsageError("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--"));
+    throw UsageError("unknown option {}{}", typed,
+                     option_meant(bare_name(typed), names_of(specs), "--"));
   } catch (const po::error& error) {
     throw UsageError(error.what());
   }

@@ -48,8 +48,8 @@ constexpr Range below(double low, double high) {
   return {{low, high}, /*leaves_min=*/false, /*leaves_max=*/true};
 }
 
-/// What a value is, so that shells can complete it.
-enum class ValueKind { text, file, folder };
+/// What a value is, so that shells can complete it; a model is a file, a folder or a name.
+enum class ValueKind { text, file, folder, model };
 
 using Words = std::vector<std::string>;
 

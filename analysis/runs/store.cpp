@@ -135,10 +135,13 @@ void Store::read(std::size_t segment) {
             keep(line.data, segment, line.begin, line.n_bytes);
             return;
           }
-          has_begun = true;
           const Json first = parse_ordered_json(line.data, file.string());
-          if (!first.contains(kStoreMark)) throw ConfigError("not the answers of a store");
-          if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
+          if (!first.contains(kStoreMark) || first.at(kStoreMark) != 1)
+            throw IoError(
+                "{}: a store of another version of kvscope, which is not gone on with: name "
+                "another folder (--store; of a study: store = ...), or use that version",
+                folder_.string());
+          has_begun = true;
         },
         segments_[segment].end);
   } catch (const FormatError& wrong) {

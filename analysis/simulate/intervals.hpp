@@ -1,6 +1,5 @@
 // Intervals and paired tests for closed-loop results: Wilson's interval of a share, the exact test
-// of McNemar, the paired bootstrap. All intervals are of 95 %, all draws are
-// named by a stream.
+// of McNemar, the paired bootstrap. All intervals are of 95 %, all draws are named by a stream.
 #pragma once
 
 #include <cstdint>

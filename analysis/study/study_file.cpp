@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
@@ -288,6 +289,11 @@ StudyFile read_study_file(const fs::path& file) {
   study.file = file;
   study.name = file.stem().string();
   toml::table table;
+  constexpr FileKind kNoTexts[] = {FileKind::trace, FileKind::result,      FileKind::hdf5,
+                                   FileKind::gguf,  FileKind::safetensors, FileKind::other};
+  if (const FileKind kind = kind_of_file(file);
+      std::ranges::find(kNoTexts, kind) != std::end(kNoTexts))
+    throw FormatError("{}: expected a study file (TOML), found {}", file.string(), words_of(kind));
   try {
     table = toml::parse(read_whole_file(file, kMostBytes), file.string());
   } catch (const toml::parse_error& error) {

@@ -206,7 +206,8 @@ class Planner {
     for (const StudyOption& option : task.options) {
       if (option.name == "phase" && option.values.size() == 1) named = option.values[0];
     }
-    if (!named.empty()) std::erase_if(phases, [&](Phase phase) { return name_of(phase) != named; });
+    if (!named.empty())
+      std::erase_if(phases, [&](Phase phase) { return enum_name(phase) != named; });
     std::string why;
     for (const Phase phase : phases) {
       try {

@@ -77,7 +77,7 @@ Json config_of(const SweepOptions& options) {
   const auto budgets = mapped<std::string>(options.budgets, &Budget::to_string);
   Json config = {{"selectors", selectors},
                  {"budgets", budgets},
-                 {"phase", std::string(name_of(replay.calls.phase))},
+                 {"phase", std::string(enum_name(replay.calls.phase))},
                  {"chunk", replay.calls.chunk},
                  {"steps", replay.calls.steps},
                  {"drafts", replay.calls.drafts},

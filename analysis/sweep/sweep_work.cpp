@@ -87,7 +87,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     const auto slot = std::ranges::find(info.layers, layer.layer) - info.layers.begin();
     RowLabels labels;
     labels.trace = trace.name;
-    labels.phase = name_of(plan.options.replay.calls.phase);
+    labels.phase = enum_name(plan.options.replay.calls.phase);
     labels.pair = pairs[i];
     labels.group = source->info().group(layer.layer);
     labels.n_resamples = plan.options.n_resamples;

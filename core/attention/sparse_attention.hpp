@@ -1,8 +1,8 @@
 // Sparse attention: softmax over a selection's sorted key lists instead of over all keys.
 //
 // The keys and values of a list are gathered once and run through the same vector kernel as dense
-// attention (core/tensor/lane_kernels.hpp), in the same blocks: a list that holds every visible key
-// gives the dense result bit for bit.
+// attention (core/tensor/attention_kernels.hpp), in the same blocks: a list that holds every
+// visible key gives the dense result bit for bit.
 #pragma once
 
 #include <memory>

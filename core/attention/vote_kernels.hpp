@@ -19,8 +19,8 @@ void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* 
                   const std::int32_t* end, float* max, float* sum);
 
 /// Over the blocks' max and sum [n_blocks, lanes]: the largest maximum, and 1 / the sum of all
-/// exponentials relative to it; scale 0 for a lane that sees nothing. sinks [lanes] or null: a
-/// logit that joins the sum. max_of_all, scale [lanes].
+/// exponentials relative to it; scale 0 for a lane that sees nothing. sink_logits [lanes] or null:
+/// a logit that joins the sum. max_of_all, scale [lanes].
 void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes,
                  const float* sink_logits, float* max_of_all, float* scale);
 

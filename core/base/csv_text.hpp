@@ -1,4 +1,4 @@
-// Fields of CSV as kvscope writes it; analysis/read_table reads it.
+// Fields of CSV as kvscope writes it; analysis/base/read_table.hpp reads it.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The four kinds of error that reach the user; each message says what, where, expected and found.
+// The kinds of error that reach the user; each message says what, where, expected and found.
 #pragma once
 
 #ifndef __CUDACC__  // nvcc cannot read it, and kernels throw nothing

@@ -36,6 +36,8 @@ constexpr std::array<KindRow, EnumNames<FileKind>::value.size()> kKinds = {
      {"a result of kvscope in HDF5", ".h5"},
      {"a journal of kvscope"},
      {"a JSON file of kvscope", ".json"},
+     {"a session of kvscope-explorer"},
+     {"the manifest of a figure"},
      {"a JSON file of another program"},
      {"a notebook", ".ipynb"},
      {"a CSV table", ".csv"},
@@ -94,8 +96,9 @@ FileKind kind_of_text(std::string_view head) {
     const bool is_own = has_any(text, {"kvscope"});
     if (has_any(text, {"\"nbformat\"", "\"cell_type\""}))
       return is_own ? FileKind::notebook : FileKind::json;
-    return has_any(text, {"\"kind\":", "\"config_hash\":"}) || is_own ? FileKind::own_json
-                                                                      : FileKind::json;
+    if (has_any(text, {"\"kvscope-figure\"", "\"kvscope-view\""})) return FileKind::manifest;
+    if (has_any(text, {"\"kvscope-session\""})) return FileKind::session;
+    return is_own || has_any(text, {"\"config_hash\":"}) ? FileKind::own_json : FileKind::json;
   }
   for (const char* start : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
     if (text.starts_with(start)) return FileKind::html;
@@ -115,6 +118,8 @@ bool is_text(FileKind kind) {
 
 bool may_replace(FileKind there, std::optional<FileKind> written, const fs::path& out) {
   if (there == FileKind::none || there == FileKind::empty) return true;
+  const bool is_json = written == FileKind::session || written == FileKind::manifest;
+  if (is_json && there == FileKind::json) return true;
   if (written) return there == *written || (written == FileKind::text && is_text(there));
   const FileKind named = kind_of_name(out);
   if (named == FileKind::own_json) return there == named || there == FileKind::json;

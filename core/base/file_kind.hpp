@@ -16,6 +16,8 @@ enum class FileKind {
   result,
   journal,   // checked lines: of a run, a study's store, a unit
   own_json,  // with a field that files of kvscope begin with
+  session,   // of the window
+  manifest,  // of a figure, or of a view of the window
   json,
   notebook,
   csv,

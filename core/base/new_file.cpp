@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
-#include <functional>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
@@ -132,21 +132,6 @@ bool is_abandoned(const fs::path& file, std::chrono::seconds age) {
   return is_old && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void remove_abandoned(const fs::path& folder, std::chrono::seconds age,
-                      const std::function<bool(std::string_view target)>& is_meant) {
-  std::error_code error;
-  std::vector<fs::path> old;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().native();
-    const std::string_view target = target_of_temporary(name);
-    if (!target.empty() && is_meant(target)) old.push_back(entry->path());
-  }
-  for (const fs::path& file : old) {
-    if (is_abandoned(file, age)) remove_quietly(file);
-  }
-}
-
 }  // namespace
 
 void remove_unfinished_files() {
@@ -155,15 +140,12 @@ void remove_unfinished_files() {
   }
 }
 
-void remove_old_temporaries(const fs::path& folder, std::string_view stem) {
-  remove_abandoned(folder, std::chrono::hours(1),
-                   [&](std::string_view target) { return target.starts_with(stem); });
-}
-
 void remove_old_temporaries(const fs::path& target, std::chrono::seconds age) {
   const std::string name = target.filename().native().substr(0, kMostOfName);
-  remove_abandoned(folder_holding(target), age,
-                   [&](std::string_view found) { return found == name; });
+  for (const fs::path& file : sorted_entries(folder_holding(target))) {
+    if (target_of_temporary(file.filename().native()) == name && is_abandoned(file, age))
+      remove_quietly(file);
+  }
 }
 
 void check_output(const fs::path& out, bool overwrite, std::optional<FileKind> written) {

@@ -92,8 +92,6 @@ void remove_unfinished_files();
 /// work need not wait: a living writer holds its lock.
 void remove_old_temporaries(const std::filesystem::path& target,
                             std::chrono::seconds age = std::chrono::hours(1));
-/// The same of all files of a folder whose names begin with `stem`.
-void remove_old_temporaries(const std::filesystem::path& folder, std::string_view stem);
 
 /// Removes a file if it is there; never throws.
 void remove_quietly(const std::filesystem::path& path);

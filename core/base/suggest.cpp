@@ -44,7 +44,8 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   for (const auto& candidate : known) {
     const std::string name = in_lower_case(candidate);
     int distance = edit_distance(typed, name);
-    if (typed != name && word.size() >= 3 && (name.starts_with(typed) || typed.starts_with(name)))
+    if (typed != name && word.size() >= 3 && name.size() >= 3 &&
+        (name.starts_with(typed) || typed.starts_with(name)))
       distance = 1;
     if (distance < best_distance) {
       best_distance = distance;

@@ -23,7 +23,7 @@ void check_model(const ModelConfig& config) {
     throw ConfigError(fmt::format(
         "the CUDA backend computes models whose layers have equal heads, and those of {} differ; "
         "--device cpu takes them",
-        name_of(config.family)));
+        enum_name(config.family)));
   if (config.d_head > kMostHead)
     throw ConfigError(fmt::format(
         "the CUDA backend computes heads of at most {} channels, found {}; --device cpu takes them",
@@ -99,7 +99,7 @@ bool takes_plan(const ListPlan& plan) {
 BackendFactory cuda_backend(const BackendOptions& options) {
   if (options.kv_dtype != DType::f32 && options.kv_dtype != DType::bf16) {
     throw ConfigError(
-        fmt::format("keys on the GPU are f32 or bf16, found {}", name_of(options.kv_dtype)));
+        fmt::format("keys on the GPU are f32 or bf16, found {}", enum_name(options.kv_dtype)));
   }
   return [options](const ModelConfig& config, const ModelWeights& weights) {
     check_model(config);

@@ -179,42 +179,9 @@ void DeviceBuffer::upload(const void* from, std::size_t bytes, std::size_t offse
   wait_for(nullptr);  // a copy from ordinary memory may return before it has arrived
 }
 
-void DeviceBuffer::download(void* to, std::size_t bytes, std::size_t offset) const {
-  if (offset > size_ || bytes > size_ - offset) {
-    throw ShapeError("download from a device buffer: expected at most " + std::to_string(size_) +
-                     " bytes, found " + std::to_string(offset) + " + " + std::to_string(bytes));
-  }
-  check(cudaMemcpy(to, data_ + offset, bytes, cudaMemcpyDeviceToHost), "hand data out");
-}
-
 void copy_from_device(void* to, const void* from, std::size_t bytes) {
   check(cudaDeviceSynchronize(), "finish its work");
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "hand data out");
-}
-
-Graph::Graph(StreamHandle stream, const std::function<void()>& work) {
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
-  cudaGraph_t recorded = nullptr;
-  try {
-    work();
-  } catch (...) {
-    cudaStreamEndCapture(stream, &recorded);
-    if (recorded != nullptr) cudaGraphDestroy(recorded);
-    cudaGetLastError();
-    throw;
-  }
-  check(cudaStreamEndCapture(stream, &recorded), "end a graph");
-  const cudaError_t code = cudaGraphInstantiate(&graph_, recorded, 0);
-  cudaGraphDestroy(recorded);
-  check(code, "prepare a graph");
-}
-
-Graph::~Graph() {
-  cudaGraphExecDestroy(graph_);
-}
-
-void Graph::start(StreamHandle stream) const {
-  check(cudaGraphLaunch(graph_, stream), "start a graph");
 }
 
 }  // namespace kvscope::gpu

@@ -1,5 +1,4 @@
-// Device memory, streams, graphs and errors of the GPU component, for hosts that see no CUDA
-// header.
+// Device memory, streams and errors of the GPU component, for hosts that see no CUDA header.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,7 @@
 #include "core/base/device_memory.hpp"
 #include "core/base/error.hpp"
 
-struct CUstream_st;     // cudaStream_t points to it
-struct CUgraphExec_st;  // cudaGraphExec_t points to it
+struct CUstream_st;  // cudaStream_t points to it
 
 namespace kvscope::gpu {
 
@@ -78,9 +76,8 @@ class DeviceBuffer {
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  /// Copies that end before they return, for set-up and tests. Throws ShapeError past the end.
+  /// A copy that ends before it returns, for set-up and tests. Throws ShapeError past the end.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
-  void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 
  private:
   std::byte* data_ = nullptr;
@@ -95,20 +92,5 @@ std::vector<T> read_device(const T* from, std::size_t n) {
   copy_from_device(values.data(), from, n * sizeof(T));
   return values;
 }
-
-/// Work that was recorded once and is started many times with one call. Addresses are those of the
-/// recording; what changes from start to start (positions) lies in device memory.
-class Graph {
- public:
-  /// Records what `work` puts into the stream; nothing of it runs.
-  Graph(StreamHandle stream, const std::function<void()>& work);
-  ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void start(StreamHandle stream) const;
-
- private:
-  CUgraphExec_st* graph_ = nullptr;
-};
 
 }  // namespace kvscope::gpu

@@ -41,21 +41,14 @@ std::size_t KvRows::device_bytes(const ModelConfig& config, Index capacity, DTyp
 
 KvRows::KvRows(const ModelConfig& config, Index capacity, DType dtype, int device,
                const Backend* backend)
-    : n_layers_(config.n_layers),
+    : KvStore(config, capacity, dtype),
       n_kv_(config.n_kv),
       n_q_(config.n_q),
       d_head_(config.d_head),
       score_scale_(config.score_scale()),
-      capacity_(capacity),
-      dtype_(dtype),
       device_((use_device(device), device)),  // where the stream is made
       backend_(backend),
       stream_(own_stream_) {
-  if (capacity < 1 || capacity > config.max_positions) {
-    throw ConfigError(
-        fmt::format("a context of {} tokens: expected 1 to {}, the positions of the model",
-                    capacity, config.max_positions));
-  }
   bytes_ = static_cast<std::size_t>(n_kv_ * capacity * d_head_) * kvscope::size_of(dtype);
   const auto n = static_cast<std::size_t>(n_layers_);
   const std::string use = fmt::format("the keys and values of {} tokens", capacity);
@@ -66,14 +59,6 @@ KvRows::KvRows(const ModelConfig& config, Index capacity, DType dtype, int devic
   host_v_.resize(n);
   quoka_.resize(n);
   quest_.resize(n);
-}
-
-void KvRows::truncate(Index n_tokens) {
-  if (n_tokens < 0 || n_tokens > n_tokens_) {
-    throw ConfigError(
-        fmt::format("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_));
-  }
-  n_tokens_ = n_tokens;
 }
 
 void KvRows::forget_from(Index n_tokens) {

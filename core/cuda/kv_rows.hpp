@@ -30,12 +30,6 @@ class KvRows final : public KvStore {
   /// What a store takes, without what methods note of its keys.
   static std::size_t device_bytes(const ModelConfig& config, Index capacity, DType dtype);
 
-  Index capacity() const override { return capacity_; }
-  Index n_tokens() const override { return n_tokens_; }
-  Index n_layers() const override { return n_layers_; }
-  DType dtype() const override { return dtype_; }
-  void advance(Index n) override { n_tokens_ += n; }
-  void truncate(Index n_tokens) override;
   void copy_from(const KvStore& other) override;
   TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
     return host(k_, host_k_[static_cast<std::size_t>(layer)], layer, begin, end);
@@ -86,11 +80,8 @@ class KvRows final : public KvStore {
   /// Writes a position where append() of a method reads it.
   const std::int32_t* noted_until(Index position);
 
-  Index n_layers_, n_kv_, n_q_, d_head_;
+  Index n_kv_, n_q_, d_head_;
   float score_scale_;
-  Index capacity_;
-  Index n_tokens_ = 0;
-  DType dtype_;
   int device_;
   const Backend* backend_;
   Stream own_stream_;

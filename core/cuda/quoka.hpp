@@ -39,7 +39,6 @@ class Quoka {
 
   /// The last choice, [n_batch, n_kv, budget], to which attend() adds the causal part of the chunk.
   DeviceLists lists() const;
-  const float* scores() const { return at_.scores; }  // [n_batch, n_kv, capacity rounded up to 4]
   const std::int32_t* picks() const { return at_.picks; }  // [n_batch, n_q, 16] rows of the chunk
   const CallShape& shape() const { return shape_; }
 

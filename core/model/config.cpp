@@ -47,7 +47,7 @@ void read_sizes(const JsonObject& json, const FamilyTraits& defaults, ModelConfi
     throw ConfigError(
         "{}: expected num_attention_heads = {} (a {} model stores q, k and v of each head "
         "together), found {}",
-        json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv);
+        json.name_of("num_key_value_heads"), config.n_q, enum_name(defaults.family), config.n_kv);
   }
   if (config.n_q % config.n_kv != 0) {
     throw ConfigError("{}: expected a divisor of num_attention_heads = {}, found {}",
@@ -117,7 +117,7 @@ void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
     throw ConfigError(
         "{}: expected sliding_attention in all layers of a {} model with a "
         "sliding_window, found full_attention",
-        json.name_of("layer_types"), name_of(config.family));
+        json.name_of("layer_types"), enum_name(config.family));
   }
   std::fill(config.window.begin(), config.window.end(), window);
 }
@@ -153,7 +153,8 @@ void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfi
 
   if (traits.sliding == FamilyTraits::Sliding::never) {
     if (any_slides) {
-      refuse_sliding(json, fmt::format("{} models have no sliding window", traits.name));
+      refuse_sliding(json,
+                     fmt::format("{} models have no sliding window", enum_name(traits.family)));
     }
     return;
   }

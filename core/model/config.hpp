@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/enum_names.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 
@@ -31,8 +32,6 @@ enum class ModelFamily {
   gpt_neox,
 };
 
-/// "llama", "mistral", ...: the `model_type` of config.json.
-std::string_view name_of(ModelFamily family);
 /// True if the model_type of a config.json, or of the text inside it, is that of a family whose
 /// layers have equal heads.
 bool has_equal_layers(const nlohmann::json& config);

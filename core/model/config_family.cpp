@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "core/model/config_fields.hpp"
 
@@ -13,7 +13,7 @@ namespace kvscope {
 namespace {
 
 FamilyTraits llama() {
-  FamilyTraits t{ModelFamily::llama, "llama"};
+  FamilyTraits t{ModelFamily::llama};
   t.max_positions = 2048;
   t.bos_id = 1;
   t.eos_id = 2;
@@ -23,7 +23,7 @@ FamilyTraits llama() {
 }
 
 FamilyTraits mistral() {
-  FamilyTraits t{ModelFamily::mistral, "mistral"};
+  FamilyTraits t{ModelFamily::mistral};
   t.n_kv = 8;
   t.window = 4096;
   t.sliding = FamilyTraits::Sliding::everywhere;
@@ -34,7 +34,7 @@ FamilyTraits mistral() {
 }
 
 FamilyTraits qwen2() {
-  FamilyTraits t{ModelFamily::qwen2, "qwen2"};
+  FamilyTraits t{ModelFamily::qwen2};
   t.n_kv = 32;
   t.window = 4096;
   t.sliding = FamilyTraits::Sliding::late_layers;
@@ -45,7 +45,7 @@ FamilyTraits qwen2() {
 }
 
 FamilyTraits qwen3() {
-  FamilyTraits t{ModelFamily::qwen3, "qwen3"};
+  FamilyTraits t{ModelFamily::qwen3};
   t.n_kv = 32;
   t.d_head = 128;
   t.window = 4096;
@@ -60,7 +60,6 @@ FamilyTraits qwen3() {
 FamilyTraits qwen3_moe() {
   FamilyTraits t = qwen3();
   t.family = ModelFamily::qwen3_moe;
-  t.name = "qwen3_moe";
   t.n_kv = 4;
   t.d_head.reset();
   t.sliding = FamilyTraits::Sliding::everywhere;
@@ -69,7 +68,7 @@ FamilyTraits qwen3_moe() {
 }
 
 FamilyTraits smollm3() {
-  FamilyTraits t{ModelFamily::smollm3, "smollm3"};
+  FamilyTraits t{ModelFamily::smollm3};
   t.n_kv = 4;
   t.sliding = FamilyTraits::Sliding::layers_without_rope;
   t.window_needs_flag = true;
@@ -85,7 +84,7 @@ FamilyTraits smollm3() {
 }
 
 FamilyTraits gpt_oss() {
-  FamilyTraits t{ModelFamily::gpt_oss, "gpt_oss"};
+  FamilyTraits t{ModelFamily::gpt_oss};
   t.n_kv = 8;
   t.d_head = 64;
   t.window = 128;
@@ -107,7 +106,7 @@ FamilyTraits gpt_oss() {
 
 // Gemma 2 (arXiv 2408.00118): soft caps on scores and logits, every second layer with a window.
 FamilyTraits gemma2() {
-  FamilyTraits t{ModelFamily::gemma2, "gemma2"};
+  FamilyTraits t{ModelFamily::gemma2};
   t.n_kv = 4;
   t.d_head = 256;
   t.window = 4096;
@@ -135,7 +134,6 @@ FamilyTraits gemma2() {
 FamilyTraits gemma3_text() {
   FamilyTraits t = gemma2();
   t.family = ModelFamily::gemma3_text;
-  t.name = "gemma3_text";
   t.sliding_period = 6;
   t.sliding_period_field = "sliding_window_pattern";
   t.max_positions = 131072;
@@ -152,7 +150,6 @@ FamilyTraits gemma3_text() {
 FamilyTraits gemma4_text() {
   FamilyTraits t = gemma3_text();
   t.family = ModelFamily::gemma4_text;
-  t.name = "gemma4_text";
   t.sliding = FamilyTraits::Sliding::all_but_every_and_last;
   t.sliding_period_field = "";
   t.window = 512;
@@ -167,7 +164,7 @@ FamilyTraits gemma4_text() {
 }
 
 FamilyTraits phi3() {
-  FamilyTraits t{ModelFamily::phi3, "phi3"};
+  FamilyTraits t{ModelFamily::phi3};
   t.sliding = FamilyTraits::Sliding::everywhere;
   t.max_positions = 4096;
   t.bos_id = 1;
@@ -181,7 +178,7 @@ FamilyTraits phi3() {
 
 // OLMo 2 (arXiv 2501.00656, section 3.2): norms behind the sublayers, QK-norm over all heads.
 FamilyTraits olmo2() {
-  FamilyTraits t{ModelFamily::olmo2, "olmo2"};
+  FamilyTraits t{ModelFamily::olmo2};
   t.max_positions = 2048;
   t.eos_id = 50279;
   t.rms_eps = 1e-5;
@@ -194,7 +191,7 @@ FamilyTraits olmo2() {
 
 // GPT-NeoX (arXiv 2204.06745, section 2.1) and Pythia (arXiv 2304.01373).
 FamilyTraits gpt_neox() {
-  FamilyTraits t{ModelFamily::gpt_neox, "gpt_neox"};
+  FamilyTraits t{ModelFamily::gpt_neox};
   t.max_positions = 2048;
   t.bos_id = 0;
   t.eos_id = 2;
@@ -231,25 +228,17 @@ const FamilyTraits& traits_of(ModelFamily family) {
 
 const FamilyTraits& read_family(const JsonObject& json) {
   const std::string& type = json.string("model_type");
-  std::vector<std::string_view> names;
-  for (const FamilyTraits& row : table()) {
-    if (row.name == type) return row;
-    names.push_back(row.name);
-  }
+  if (const auto family = enum_from_name<ModelFamily>(type)) return traits_of(*family);
   throw ConfigError("{}: expected one of {}, found {}", json.name_of("model_type"),
-                    fmt::join(names, ", "), quote(type));
+                    fmt::join(EnumNames<ModelFamily>::value, ", "), quote(type));
 }
 
 bool has_equal_layers(const nlohmann::json& config) {
   const nlohmann::json text = text_part(config);
   const auto type = text.is_object() ? text.find("model_type") : text.end();
-  return type != text.end() && std::ranges::any_of(table(), [&](const FamilyTraits& row) {
-           return *type == row.name && !row.reads_layer_shapes;
-         });
-}
-
-std::string_view name_of(ModelFamily family) {
-  return traits_of(family).name;
+  if (type == text.end() || !type->is_string()) return false;
+  const auto family = enum_from_name<ModelFamily>(type->get<std::string>());
+  return family && !traits_of(*family).reads_layer_shapes;
 }
 
 }  // namespace kvscope

@@ -1,4 +1,5 @@
-// The parts of reading a config.json that have files of their own; used by config.cpp only.
+// The parts of reading a config.json that have files of their own; used by config.cpp, and by
+// gguf/gguf_config.cpp for its settings of rotation.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +66,6 @@ struct FamilyTraits {
   };
 
   ModelFamily family = ModelFamily::llama;
-  std::string_view name;        // model_type
   std::optional<Index> n_kv;    // empty: as many as query heads
   std::optional<Index> d_head;  // empty: d_model / n_q
   Index max_positions = 0;

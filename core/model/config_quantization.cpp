@@ -16,7 +16,7 @@ constexpr Index kMaxBlock = 1 << 20;  // rows, columns or inputs that share a sc
 
 // What makes plain weights of those that the runtime does not read.
 std::string_view way_out(std::string_view method) {
-  if (method == "bitsandbytes" || method == "gptq" || method == "awq") {
+  if (method == "bitsandbytes") {
     return "; in Python: AutoModelForCausalLM.from_pretrained(FOLDER).dequantize()"
            ".save_pretrained(OUT) writes plain weights";
   }
@@ -25,14 +25,17 @@ std::string_view way_out(std::string_view method) {
            "CompressedTensorsConfig(run_compressed=False)).save_pretrained(OUT) writes plain "
            "weights";
   }
-  return "; the same model in safetensors without quantisation, or in GGUF, is computed";
+  return "; the same model in safetensors without quantisation (the base model at the hub), or in "
+         "GGUF, is computed";
 }
 
 void refuse_method(const JsonObject& fields, QuantizationConfig& config) {
   config.refusal = fmt::format(
       "{}: expected fp8 (mxfp4 in gpt_oss models) or weights in F32, F16 or BF16, found a "
       "checkpoint quantised by {}{}",
-      fields.name_of("quant_method"), quote(config.method), way_out(config.method));
+      fields.name_of("quant_method"),
+      config.method == "unknown" ? "a method that it does not name" : quote(config.method),
+      way_out(config.method));
 }
 
 void read_fp8(const JsonObject& fields, QuantizationConfig& config) {

@@ -105,7 +105,7 @@ std::string read_rope_kind(const JsonObject& rope, const FamilyTraits& traits) {
   const auto names = std::span(kRopeNames).first(traits.reads_layer_shapes ? 5 : n_names);
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     throw ConfigError("{}: expected one of {} (in a {} model), found {}", rope.name_of(field),
-                      fmt::join(names, ", "), traits.name, quote(name));
+                      fmt::join(names, ", "), enum_name(traits.family), quote(name));
   }
   return name;
 }

@@ -20,13 +20,23 @@ DType kv_dtype_from_name(std::string_view name) {
   throw ConfigError("keys and values as \"{}\": expected f32 or bf16", name);
 }
 
-KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype)
-    : capacity_(capacity), dtype_(dtype) {
+KvStore::KvStore(const ModelConfig& config, Index capacity, DType dtype)
+    : KvStore(config.n_layers, capacity, dtype) {
   if (capacity < 1 || capacity > config.max_positions) {
     throw ConfigError(
         "context of {} tokens: expected 1 to {} (max_position_embeddings of the model)", capacity,
         config.max_positions);
   }
+}
+
+void KvStore::truncate(Index n_tokens) {
+  if (n_tokens < 0 || n_tokens > n_tokens_)
+    throw ConfigError("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_);
+  n_tokens_ = n_tokens;
+}
+
+KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype)
+    : KvStore(config, capacity, dtype) {
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     const Index owner = config.shape(layer).keys_of;
     places_.push_back(static_cast<std::size_t>(owner < 0 ? layer : owner));
@@ -85,16 +95,6 @@ void KvCache::Rows::copy_from(TensorView<const std::uint16_t> from, Index n_toke
     std::copy_n(from.sub(head).data(), n_tokens * from.dim(2), halves.sub(head).data());
   }
   n_widened = 0;
-}
-
-void KvCache::advance(Index n) {
-  n_tokens_ += n;
-}
-
-void KvCache::truncate(Index n_tokens) {
-  if (n_tokens < 0 || n_tokens > n_tokens_)
-    throw ConfigError("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_);
-  n_tokens_ = n_tokens;
 }
 
 void KvCache::copy_from(const KvStore& other) {

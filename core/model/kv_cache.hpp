@@ -42,11 +42,6 @@ class KvCache final : public KvStore {
   /// dtype: f32 or bf16.
   KvCache(const ModelConfig& config, Index capacity, DType dtype = DType::f32);
 
-  Index capacity() const override { return capacity_; }
-  Index n_tokens() const override { return n_tokens_; }
-  Index n_layers() const override { return static_cast<Index>(k_.size()); }
-  DType dtype() const override { return dtype_; }
-
   /// Rows of all stored tokens in f32. [n_kv, capacity, d_head]; rows from n_tokens() on are
   /// undefined (inside a layer call: those of the running chunk are filled already). Only of a
   /// cache in f32.
@@ -81,14 +76,9 @@ class KvCache final : public KvStore {
   /// What attention over lists of this cache uses again in every call.
   ListMemory& lists() { return lists_; }
 
-  void advance(Index n) override;
-  void truncate(Index n_tokens) override;
   void copy_from(const KvStore& other) override;
 
  private:
-  Index capacity_ = 0;
-  Index n_tokens_ = 0;
-  DType dtype_;
   std::vector<std::size_t> places_;  // by layer
   std::vector<Rows> k_;              // by layer; empty where the keys are another one's
   std::vector<Rows> v_;

@@ -282,7 +282,7 @@ void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
       throw FormatError(
           "tensor {}: expected none (a {} model with this configuration "
           "has no such bias), found one",
-          quote(name), name_of(config.family));
+          quote(name), enum_name(config.family));
     }
   }
 }

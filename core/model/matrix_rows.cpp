@@ -145,10 +145,10 @@ void widen_mxfp4(const std::uint8_t* blocks, const std::uint8_t* scales, Index n
 
 class Mxfp4Rows final : public MatrixRows {
  public:
-  Mxfp4Rows(const StoredBytes& blocks, const StoredBytes& scales, Index first_block, Index n_blocks)
-      : blocks_(reinterpret_cast<const std::uint8_t*>(blocks.data) +
+  Mxfp4Rows(const WeightEntry& blocks, const WeightEntry& scales, Index first_block, Index n_blocks)
+      : blocks_(reinterpret_cast<const std::uint8_t*>(blocks.bytes.data()) +
                 first_block * kMxfp4BlockBytes),
-        scales_(reinterpret_cast<const std::uint8_t*>(scales.data) + first_block),
+        scales_(reinterpret_cast<const std::uint8_t*>(scales.bytes.data()) + first_block),
         n_blocks_(n_blocks),
         file_(blocks.file) {}
 
@@ -200,9 +200,9 @@ MatrixRowsPtr mxfp4_rows(const WeightFiles& files, const std::string& name, Expe
   }
   const Index n_blocks = n_cols / kMxfp4Block;
   return std::make_unique<Mxfp4Rows>(
-      files.get_bytes(name + "_blocks", "U8",
-                      {slice.n_experts, n_rows, n_blocks, kMxfp4BlockBytes}),
-      files.get_bytes(name + "_scales", "U8", {slice.n_experts, n_rows, n_blocks}),
+      files.get_packed(name + "_blocks", "U8",
+                       {slice.n_experts, n_rows, n_blocks, kMxfp4BlockBytes}),
+      files.get_packed(name + "_scales", "U8", {slice.n_experts, n_rows, n_blocks}),
       slice.expert * n_rows * n_blocks, n_blocks);
 }
 

@@ -26,14 +26,14 @@ std::string hash_of(std::string_view text) {
 }
 
 /// Names come from a file and may hold anything: their length goes first.
-std::string line_of(const ListedTensor& tensor) {
+std::string line_of(const std::string& name, const WeightEntry& tensor) {
   const std::size_t n = std::min(kEndBytes, tensor.bytes.size());
   const auto first = tensor.bytes.first(n);
   const auto last = tensor.bytes.last(n);
   std::string line =
-      fmt::format("{}:{} {} {} {:016x} {:016x}\n", tensor.name.size(), tensor.name,
-                  tensor.dtype_name, shape_text(tensor.shape),
-                  XXH3_64bits(first.data(), first.size()), XXH3_64bits(last.data(), last.size()));
+      fmt::format("{}:{} {} {} {:016x} {:016x}\n", name.size(), name, tensor.type_name,
+                  shape_text(tensor.shape), XXH3_64bits(first.data(), first.size()),
+                  XXH3_64bits(last.data(), last.size()));
   // A checkpoint of many small tensors is read whole here, but need not stay in memory for it.
   forget_pages(first);
   forget_pages(last);
@@ -73,7 +73,7 @@ std::string model_hash(std::string_view config_json, std::string_view tokenizer_
                        const WeightFiles& weights) {
   std::string text = fmt::format("config {}\ntokenizer {}\n", hash_of(config_json),
                                  tokenizer_json.empty() ? "none" : hash_of(tokenizer_json));
-  for (const ListedTensor& tensor : weights.list()) text += line_of(tensor);
+  for (const auto& [name, tensor] : weights.entries()) text += line_of(name, tensor);
   return "xxh128:" + hash_of(text);
 }
 

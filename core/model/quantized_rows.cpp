@@ -40,16 +40,13 @@ struct ScaleGrid {
 
 class Fp8Rows final : public MatrixRows {
  public:
-  Fp8Rows(StoredBytes stored, ScaleGrid scales, Index first_row, Index n_cols)
-      : stored_(std::move(stored)),
-        scales_(std::move(scales)),
-        first_row_(first_row),
-        n_cols_(n_cols) {}
+  Fp8Rows(const WeightEntry& stored, ScaleGrid scales, Index first_row, Index n_cols)
+      : stored_(stored), scales_(std::move(scales)), first_row_(first_row), n_cols_(n_cols) {}
 
   void widen(Index begin, Index end, float* out, Index stride) const override {
     static const auto kValues = make_e4m3();
     for (Index r = begin; r < end; ++r) {
-      const std::byte* from = stored_.data + (first_row_ + r) * n_cols_;
+      const std::byte* from = stored_.bytes.data() + (first_row_ + r) * n_cols_;
       const float* scale = scales_.of_row(first_row_ + r);
       float* to = out + (r - begin) * stride;
       for (Index c0 = 0; c0 < n_cols_; c0 += scales_.block_cols, ++scale) {
@@ -62,12 +59,12 @@ class Fp8Rows final : public MatrixRows {
   }
   std::string file() const override { return stored_.file; }
   void forget(Index begin, Index end) const override {
-    forget_pages({stored_.data + (first_row_ + begin) * n_cols_,
+    forget_pages({stored_.bytes.data() + (first_row_ + begin) * n_cols_,
                   static_cast<std::size_t>((end - begin) * n_cols_)});
   }
 
  private:
-  StoredBytes stored_;
+  const WeightEntry& stored_;  // of files that live as long as the model
   ScaleGrid scales_;
   Index first_row_, n_cols_;
 };
@@ -94,15 +91,16 @@ ScaleGrid read_scales(const WeightFiles& files, const QuantizationConfig& quanti
                       const std::string& name, Index n_rows, Index n_cols) {
   const std::string inverse = name + ".weight_scale_inv";  // a factor too, in spite of its name
   const std::string tensor = files.contains(inverse) ? inverse : name + ".weight_scale";
-  const auto shape = files.shape_of(tensor);
-  if (!shape) {
+  const WeightEntry* const stored = files.find(tensor);
+  if (stored == nullptr) {
     throw FormatError(
         "tensor {}: expected the scales of a weight in FP8 in {} or weight_scale, found neither",
         quote(name + ".weight"), quote(inverse));
   }
-  ScaleGrid grid = grid_of(quantization, tensor, *shape, n_rows, n_cols);
+  const std::vector<Index>& shape = stored->shape;
+  ScaleGrid grid = grid_of(quantization, tensor, shape, n_rows, n_cols);
   Shape expected{(n_rows + grid.block_rows - 1) / grid.block_rows, grid.n_across};
-  if (shape->size() < 2) expected = shape->empty() ? Shape{} : Shape{shape->front()};
+  if (shape.size() < 2) expected = shape.empty() ? Shape{} : Shape{shape.front()};
   const Tensor<float> scales = files.get_float(tensor, expected);
   grid.values.assign(scales.data(), scales.data() + scales.count());
   return grid;
@@ -114,8 +112,9 @@ MatrixRowsPtr linear_rows(const WeightFiles& files, const QuantizationConfig& qu
                           const std::string& name, StoredRows part, Index n_cols) {
   const std::string weight = name + ".weight";
   const bool is_fp8 = quantization.kind == QuantizationConfig::Kind::fp8;
-  if (is_fp8 && files.type_of(weight) == "F8_E4M3") {
-    return std::make_unique<Fp8Rows>(files.get_bytes(weight, "F8_E4M3", {part.n_stored, n_cols}),
+  const WeightEntry* const stored = files.find(weight);
+  if (is_fp8 && stored != nullptr && stored->type_name == "F8_E4M3") {
+    return std::make_unique<Fp8Rows>(files.get_packed(weight, "F8_E4M3", {part.n_stored, n_cols}),
                                      read_scales(files, quantization, name, part.n_stored, n_cols),
                                      part.begin, n_cols);
   }

@@ -17,13 +17,13 @@ namespace {
 struct SafetensorsType {
   std::string_view name;
   std::int64_t size;  // bytes of one element
-  std::optional<DType> dtype;
+  std::optional<StoredType> type;
 };
 
 constexpr std::array<SafetensorsType, 15> kTypes = {{
-    {"F32", 4, DType::f32},
-    {"F16", 2, DType::f16},
-    {"BF16", 2, DType::bf16},
+    {"F32", 4, StoredType::f32},
+    {"F16", 2, StoredType::f16},
+    {"BF16", 2, StoredType::bf16},
     {"F64", 8, std::nullopt},
     {"I64", 8, std::nullopt},
     {"I32", 4, std::nullopt},
@@ -60,7 +60,7 @@ std::uint64_t header_length(std::span<const std::byte> bytes, const std::string&
 }
 
 // Fills shape and count; the product is checked before it is formed.
-void read_shape(const JsonObject& fields, SafetensorsEntry& entry) {
+void read_shape(const JsonObject& fields, TensorInFile& entry) {
   const auto& list = fields.list("shape");
   std::int64_t count = 1;
   for (const auto& extent : list) {
@@ -99,21 +99,21 @@ std::array<std::uint64_t, 2> read_offsets(const JsonObject& fields, std::uint64_
   return offsets;
 }
 
-SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value,
-                            std::span<const std::byte> data, const std::string& file) {
+TensorInFile read_entry(const std::string& name, const nlohmann::json& value,
+                        std::span<const std::byte> data, const std::string& file) {
   const JsonObject fields(value, file, quote(name) + ".");
-  SafetensorsEntry entry;
+  TensorInFile entry;
   entry.name = name;
-  entry.dtype_name = fields.string("dtype");
+  entry.type_name = fields.string("dtype");
   read_shape(fields, entry);
   const auto [begin, end] = read_offsets(fields, data.size());
   const auto n_bytes = static_cast<std::int64_t>(end - begin);
 
   const auto type = std::find_if(kTypes.begin(), kTypes.end(), [&](const SafetensorsType& t) {
-    return t.name == entry.dtype_name;
+    return t.name == entry.type_name;
   });
   const bool known = type != kTypes.end();
-  if (known) entry.dtype = type->dtype;
+  if (known) entry.type = type->type;
   // Types that we do not know have at least one bit per element.
   const bool fits =
       known ? entry.count <= kMostElements / type->size && entry.count * type->size == n_bytes
@@ -121,7 +121,7 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   if (!fits) {
     throw FormatError(
         "{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its data_offsets",
-        quote(name), file, entry.count, quote(entry.dtype_name), shape_text(entry.shape), n_bytes);
+        quote(name), file, entry.count, quote(entry.type_name), shape_text(entry.shape), n_bytes);
   }
   entry.bytes = data.subspan(begin, end - begin);
   return entry;
@@ -143,15 +143,15 @@ std::string shape_text(const std::vector<Index>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes,
-                                                const std::string& file) {
+std::vector<TensorInFile> parse_safetensors(std::span<const std::byte> bytes,
+                                            const std::string& file) {
   const std::uint64_t length = header_length(bytes, file);
   const auto data = bytes.subspan(8 + length);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   const nlohmann::json header = parse_json(text, file);
   const JsonObject tensors(header, file);
 
-  std::vector<SafetensorsEntry> entries;
+  std::vector<TensorInFile> entries;
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
       check_metadata(value, file);
@@ -165,7 +165,7 @@ std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes
 
   // Every byte belongs to exactly one tensor.
   std::size_t position = 0;
-  for (const SafetensorsEntry& entry : entries) {
+  for (const TensorInFile& entry : entries) {
     const auto begin = static_cast<std::size_t>(entry.bytes.data() - data.data());
     if (begin != position) {
       throw FormatError("{} ({}): its bytes begin at {}, expected {}: tensors {}",

@@ -5,33 +5,21 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/tensor/dtype.hpp"
-#include "core/tensor/tensor.hpp"
+#include "core/model/stored_type.hpp"
 
 namespace kvscope {
-
-/// One tensor of a safetensors file.
-struct SafetensorsEntry {
-  std::string name;
-  std::string dtype_name;      // as the file spells it: "BF16", "I64", ...
-  std::optional<DType> dtype;  // empty if the runtime cannot read it
-  std::vector<Index> shape;    // any rank
-  std::int64_t count = 0;      // product of shape, 1 for a scalar
-  std::span<const std::byte> bytes;
-};
 
 /// Longest JSON header that is accepted, in bytes; the format's own limit.
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 /// Checks the header against the file and returns its tensors in the order of their bytes. `file`
 /// names it in messages; the result refers to `bytes`. Throws FormatError.
-std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes,
-                                                const std::string& file);
+std::vector<TensorInFile> parse_safetensors(std::span<const std::byte> bytes,
+                                            const std::string& file);
 
 /// "[8, 48]", for messages.
 std::string shape_text(const std::vector<Index>& shape);

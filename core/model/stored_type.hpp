@@ -4,7 +4,12 @@
 // ...). Every row of a tensor is a whole number of blocks, so that rows are widened one by one.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
@@ -53,16 +58,21 @@ constexpr DType plain_dtype(StoredType type) {
                                  : (type == StoredType::f16 ? DType::f16 : DType::bf16);
 }
 
-constexpr StoredType stored_as(DType dtype) {
-  return dtype == DType::f32 ? StoredType::f32
-                             : (dtype == DType::f16 ? StoredType::f16 : StoredType::bf16);
-}
-
 /// Bytes of n values, a whole number of blocks.
 std::size_t stored_bytes(StoredType type, Index n);
 
 /// Widens n values, a whole number of blocks, exactly as their format defines them (products and
 /// sums in f32). src need not be aligned.
 void widen(StoredType type, const std::byte* src, float* dst, Index n);
+
+/// One tensor as the header of its file has it.
+struct TensorInFile {
+  std::string name;
+  std::string type_name;             // as the file spells it: "BF16", "I64", "Q4_K", "type 99"
+  std::optional<StoredType> type;    // empty if the runtime cannot read it
+  std::vector<Index> shape;          // any rank, rows first
+  std::int64_t count = 0;            // product of shape, 1 for a scalar
+  std::span<const std::byte> bytes;  // of a type that GGUF does not know: to the end of the file
+};
 
 }  // namespace kvscope

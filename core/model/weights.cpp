@@ -72,19 +72,9 @@ struct WeightFiles::Impl {
   void add_file(const std::filesystem::path& path) {
     const std::string file = path.filename().string();
     files.emplace_back(path);
-    for (SafetensorsEntry& tensor : parse_safetensors(files.back().bytes(), path.string())) {
-      std::optional<StoredType> type;
-      if (tensor.dtype) type = stored_as(*tensor.dtype);
-      const auto [it, is_new] =
-          entries.try_emplace(std::move(tensor.name), WeightEntry{std::move(tensor.dtype_name),
-                                                                  type,
-                                                                  std::move(tensor.shape),
-                                                                  tensor.count,
-                                                                  tensor.bytes,
-                                                                  file,
-                                                                  {},
-                                                                  0.0f,
-                                                                  {}});
+    for (TensorInFile& tensor : parse_safetensors(files.back().bytes(), path.string())) {
+      const std::string name = tensor.name;
+      const auto [it, is_new] = entries.try_emplace(name, WeightEntry{std::move(tensor), file});
       if (!is_new) {
         throw FormatError("tensor {} is in two shards, {} and {} ({})", quote(it->first),
                           it->second.file, file, path.parent_path().string());
@@ -100,7 +90,6 @@ struct WeightFiles::Impl {
       std::string name = rename(it->first);
       if (name != it->first && !entries.contains(name)) {
         auto node = entries.extract(it);
-        if (node.mapped().name_in_file.empty()) node.mapped().name_in_file = node.key();
         node.key() = std::move(name);
         entries.insert(std::move(node));
       }
@@ -184,8 +173,13 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
   return WeightFiles(std::move(impl));
 }
 
-bool WeightFiles::contains(std::string_view name) const {
-  return impl_->entries.find(name) != impl_->entries.end();
+const WeightEntry* WeightFiles::find(std::string_view name) const {
+  const auto it = impl_->entries.find(name);
+  return it == impl_->entries.end() ? nullptr : &it->second;
+}
+
+const WeightEntries& WeightFiles::entries() const {
+  return impl_->entries;
 }
 
 StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) const {
@@ -198,30 +192,14 @@ StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) cons
   return {*entry.type, expected, entry.bytes.data(), entry.file, entry.order, entry.added};
 }
 
-StoredBytes WeightFiles::get_bytes(std::string_view name, std::string_view dtype,
-                                   const Shape& expected) const {
+const WeightEntry& WeightFiles::get_packed(std::string_view name, std::string_view dtype,
+                                           const Shape& expected) const {
   const WeightEntry& entry = impl_->find(name, expected);
   if (entry.type_name != dtype) {
     throw FormatError("tensor {}: expected dtype {} (packed weights), found {} ({})", quote(name),
                       dtype, quote(entry.type_name), entry.file);
   }
-  return {entry.bytes.data(), entry.bytes.size(), entry.file};
-}
-
-std::optional<std::vector<Index>> WeightFiles::shape_of(std::string_view name) const {
-  const auto it = impl_->entries.find(name);
-  if (it == impl_->entries.end()) return std::nullopt;
-  return it->second.shape;
-}
-
-std::string_view WeightFiles::type_of(std::string_view name) const {
-  const auto it = impl_->entries.find(name);
-  return it == impl_->entries.end() ? std::string_view() : it->second.type_name;
-}
-
-std::string_view WeightFiles::name_in_file(std::string_view name) const {
-  const auto it = impl_->entries.find(name);
-  return it->second.name_in_file.empty() ? it->first : it->second.name_in_file;
+  return entry;
 }
 
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file,
@@ -255,19 +233,6 @@ Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expecte
 
 void WeightFiles::pass_over(std::string_view name) const {
   if (contains(name)) impl_->asked.emplace(name);
-}
-
-std::vector<std::string> WeightFiles::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : impl_->entries) names.push_back(name);
-  return names;
-}
-
-std::vector<ListedTensor> WeightFiles::list() const {
-  std::vector<ListedTensor> tensors;
-  for (const auto& [name, entry] : impl_->entries)
-    tensors.push_back({name, entry.type_name, entry.shape, entry.bytes});
-  return tensors;
 }
 
 std::vector<std::string> WeightFiles::unread() const {

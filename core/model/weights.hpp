@@ -31,40 +31,19 @@ struct StoredTensor {
   Index count() const { return shape.count(); }
 };
 
-/// Bytes of a tensor of some other type, valid as long.
-struct StoredBytes {
-  const std::byte* data = nullptr;  // may be unaligned
-  std::size_t size = 0;
-  std::string file;  // as above
-};
-
-/// A tensor as a list of a checkpoint's contents names it: of any dtype, also one that cannot be
-/// computed with. Valid as long as its WeightFiles lives.
-struct ListedTensor {
-  std::string_view name;
-  std::string_view dtype_name;  // as the file spells it
-  std::vector<Index> shape;
-  std::span<const std::byte> bytes;  // as stored
-};
-
 /// Throws FormatError naming tensor, element (the first one is `first`) and file if a value is NaN
 /// or infinite.
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file,
                     Index first = 0);
 
-/// One tensor of a checkpoint, as its file has it.
-struct WeightEntry {
-  std::string type_name;           // as the file spells it
-  std::optional<StoredType> type;  // empty if the runtime cannot read it
-  std::vector<Index> shape;        // any rank
-  std::int64_t count = 0;          // product of shape, 1 for a scalar
-  std::span<const std::byte> bytes;
-  std::string file;  // its name, without the folder
-  RowOrder order;
+/// One tensor of a checkpoint, as its file has it and calls it.
+struct WeightEntry : TensorInFile {
+  std::string file;     // its name, without the folder
+  RowOrder order = {};  // as in StoredTensor
   float added = 0.0f;
-  std::string name_in_file = {};  // where it is not the hub's; empty = the same
 };
 
+/// By the hub's names.
 using WeightEntries = std::map<std::string, WeightEntry, std::less<>>;
 
 /// The tensors of one checkpoint by name.
@@ -82,33 +61,27 @@ class WeightFiles {
   WeightFiles& operator=(WeightFiles&&) noexcept;
   ~WeightFiles();
 
-  bool contains(std::string_view name) const;
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// The tensor `name`, of whatever type, or null. Lives as long as this object.
+  const WeightEntry* find(std::string_view name) const;
+  const WeightEntries& entries() const;
 
   /// The tensor `name`, whose shape must be `expected`. Throws FormatError if it is missing, has
   /// another shape (message: name, expected, found, file) or an unsupported dtype.
   StoredTensor get(std::string_view name, const Shape& expected) const;
 
-  /// The bytes of the tensor `name`, which must have this dtype (as the file spells it) and shape:
+  /// The tensor `name`, which must have this dtype (as the file spells it) and shape:
   /// packed weights. Throws FormatError as get() does.
-  StoredBytes get_bytes(std::string_view name, std::string_view dtype, const Shape& expected) const;
-
-  /// The shape of the tensor `name`, if there is one.
-  std::optional<std::vector<Index>> shape_of(std::string_view name) const;
-  /// Its type as the file spells it; empty if there is none.
-  std::string_view type_of(std::string_view name) const;
-  /// What the file calls the tensor `name`, which must be there.
-  std::string_view name_in_file(std::string_view name) const;
+  const WeightEntry& get_packed(std::string_view name, std::string_view dtype,
+                                const Shape& expected) const;
 
   /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws
   /// FormatError also when a value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
-  std::vector<std::string> names() const;
-  /// All tensors in the order of their names.
-  std::vector<ListedTensor> list() const;
   /// Takes a tensor, if it is there, as one that has no meaning.
   void pass_over(std::string_view name) const;
-  /// Those that get(), get_bytes() and get_float() were never asked for, others than passed over.
+  /// Those that get(), get_packed() and get_float() were never asked for, others than passed over.
   std::vector<std::string> unread() const;
   /// Bytes of the tensors by the name of their type: {"Q4_K", 1234}, ...
   std::map<std::string, std::int64_t> bytes_by_type() const;

@@ -1,4 +1,3 @@
-// Compiled alone: the neighbours in some presets call other JSON by the same name.
 #include "core/selectors/artifact.hpp"
 
 #include <fmt/format.h>

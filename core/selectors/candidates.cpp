@@ -68,10 +68,6 @@ Index count_candidates(const SelectCall& call, Index kv_head, TokenRange range) 
   return all_alive(call, kv_head) ? n : call.alive->n_alive(kv_head, range);
 }
 
-std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end) {
-  return candidates(call, kv_head, TokenRange{call_range(call).begin, end});
-}
-
 void mask_dead(const SelectCall& call, Index kv_head, TokenRange range, std::span<double> scores) {
   if (all_alive(call, kv_head)) return;
   for (Index pos = range.begin; pos < range.end; ++pos) {

@@ -50,9 +50,6 @@ std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange
 /// How many there are.
 Index count_candidates(const SelectCall& call, Index kv_head, TokenRange range);
 
-/// The alive positions before `end` that at least the call's first query sees, ascending.
-std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end);
-
 /// Sets the score of every dead key to -infinity. scores [range.size()]; element 0 belongs to
 /// range.begin.
 void mask_dead(const SelectCall& call, Index kv_head, TokenRange range, std::span<double> scores);

@@ -197,7 +197,7 @@ class Coarsen final : public Selector {
   void check_selection(const Selection& selection, const SelectCall& call) const {
     const auto refuse = [&](std::string_view what) {
       throw ConfigError("coarsen: {} answers with {} in {}, which cannot be made coarser",
-                        method_->name(), what, name_of(call.phase));
+                        method_->name(), what, enum_name(call.phase));
     };
     if (!selection.summaries.empty()) refuse("summaries beside its lists");
     if (!selection.log_weights().empty()) refuse("weighted keys");

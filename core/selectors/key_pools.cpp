@@ -40,19 +40,20 @@ void KeyPools::truncate(Index n_keys) {
   n_windows_ = std::min(n_windows_, count_whole(n_keys));
 }
 
-Tensor<float> KeyPools::alive_means(const SelectCall& call, Index kv_head,
-                                    TensorView<const float> rows,
-                                    std::vector<Index>& n_alive) const {
-  Tensor<float> out(Shape{n_windows_, d_head_});
-  n_alive.assign(static_cast<std::size_t>(n_windows_), 0);
+PoolMeans KeyPools::means_in(const SelectCall& call, Index kv_head,
+                             TensorView<const float> rows) const {
+  PoolMeans in{*this, means(), {}, {}};
+  if (all_alive(call, kv_head)) return in;
+  in.own = Tensor<float>(Shape{n_windows_, d_head_});
   std::vector<double> sum;
   const auto k = rows.sub(kv_head);
   for (Index i = 0; i < n_windows_; ++i) {
-    n_alive[static_cast<std::size_t>(i)] = mean_of(
+    in.n_alive.push_back(mean_of(
         k, keys_of(i), [&](Index pos) { return is_alive(call, kv_head, pos); }, sum,
-        out.data() + i * d_head_);
+        in.own.data() + i * d_head_));
   }
-  return out;
+  in.means = std::as_const(in.own).view();
+  return in;
 }
 
 }  // namespace kvscope

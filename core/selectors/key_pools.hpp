@@ -9,6 +9,20 @@
 
 namespace kvscope {
 
+class KeyPools;
+
+/// The windows of one KV head as a call sees them.
+struct PoolMeans {
+  const KeyPools& pools;
+  TensorView<const float> means;  // [n_windows, d_head]; zeros for a window without keys
+  std::vector<Index> n_alive;     // [n_windows], or empty: all keys of all windows
+  Tensor<float> own;              // what means looks at where some keys are dead
+
+  bool has_keys(Index window) const {
+    return n_alive.empty() || n_alive[static_cast<std::size_t>(window)] > 0;
+  }
+};
+
 /// Window i holds the positions [i * stride, i * stride + length). Only whole windows have a mean,
 /// so what is appended or forgotten later changes none.
 class KeyPools {
@@ -31,11 +45,9 @@ class KeyPools {
   /// [n_windows, d_head]
   TensorView<const float> means() const { return {means_.data(), {n_windows_, d_head_}}; }
 
-  /// Means again from what is alive alone, for a call whose KV head has lost some of `rows`
-  /// [n_kv, n_ctx, d_head] (its keys, or its values): [n_windows, d_head], and to n_alive how many
-  /// each is made of; a window without any has zeros.
-  Tensor<float> alive_means(const SelectCall& call, Index kv_head, TensorView<const float> rows,
-                            std::vector<Index>& n_alive) const;
+  /// What a call sees of them: means again from what is alive alone if the KV head has lost some of
+  /// `rows` [n_kv, n_ctx, d_head] (its keys, or its values). Lives as long as these do not grow.
+  PoolMeans means_in(const SelectCall& call, Index kv_head, TensorView<const float> rows) const;
 
  private:
   Index d_head_;

@@ -50,9 +50,9 @@ std::vector<Selection> Selector::do_select_budgets(SelectCall call,
 std::string SelectorCaps::not_defined_for(Phase phase) const {
   std::vector<std::string_view> others;
   for (const Phase other : {Phase::prefill, Phase::decode, Phase::verify}) {
-    if (is_defined(other)) others.push_back(name_of(other));
+    if (is_defined(other)) others.push_back(enum_name(other));
   }
-  return fmt::format(" is not defined for {}, but for {}{}", name_of(phase),
+  return fmt::format(" is not defined for {}, but for {}{}", enum_name(phase),
                      fmt::join(others, " and "), needs_draft ? ", with a draft" : "");
 }
 

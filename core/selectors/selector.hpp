@@ -44,9 +44,6 @@ struct KeyRotation;  // core/selectors/key_rotation.hpp
 struct Learned;      // core/selectors/learned.hpp
 
 enum class Phase { prefill, decode, verify };
-inline std::string_view name_of(Phase phase) {
-  return enum_name(phase);
-}
 
 class OutputProjection;
 class ScoreEngine;

@@ -94,8 +94,8 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
                          std::span<double> sums);
 
 /// Softmax weights of one query row over `keys`: scores [keys.size()] in, weights out; dead and
-/// invisible keys get 0. A row that sees no key of the range gets zeros. sink: sink_of(call,
-/// q_head).
+/// invisible keys get 0. A row that sees no key of the range gets zeros. sink_logit:
+/// sink_logit_of(call, q_head).
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
                           std::span<double> scores, std::optional<double> sink_logit);
 

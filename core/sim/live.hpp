@@ -3,7 +3,7 @@
 //
 // Use:
 //   LiveSequence live(model, {"quest", Budget::parse("tokens=256")}, 4096, pool);
-//   live.prefill(prompt, 128);
+//   live.prefill(prompt, 128, PrefillMode::sparse);
 //   logits = live.run(Phase::decode, {&token, 1}, Logits::last);
 //   live.rollback(n);                    // rejected drafts
 //

@@ -93,7 +93,7 @@ class DenseRow {
  public:
   /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. ks: the sizes of lists
   /// and the nominal budgets that compare will meet; it finds Top_k of others itself, one by one.
-  /// sink: the head's attention sink, if it has one. with_best: compare says best_mass too.
+  /// sink_logit: the head's attention sink, if it has one. with_best: compare says best_mass too.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
                std::span<const Index> ks, std::optional<double> sink_logit = std::nullopt,
                bool with_best = false);

@@ -68,7 +68,7 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
   if (caps_.needs_draft && caps_.is_defined(phase) && draft_rows.empty()) {
     throw ConfigError(
         "selector {}: {} needs the draft model's attention rows, and the recording has none",
-        selector_->name(), name_of(phase));
+        selector_->name(), enum_name(phase));
   }
   before_verify_.clear();
   if (caps_.permanent && phase == Phase::verify) before_verify_ = alive_;

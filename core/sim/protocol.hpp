@@ -4,8 +4,7 @@
 // Use:
 //   SelectorRun run(MethodSpec("quest").make(), shape, {Budget::parse("tokens=512")});
 //   for each forward call:  run.begin_call(Phase::prefill, n_tok);
-//     for each layer, ascending:  selections = run.layer_call({layer, q, k, v, window});
-//                                 // from select to evict
+//     for each layer, ascending:  selections = run.layer_call(question);  // from select to evict
 //   after a rejection of drafts:  run.rollback(n_keys);
 //
 // The run owns the alive masks and the cross-layer context. Layers that are never asked (not

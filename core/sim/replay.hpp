@@ -4,8 +4,8 @@
 // The dense row of a query is computed once and shared by all (selector, budget) pairs. Every layer
 // sees the dense model's tensors: errors do not compound. Memory: k and v of one layer in f32 plus
 // k in f64 (of all layers if a method passes context between layers; of one KV head at a time where
-// a layer is large), one row of the context per
-// worker and query head of a group; never an attention map.
+// a layer is large), one row of the context per worker and query head of a group; never an
+// attention map.
 #pragma once
 
 #include <array>

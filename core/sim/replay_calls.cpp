@@ -57,7 +57,7 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
   }
   if (calls.empty()) {
     throw ConfigError("{}: {} prompt and {} decoded tokens are too few for a {} call", where,
-                      n_prompt, info.n_tokens - n_prompt, name_of(plan.phase));
+                      n_prompt, info.n_tokens - n_prompt, enum_name(plan.phase));
   }
   return calls;
 }

@@ -56,8 +56,8 @@ void lane_attention(std::span<const LaneAttention> tasks, float* scratch,
 Index lane_attention_scratch(Index d_head);
 
 /// Joins the parts of spans of keys in ascending order, each [d_head + 2, lanes] (maximum, sum,
-/// output before division) and each `stride` floats after the one before. sinks [lanes] or null.
-/// out [d_head, lanes], lse [lanes].
+/// output before division) and each `stride` floats after the one before. sink_logits [lanes] or
+/// null. out [d_head, lanes], lse [lanes].
 void lane_attention_join(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
                          const float* sink_logits, float* out, float* lse);
 

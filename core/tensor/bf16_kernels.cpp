@@ -29,9 +29,6 @@ constexpr Index kTileDepth = 32;  // values of k in a tile
 // Values of k per pass: 32 rows, and a lane block, stay in the first-level cache.
 constexpr Index kDepth = 512;
 
-constexpr std::array<Matmul, 4> kAll = {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512,
-                                        Matmul::bf16_amx};
-
 Index padded(Index k) {
   return (k + kTileDepth - 1) / kTileDepth * kTileDepth;
 }
@@ -325,28 +322,14 @@ void nothing() {}
 
 std::string names_available() {
   std::string names;
-  for (const Matmul matmul : kAll) {
-    if (is_available(matmul))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(matmul));
+  for (const std::string_view name : EnumNames<Matmul>::value) {
+    if (is_available(*enum_from_name<Matmul>(name)))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return names;
 }
 
 }  // namespace
-
-std::string_view name_of(Matmul matmul) {
-  switch (matmul) {
-    case Matmul::f32:
-      return "f32";
-    case Matmul::bf16_portable:
-      return "bf16-portable";
-    case Matmul::bf16_avx512:
-      return "bf16-avx512";
-    case Matmul::bf16_amx:
-      return "bf16-amx";
-  }
-  return "";
-}
 
 bool is_available(Matmul matmul) {
   if (matmul == Matmul::f32 || matmul == Matmul::bf16_portable) return true;
@@ -366,14 +349,13 @@ Matmul matmul_from_name(std::string_view name) {
     }
     return Matmul::bf16_portable;
   }
-  for (const Matmul matmul : kAll) {
-    if (name != name_of(matmul)) continue;
-    if (is_available(matmul)) return matmul;
+  const auto matmul = enum_from_name<Matmul>(name);
+  if (matmul && is_available(*matmul)) return *matmul;
+  if (matmul)
     throw ConfigError(
         "matmul \"{}\": this machine cannot run it; it has {}: choose one of these, or \"bf16\" "
         "for the best",
         name, names_available());
-  }
   throw ConfigError(
       "matmul \"{}\": expected f32, bf16, bf16-amx, bf16-avx512 or bf16-portable; this machine has "
       "{}",

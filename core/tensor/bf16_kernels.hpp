@@ -6,15 +6,22 @@
 // in the last bits of their sums.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "core/base/enum_names.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
 /// How matrix products are computed. f32: weights are widened, activations stay f32.
 enum class Matmul { f32, bf16_portable, bf16_avx512, bf16_amx };
+template <>
+struct EnumNames<Matmul> {
+  static constexpr std::array<std::string_view, 4> value = {"f32", "bf16-portable", "bf16-avx512",
+                                                            "bf16-amx"};
+};
 
 /// True if this machine (and its kernel, for AMX) can run it.
 bool is_available(Matmul matmul);
@@ -23,7 +30,6 @@ bool is_available(Matmul matmul);
 /// "bf16-portable". Throws ConfigError for another name, or where the machine lacks it: the
 /// sentence says what it has.
 Matmul matmul_from_name(std::string_view name);
-std::string_view name_of(Matmul matmul);
 
 /// Rounds x [k, lanes] to pairs [ceil(k / 32) * 16, lanes, 2], zero from k on: `pairs` holds
 /// bf16_pairs_size(k, lanes) values.

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/enum_names.hpp"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/tensor/dtype.cpp"
 #include <hwy/foreach_target.h>
@@ -170,10 +168,6 @@ HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f16);
 
 }  // namespace
-
-std::string_view name_of(DType dtype) {
-  return enum_name(dtype);
-}
 
 void to_float(DType dtype, const void* src, float* dst, std::size_t n) {
   if (n == 0) return;

@@ -1,7 +1,7 @@
 // Storage types of tensors (f16 and bf16 exist in storage only; all computing is f32 or f64).
 #pragma once
 
-#include <string_view>
+#include <cstddef>
 
 namespace kvscope {
 
@@ -11,9 +11,6 @@ enum class DType { f32, f16, bf16 };
 constexpr std::size_t size_of(DType dtype) {
   return dtype == DType::f32 ? 4 : 2;
 }
-
-/// "f32", "f16" or "bf16".
-std::string_view name_of(DType dtype);
 
 /// Widens n stored elements to float, exactly. src need not be aligned.
 void to_float(DType dtype, const void* src, float* dst, std::size_t n);

@@ -47,7 +47,7 @@ struct RowAttention {
 void row_attention(const RowAttention& task);
 
 /// Joins the parts of a query's spans, ascending, the first at `parts` and each next one `stride`
-/// floats on. sink: its logit, or null. out [d_head]. Returns the log-sum-exp.
+/// floats on. sink_logit: its value, or null. out [d_head]. Returns the log-sum-exp.
 float join_row_parts(const float* parts, Index n_parts, Index stride, Index d_head,
                      const float* sink_logit, float* out);
 

@@ -51,10 +51,6 @@ inline constexpr std::array<CaptureWord, 7> kCaptureWords = {
 /// How the recording ended.
 enum class TraceStatus { recording, complete, interrupted, recovered };
 
-inline std::string_view name_of(TraceStatus status) {
-  return enum_name(status);
-}
-
 /// One forward call of the recording run: a prefill chunk or one decode step.
 struct ForwardCall {
   TokenRange tokens;

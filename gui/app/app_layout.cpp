@@ -87,7 +87,9 @@ void App::save_session(const fs::path& file) {
 void App::write_session(const fs::path& file) const {
   std::error_code error;
   const Json json = session_json(fs::absolute(file, error).parent_path());
-  write_new_file(file, json_text(json, 2) + "\n", /*overwrite=*/true);
+  NewFile whole(file, /*overwrite=*/true, FileKind::session);
+  whole.write(json_text(json, 2) + "\n");
+  whole.publish();
 }
 
 /// What is in the window, the file holds.

@@ -207,10 +207,7 @@ int reproduce_view(const CommandLine& line) {
 }
 
 int show_window(const CommandLine& line) {
-  WindowOptions window;
-  window.width = line.width;
-  window.height = line.height;
-  Window backend(window);
+  Window backend(line.width, line.height);
   std::string problem;
   AppOptions options;
   try {

@@ -247,7 +247,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
   /// The marks of what is in the lasso, what is pointed at, and the selected query, or the nearest
   /// that was measured.
   void draw_over(PanelContext& context) override {
-    if (const auto& lasso = this->figure_->lasso()) take_brush(context, brush_of(*lasso));
+    if (const auto& lasso = this->figure_.lasso()) take_brush(context, brush_of(*lasso));
     const Selection& selection = context.session.selection();
     const auto query = this->value_->nearest_query(selection.query);
     if (!query) return;
@@ -264,7 +264,7 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
       }
     }
     for (const MarkPlace& place : places) {
-      AccentMarks marks(context, *this->figure_, place.panel);
+      AccentMarks marks(context, this->figure_, place.panel);
       const bool is_key = selection.key && is_of_key(place, Pointed::at_key(*selection.key));
       is_key || places.size() <= next_.panels.size() ? marks.ring(place.x, place.y)
                                                      : marks.dot(place.x, place.y);
@@ -339,14 +339,14 @@ class AnalysisPanel : public FigurePanel<AnalysisValue, AnalysisSwitches<Options
         const Index n = std::max<Index>(1, this->value_->card().page_size);
         const auto next = std::ranges::lower_bound(brush.keys, key.value_or(0));
         if (key ? next != brush.keys.end() && *next < *key + n : is_in)
-          AccentMarks(context, *this->figure_, place.panel).cross(place.x, place.y);
+          AccentMarks(context, this->figure_, place.panel).cross(place.x, place.y);
       }
     };
     for (const Index query : brush.queries) cross(query, /*is_in=*/true);
     if (!std::ranges::binary_search(brush.queries, selected)) cross(selected, /*is_in=*/false);
   }
   void ring_pointed(const PanelContext& context, const MarkPlace& place) const {
-    AccentMarks(context, *this->figure_, place.panel, context.look.ink).ring(place.x, place.y);
+    AccentMarks(context, this->figure_, place.panel, context.look.ink).ring(place.x, place.y);
   }
 
   void find_places() {

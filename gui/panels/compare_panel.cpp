@@ -199,7 +199,7 @@ class ComparePanel final : public AnalysisPanel<CompareOptions> {
       const auto [block, page] = cell_at(context.session, static_cast<double>(key.value_or(0)),
                                          static_cast<double>(query.value_or(all.begin)));
       for (std::size_t panel = 0; panel < picture_.panels.size(); ++panel) {
-        AccentMarks marks(context, *figure_, panel, colour);
+        AccentMarks marks(context, figure_, panel, colour);
         frame(marks, key ? page : TokenRange{0, std::min(block.end, all.end)}, query ? block : all);
       }
     };

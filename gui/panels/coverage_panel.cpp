@@ -47,7 +47,7 @@ void measure_heads(const TraceSource& trace, const TraceSource* draft,
   ResultInfo result;
   result.kind = "sweep";
   result.config = {{"title", fmt::format("{}{}, {}", options.budget.empty() ? "" : " ",
-                                         options.budget, name_of(request.phase))},
+                                         options.budget, enum_name(request.phase))},
                    {"measured", measured_sentence(request.phase, options.chunk, info.n_tokens)}};
   table_to_result(table_of(rows, file_name_of(trace)), result, run.output);
 }
@@ -145,7 +145,7 @@ class CoveragePanel final : public AnalysisPanel<CoverageSwitches> {
       cell = {{col, col + 1.0}, {row, row + 1.0}};
       return cell;
     };
-    frame_heads(context, *figure_, cell_of, kAroundCell);
+    frame_heads(context, figure_, cell_of, kAroundCell);
   }
 };
 

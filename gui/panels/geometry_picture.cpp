@@ -46,7 +46,7 @@ void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const cha
 GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& shown) {
   show_figure(context, shown);
   GeometryHit out;
-  const auto frame = view_->frame(0);
+  const auto frame = view_.frame(0);
   if (!frame) return out;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
@@ -65,14 +65,14 @@ GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& sh
   mark_selected(shown.query, "query");
   if (shown.is_3d) draw_turned_axes(context, frame->low, frame->high, list);
   list.PopClipRect();
-  if (const auto& lasso = view_->lasso()) {
+  if (const auto& lasso = view_.lasso()) {
     out.lasso.emplace();
     for (const LassoedPoint& point : *lasso) {
       if (point.mark < shown.scene.sets.size())
         out.lasso->emplace_back(shown.scene.sets[point.mark].are_queries, point.of);
     }
   }
-  const auto& hit = view_->hit();
+  const auto& hit = view_.hit();
   const bool turns = shown.is_3d && turn(frame->low, frame->high);
   if (turns) turned_at_ = ImGui::GetTime();
   if (turns || is_rough()) context.requests.redraw = true;
@@ -89,7 +89,6 @@ GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& sh
 }
 
 void GeometryPicture::show_figure(PanelContext& context, const GeometryShown& shown) {
-  if (!view_) view_.emplace(context.fonts, context.textures);
   const ImVec2 size = ImGui::GetContentRegionAvail();
   const bool is_little =
       size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
@@ -98,9 +97,9 @@ void GeometryPicture::show_figure(PanelContext& context, const GeometryShown& sh
     now.orbit = orbit_;
     if (ImGui::GetTime() - turned_at_ < kStillness) now.stride = stride_in_motion(shown.scene);
   }
-  if (version_ == 0 || now != of_) {
+  if (figure_.panels.empty() || now != of_) {
     of_ = now;
-    ++version_;
+    view_.renew();
     camera_.reset();
     if (shown.is_3d) camera_ = orbit_camera(shown.scene, orbit_);
     figure_ =
@@ -116,25 +115,25 @@ void GeometryPicture::show_figure(PanelContext& context, const GeometryShown& sh
                     .zoomable = !shown.is_3d,
                     .takes_lasso = true};
   if (is_little) style.text_em = context.fonts.small_em();
-  view_->show(figure_, version_, size, style);
+  view_.show(context.fonts, context.textures, figure_, size, style);
 }
 
 std::optional<std::pair<plot::Range, plot::Range>> GeometryPicture::zoom() const {
-  if (!view_ || !view_->is_zoomed()) return std::nullopt;
-  const plot::Panel panel = view_->current_figure().panels.at(0);
+  const auto figure = view_.is_zoomed() ? view_.current() : std::nullopt;
+  if (!figure) return std::nullopt;
+  const plot::Panel& panel = figure->panels.at(0);
   if (!panel.x.range || !panel.y.range) return std::nullopt;
   return std::pair(*panel.x.range, *panel.y.range);
 }
 
 void GeometryPicture::reset() {
   orbit_.reset();
-  if (view_) view_->reset_zoom();
+  view_.reset_zoom();
 }
 
 std::optional<ImVec2> GeometryPicture::place(const CloudPoint& point) const {
-  if (!view_) return std::nullopt;
   const auto at = camera_ ? camera_->project(point) : point;
-  return view_->place(0, static_cast<double>(at[0]), static_cast<double>(at[1]));
+  return view_.place(0, static_cast<double>(at[0]), static_cast<double>(at[1]));
 }
 
 /// Mouse on the orbit, whose item was the last one; true if it moved.
@@ -150,7 +149,7 @@ bool GeometryPicture::turn(ImVec2 low, ImVec2 high) {
     orbit_.zoom_at(x, y, std::pow(kWheelStep, static_cast<double>(io.MouseWheel)));
   }
   if (ImGui::IsItemActivated()) dragged_ = false;
-  if (ImGui::IsItemActive() && !view_->draws_lasso() &&
+  if (ImGui::IsItemActive() && !view_.draws_lasso() &&
       ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDrag)) {
     dragged_ = true;
     const auto dx = static_cast<double>(io.MouseDelta.x);

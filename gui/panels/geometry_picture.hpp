@@ -50,7 +50,7 @@ class GeometryPicture {
   void reset();
 
   /// In motion: another frame shows more.
-  bool is_rough() const { return of_.stride > 1 || (view_ && view_->is_rough()); }
+  bool is_rough() const { return of_.stride > 1 || view_.is_rough(); }
   /// Where a point was shown last, on screen.
   std::optional<ImVec2> place(const CloudPoint& point) const;
 
@@ -70,11 +70,10 @@ class GeometryPicture {
                         ImDrawList& list) const;
 
   Orbit orbit_;
-  std::optional<FigureView> view_;
+  FigureView view_;
   MadeOf of_;
   std::optional<Camera> camera_;  // of the figure's axes; empty: flat
   plot::Figure figure_;
-  std::uint64_t version_ = 0;
   double turned_at_ = -1.0;  // seconds
   bool dragged_ = false;
 };

@@ -48,7 +48,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     if (!figure_.is_shown()) return places;
     for (const AtlasPlace& place : atlas_.places) {
       places.add(fmt::format("layer {} head {}", place.layer, place.q_head),
-                 figure_->place(0, place.x + 0.5, place.y + 0.5));
+                 figure_.place(0, place.x + 0.5, place.y + 0.5));
     }
     return places;
   }
@@ -129,7 +129,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
       if (place != nullptr) cell = {{place->x, place->x + 1.0}, {place->y, place->y + 1.0}};
       return cell;
     };
-    frame_heads(context, *figure_, cell_of, 1.0f);
+    frame_heads(context, figure_, cell_of, 1.0f);
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {

@@ -74,7 +74,7 @@ class LayerMapPanel final : public AnalysisPanel<LayerMapOptions> {
       if (at == layers.end()) return;
       const auto x = static_cast<double>(at - layers.begin());
       const auto n_draft = static_cast<double>(second_->info().layers.size());
-      AccentMarks(context, *figure_, 0, colour).frame({x, x + 1.0}, {0.0, n_draft}, kAround);
+      AccentMarks(context, figure_, 0, colour).frame({x, x + 1.0}, {0.0, n_draft}, kAround);
     };
     if (pointed().layer) frame(*pointed().layer, context.look.ink);
     frame(context.session.selection().layer, context.look.accent);

@@ -7,10 +7,6 @@
 
 namespace kvscope::gui {
 
-FigureStyle panel_style(const PanelContext& context) {
-  return {.ground = context.look.ground, .paper = context.look.surface};
-}
-
 void take_brush(PanelContext& context, Brush brush) {
   context.session.set_brush(std::move(brush));
   const Brush& taken = context.session.brush();
@@ -18,26 +14,17 @@ void take_brush(PanelContext& context, Brush brush) {
       taken.empty() ? "nothing is in the lasso" : taken.words() + " (Esc lets go)";
 }
 
-void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
-                       const FigureStyle& style) {
-  if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(figure, version_, size, style);
-  if (view_->is_rough()) context.requests.redraw = true;
-  is_shown_ = true;
+void show_figure(PanelContext& context, FigureView& view, const plot::Figure& figure, ImVec2 size,
+                 const FigureStyle& style) {
+  view.show(context.fonts, context.textures, figure, size, style);
+  if (view.is_rough()) context.requests.redraw = true;
 }
 
-void PanelFigure::show_above(PanelContext& context, const plot::Figure& figure, float below,
-                             bool takes_lasso) {
-  ImVec2 size = ImGui::GetContentRegionAvail();
-  if (below > 0.0f) size.y = std::max(context.look.px(60), size.y - below);
-  FigureStyle style = panel_style(context);
-  style.takes_lasso = takes_lasso;
-  show(context, figure, size, style);
-}
-
-std::optional<plot::Figure> PanelFigure::current() const {
-  if (!is_shown_) return std::nullopt;
-  return view_->current_figure();
+void show_figure(PanelContext& context, FigureView& view, const plot::Figure& figure, ImVec2 size,
+                 bool takes_lasso) {
+  const FigureStyle style{
+      .ground = context.look.ground, .paper = context.look.surface, .takes_lasso = takes_lasso};
+  show_figure(context, view, figure, size, style);
 }
 
 nlohmann::ordered_json Panel::options() const {

@@ -27,49 +27,15 @@
 
 namespace kvscope::gui {
 
-/// Figures as panels draw them: on the panel's own ground.
-FigureStyle panel_style(const PanelContext& context);
-
 /// What a lasso went around becomes the session's, and is told.
 void take_brush(PanelContext& context, Brush brush);
 
-/// A figure on screen.
-class PanelFigure {
- public:
-  /// At the beginning of a frame: nothing is shown yet.
-  void begin() { is_shown_ = false; }
-  /// The figure of the next show() has other contents.
-  void renew() { ++version_; }
-  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size) {
-    show(context, figure, size, panel_style(context));
-  }
-  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
-            const FigureStyle& style);
-  /// In what is left of the window but `below` pixels at its bottom.
-  void show_above(PanelContext& context, const plot::Figure& figure, float below, bool takes_lasso);
-
-  /// In this frame, or the last one that drew the panel.
-  bool is_shown() const { return is_shown_; }
-  /// As FigureView::is_rough.
-  bool is_rough() const { return is_shown_ && view_->is_rough(); }
-  /// It was shown once: only then there is something behind -> and *.
-  explicit operator bool() const { return view_.has_value(); }
-  const FigureView* operator->() const { return &*view_; }
-  FigureView& operator*() { return *view_; }
-  const FigureView& operator*() const { return *view_; }
-  const std::optional<FigureHit>& hit() const { return view_->hit(); }
-  /// With the zoom that is seen; empty if it is not shown.
-  std::optional<plot::Figure> current() const;
-  /// As Panel::place.
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
-    return is_shown_ && view_ ? view_->place(panel, x, y) : std::nullopt;
-  }
-
- private:
-  std::optional<FigureView> view_;
-  std::uint64_t version_ = 0;
-  bool is_shown_ = false;
-};
+/// Shows a figure; frames follow while it is rough.
+void show_figure(PanelContext& context, FigureView& view, const plot::Figure& figure, ImVec2 size,
+                 const FigureStyle& style);
+/// The same on the panel's own ground.
+void show_figure(PanelContext& context, FigureView& view, const plot::Figure& figure, ImVec2 size,
+                 bool takes_lasso = false);
 
 /// The values of all enums and flags among the switches.
 template <class Switches>
@@ -172,7 +138,7 @@ class TracePanel : public AskingPanel {
   std::shared_ptr<const Document> second_;    // second_of() in this frame
   std::string sources_;                       // the two, as keys of the cache begin
   std::string recordings_;                    // the two, whatever they have grown to
-  PanelFigure figure_;
+  FigureView figure_;
 
  private:
   std::optional<std::pair<std::uint64_t, Switches>> asked_;  // at the last has_changed()
@@ -234,7 +200,10 @@ class FigurePanel : public TracePanel<Switches> {
       drawn_ = this->switches_;
       this->figure_.renew();
     }
-    this->figure_.show_above(context, picture_, height_below(context), takes_lasso());
+    ImVec2 size = ImGui::GetContentRegionAvail();
+    if (const float below = height_below(context); below > 0.0f)
+      size.y = std::max(context.look.px(60), size.y - below);
+    show_figure(context, this->figure_, picture_, size, takes_lasso());
     draw_over(context);
     if (const auto& hit = this->figure_.hit()) follow(context, *hit);
     draw_below(context);

@@ -67,7 +67,7 @@ class QuerySelectionPanel final : public AnalysisPanel<QuerySelectionOptions> {
   void draw_over(PanelContext& context) override {
     for (const Index query : kept_of_chunk(context.session)) {
       for (const MarkPlace& place : places_of(query))
-        AccentMarks(context, *figure_, place.panel).dot(place.x, place.y);
+        AccentMarks(context, figure_, place.panel).dot(place.x, place.y);
     }
     AnalysisPanel::draw_over(context);
   }

@@ -75,7 +75,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   /// "METHOD@BUDGET": the points of the curves.
   Places landmarks() const override {
     Places places;
-    if (!figure_ || !shown_ || shown_->figure.panels.empty()) return places;
+    if (!shown_ || shown_->figure.panels.empty()) return places;
     const auto& marks = shown_->figure.panels.front().marks;
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
@@ -84,7 +84,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         const double budget = shown_->mark_budgets[m][i];
         places.add(
             fmt::format("{}@{}", shown_->mark_methods[m], std::isnan(budget) ? line->x[i] : budget),
-            figure_->place(0, line->x[i], line->y[i]));
+            figure_.place(0, line->x[i], line->y[i]));
       }
     }
     return places;
@@ -296,7 +296,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       context.requests.redraw = true;  // draw_notes() said it of the one before
     }
     shown_ = picture_.get();
-    figure_.show(context, shown_->figure, size);
+    show_figure(context, figure_, shown_->figure, size);
     const auto budget = static_cast<double>(context.session.parameters().budget);
     if (const auto at = reference_place(budget))
       mark_budget(context, *at, budget, context.look.accent);
@@ -323,8 +323,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   /// `line`: how many lines of text its label stands above the axis, so that two have room.
   void mark_budget(const PanelContext& context, double place, double budget, plot::Colour colour,
                    int line = 0) {
-    const auto frame = figure_->frame(0);
-    const auto at = figure_->place(0, place, some_height());
+    const auto frame = figure_.frame(0);
+    const auto at = figure_.place(0, place, some_height());
     if (!frame || !at || at->x < frame->low.x || at->x > frame->high.x) return;
     ImDrawList& list = *ImGui::GetWindowDrawList();
     const float x = std::floor(at->x) + 0.5f;
@@ -347,8 +347,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   void mark_selected(const PanelContext& context) {
     const auto budget = static_cast<double>(context.session.parameters().budget);
     const auto& marks = picture_->figure.panels.front().marks;
-    AccentMarks accent(context, *figure_, 0);
-    AccentMarks ink(context, *figure_, 0, context.look.ink);
+    AccentMarks accent(context, figure_, 0);
+    AccentMarks ink(context, figure_, 0, context.look.ink);
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       if (line == nullptr || picture_->mark_methods[m].empty()) continue;
@@ -362,7 +362,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
         if (picture_->mark_budgets[m][i] != budget && line->x.size() > 1) continue;
         if (is_selected) {
           accent.ring(line->x[i], line->y[i]);
-        } else if (const auto at = figure_->place(0, line->x[i], line->y[i])) {
+        } else if (const auto at = figure_.place(0, line->x[i], line->y[i])) {
           const ImU32 colour = packed(plot::with_alpha(context.look.muted, 0.7));
           ImGui::GetWindowDrawList()->AddCircle(*at, context.look.px(5.5f), colour, 0,
                                                 context.look.px(1.0f));

@@ -20,7 +20,7 @@ constexpr float kChoicesWidth = 200.0f;  // points, right of the figure
 constexpr float kBesideFrom = 640.0f;    // narrower panels have them in a popup
 
 /// A column at the right for choices, or a button that opens them; false: nothing to draw into.
-/// The figure goes to the left of it, from `figure_size` on.
+/// The figure goes to the left of it, as large as close() says.
 class Choices {
  public:
   explicit Choices(const PanelContext& context)
@@ -183,7 +183,7 @@ bool ResultFigures::show(PanelContext& context, const std::string& key, ImVec2 s
   if (!async_place(context, slot_, view)) return false;
   if (shown_ != view.value) figure_.renew();
   shown_ = view.value;
-  figure_.show(context, shown_->figure, size);
+  show_figure(context, figure_, shown_->figure, size);
   return true;
 }
 

@@ -79,7 +79,7 @@ class ResultFigures {
   bool show(PanelContext& context, const std::string& key, ImVec2 size, const FigureInput& input,
             const PossibleFigure& figure);
 
-  PanelFigure figure_;
+  FigureView figure_;
   std::shared_ptr<const MadeFigure> shown_;
   AsyncValue<MadeFigure> slot_;
   bool busy_ = false;

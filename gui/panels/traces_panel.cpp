@@ -275,7 +275,7 @@ class TracesPanel final : public Panel {
     const float cell = std::clamp(width / static_cast<float>(grid_.recorded_heads.size()),
                                   look.px(6), look.px(15));
     const float cells = std::max(look.px(45), cell * static_cast<float>(grid_.layers.size()));
-    drawn_.show(context, picture_, {width, cells + look.px(52)},  // with the axis below
+    show_figure(context, drawn_, picture_, {width, cells + look.px(52)},  // with the axis below
                 {.ground = look.ground,
                  .paper = look.surface,
                  .text_em = context.fonts.small_em(),
@@ -286,7 +286,7 @@ class TracesPanel final : public Panel {
       const auto x = static_cast<double>(q_head);
       return std::optional(std::pair(plot::Range{x, x + 1.0}, plot::Range{y, y + 1.0}));
     };
-    frame_heads(context, *drawn_, cell_of, -1.0f);
+    frame_heads(context, drawn_, cell_of, -1.0f);
     std::string legend =
         fmt::format("{} {}", grid_.recorded_heads.size(),
                     grid_.group > 1 ? "query heads, rules between KV heads" : "heads");
@@ -372,7 +372,7 @@ class TracesPanel final : public Panel {
   std::string grid_of_;
   HeadGrid grid_;
   plot::Figure picture_;  // of the grid
-  PanelFigure drawn_;
+  FigureView drawn_;
   std::string facts_of_;
   std::vector<std::pair<std::string, std::string>> facts_;  // names and values
   std::string banner_of_;

@@ -88,7 +88,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (!figure_.is_shown() || !picture_) return places;
     for (const KeyOutcome& outcome : picture_->heaviest) {
       if (const auto place = why_place(outcome, along()))
-        places.add(fmt::format("key {}", outcome.key), figure_->place(0, place->x, place->y));
+        places.add(fmt::format("key {}", outcome.key), figure_.place(0, place->x, place->y));
     }
     return places;
   }
@@ -249,10 +249,10 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   }
 
   void draw_figure(PanelContext& context) {
-    figure_.show(context, picture_->figure, ImGui::GetContentRegionAvail());
+    show_figure(context, figure_, picture_->figure, ImGui::GetContentRegionAvail());
     mark_pointed(context);
     if (const auto place = why_place(outcome_, along()))
-      AccentMarks(context, *figure_, 0).ring(place->x, place->y);
+      AccentMarks(context, figure_, 0).ring(place->x, place->y);
     const auto& hit = figure_.hit();
     if (!hit || !hit->of) return;
     const KeyOutcome outcome = outcome_of(*look_, static_cast<Index>(*hit->of));
@@ -266,7 +266,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     const TokenRange keys = pointed().keys;
     for (Index key = keys.begin; key < std::min(keys.end, look_->question.query + 1); ++key) {
       if (const auto place = why_place(outcome_of(*look_, key), along()))
-        AccentMarks(context, *figure_, 0, context.look.ink).ring(place->x, place->y);
+        AccentMarks(context, figure_, 0, context.look.ink).ring(place->x, place->y);
     }
   }
 

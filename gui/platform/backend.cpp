@@ -21,7 +21,7 @@ static_assert(std::size(kKeyMap) == ImGuiKey_COUNT);
 
 }  // namespace
 
-Backend::Backend(double scale) : fonts_(scale) {
+Backend::Backend() : fonts_(1.0) {
   IMGUI_CHECKVERSION();
   context_ = ImGui::CreateContext(&fonts_.imgui());
   ImGui::SetCurrentContext(context_);
@@ -105,18 +105,6 @@ void Backend::end_frame() {
   ImGui::Render();
   draw(ImGui::GetDrawData());
   texture_store().collect();
-  if (fonts_.is_stale()) request_redraw();
-}
-
-void Backend::wake() {
-  woken_ = true;
-}
-
-bool Backend::take_redraw() {
-  const bool woken = woken_.exchange(false);
-  const bool wanted = redraw_ || woken;
-  redraw_ = false;
-  return wanted;
 }
 
 }  // namespace kvscope::gui

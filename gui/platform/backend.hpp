@@ -1,12 +1,11 @@
 // What the explorer draws on: a window or an invisible picture, both alike.
 //
-// A backend owns the ImGui context, its letters and its textures. All calls but wake() come from
-// the thread that made it.
+// A backend owns the ImGui context, its letters and its textures. All calls come from the thread
+// that made it.
 #pragma once
 
 #include <imgui.h>
 
-#include <atomic>
 #include <functional>
 
 #include "analysis/plot/colour.hpp"
@@ -30,14 +29,6 @@ class Backend {
   /// middle of a frame cannot be destroyed.
   void frame(const std::function<void()>& draw);
 
-  /// One more frame without waiting; from within a frame: the next one.
-  void request_redraw() { redraw_ = true; }
-  /// As request_redraw, from any thread.
-  virtual void wake();
-
-  /// Pixels of the drawing area.
-  virtual ImVec2 size() const = 0;
-
   /// What a frame begins with, where nothing is drawn: costs nothing, unlike a window's background.
   void set_ground(plot::Colour colour) { ground_ = colour; }
 
@@ -46,13 +37,12 @@ class Backend {
   ImGuiContext* imgui() { return context_; }
 
  protected:
-  explicit Backend(double scale);
+  Backend();
   virtual void begin_platform_frame() = 0;
   virtual void upload_fonts() = 0;
   virtual void draw(ImDrawData* data) = 0;
   /// For destructors of derived classes: the context goes while their renderer still can.
   void destroy_context();
-  bool take_redraw();
   plot::Colour ground() const { return ground_; }
 
  private:
@@ -62,8 +52,6 @@ class Backend {
 
   FontAtlas fonts_;
   ImGuiContext* context_ = nullptr;
-  std::atomic<bool> woken_ = false;
-  bool redraw_ = true;
   bool enter_presses_ = false;  // the Enter that is down was not typed into a text
   plot::Colour ground_;
 };

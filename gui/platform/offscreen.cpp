@@ -131,8 +131,7 @@ struct Offscreen::Impl {
   }
 };
 
-Offscreen::Offscreen(ImVec2 size, double scale)
-    : Backend(scale), size_(size), impl_(std::make_unique<Impl>()) {
+Offscreen::Offscreen(ImVec2 size) : size_(size), impl_(std::make_unique<Impl>()) {
   impl_->make_target(size);
   if (!ImGui_ImplOpenGL3_Init("#version 330")) {
     fail("ImGui finds no OpenGL functions");

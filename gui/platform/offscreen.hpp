@@ -13,9 +13,8 @@ class Offscreen final : public Backend {
  public:
   /// Throws IoError, saying what to do, if there is no EGL without surfaces or no OpenGL 3.3, and
   /// ConfigError for a size that cannot be drawn.
-  explicit Offscreen(ImVec2 size = {1600, 900}, double scale = 1.0);
+  explicit Offscreen(ImVec2 size = {1600, 900});
   ~Offscreen() override;
-  ImVec2 size() const override { return size_; }
   TextureStore& texture_store() override;
 
   /// The last frame's pixels, opaque.

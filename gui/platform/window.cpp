@@ -7,8 +7,10 @@
 #include <backends/imgui_impl_opengl3.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "gui/platform/gl_textures.hpp"
@@ -69,14 +71,12 @@ double monitor_scale() {
   return std::clamp(static_cast<double>(std::max(x, y)), 0.5, 4.0);
 }
 
-WindowHandle open_window(const WindowOptions& options, double scale) {
+WindowHandle open_window(int width, int height) {
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
   glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
-  glfwWindowHint(GLFW_VISIBLE, options.visible ? GLFW_TRUE : GLFW_FALSE);
-  int width = std::max(1, options.width);
-  int height = std::max(1, options.height);
+  const double scale = monitor_scale();
   if (GLFWmonitor* monitor = glfwGetPrimaryMonitor(); monitor != nullptr && scale > 1.0) {
     // as large to the eye as asked for, as far as the screen goes
     int x = 0;
@@ -89,7 +89,8 @@ WindowHandle open_window(const WindowOptions& options, double scale) {
       height = std::min(static_cast<int>(height * scale), h);
     }
   }
-  WindowHandle window(glfwCreateWindow(width, height, options.title.c_str(), nullptr, nullptr));
+  WindowHandle window(glfwCreateWindow(std::max(1, width), std::max(1, height), "kvscope explorer",
+                                       nullptr, nullptr));
   if (!window) {
     throw IoError(
         "no window with OpenGL 3.3 can be opened: {}; update the graphics driver, set "
@@ -105,8 +106,7 @@ constexpr int kFramesPerEvent = 3;
 }  // namespace
 
 struct Window::Impl {
-  explicit Impl(const WindowOptions& options)
-      : scale(options.scale.value_or(monitor_scale())), handle(open_window(options, scale)) {
+  Impl(int width, int height) : handle(open_window(width, height)) {
     glfwMakeContextCurrent(handle.get());
     glfwSwapInterval(1);
     require_opengl_33();
@@ -157,17 +157,16 @@ struct Window::Impl {
   }
 
   GlfwLibrary library;
-  double scale;
   WindowHandle handle;
   std::optional<GlTextureStore> textures;
   std::vector<std::filesystem::path> dropped;
   KeyQueue keys;
   int frames_wanted = kFramesPerEvent;
+  std::atomic<bool> woken = false;
 };
 
-Window::Window(const WindowOptions& options)
-    : Backend(1.0), impl_(std::make_unique<Impl>(options)) {
-  fonts().set_scale(impl_->scale);
+Window::Window(int width, int height) : impl_(std::make_unique<Impl>(width, height)) {
+  fonts().set_scale(monitor_scale());
   ImGui::SetCurrentContext(imgui());
   if (!ImGui_ImplGlfw_InitForOpenGL(impl_->handle.get(), /*install_callbacks=*/true) ||
       !ImGui_ImplOpenGL3_Init("#version 330")) {
@@ -192,7 +191,7 @@ bool Window::wait(double seconds) {
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   glfwPollEvents();
   for (;;) {
-    if (take_redraw()) impl_->frames_wanted = std::max(impl_->frames_wanted, 1);
+    if (impl_->woken.exchange(false) || fonts().is_stale()) request_redraw();
     const bool hidden = glfwGetWindowAttrib(impl_->handle.get(), GLFW_ICONIFIED) == GLFW_TRUE;
     if (impl_->frames_wanted > 0 && !hidden) {
       --impl_->frames_wanted;
@@ -205,8 +204,12 @@ bool Window::wait(double seconds) {
   }
 }
 
+void Window::request_redraw() {
+  impl_->frames_wanted = std::max(impl_->frames_wanted, 1);
+}
+
 void Window::wake() {
-  Backend::wake();
+  impl_->woken = true;
   glfwPostEmptyEvent();
 }
 
@@ -226,28 +229,12 @@ std::vector<std::filesystem::path> Window::take_dropped_files() {
   return std::exchange(impl_->dropped, {});
 }
 
-ImVec2 Window::size() const {
-  int w = 0;
-  int h = 0;
-  glfwGetWindowSize(impl_->handle.get(), &w, &h);
-  return {static_cast<float>(w), static_cast<float>(h)};
-}
-
 double Window::display_scale() const {
   return monitor_scale();
 }
 
 TextureStore& Window::texture_store() {
   return *impl_->textures;
-}
-
-plot::Image Window::image() {
-  glfwMakeContextCurrent(impl_->handle.get());
-  ImGui::SetCurrentContext(imgui());
-  // what is on screen cannot be read everywhere: the frame is drawn again, unseen
-  const ImVec2 pixels = paint(ImGui::GetDrawData());
-  glReadBuffer(GL_BACK);
-  return read_pixels(static_cast<int>(pixels.x), static_cast<int>(pixels.y));
 }
 
 void Window::begin_platform_frame() {
@@ -262,17 +249,12 @@ void Window::upload_fonts() {
   upload_font_texture();
 }
 
-ImVec2 Window::paint(ImDrawData* data) {
+void Window::draw(ImDrawData* data) {
   int w = 0;
   int h = 0;
   glfwGetFramebufferSize(impl_->handle.get(), &w, &h);
   clear_viewport(w, h, ground());
   if (data != nullptr) ImGui_ImplOpenGL3_RenderDrawData(data);
-  return {static_cast<float>(w), static_cast<float>(h)};
-}
-
-void Window::draw(ImDrawData* data) {
-  paint(data);
   glfwSwapBuffers(impl_->handle.get());
 }
 

@@ -1,4 +1,4 @@
-# kvscope notebook simulation: cells about results of simulate perplexity, passkey, needle, ruler and speculative.
+# kvscope notebook simulation: cells about results of simulate perplexity, retrieval and speculative.
 
 # %% [markdown] title
 # # A selector inside the model

@@ -11,7 +11,7 @@
 
 namespace kvscope::test::test_files_test {
 
-/// "core" of tests/core/model/moe_test.cpp; empty for what no test program is made of.
+/// "core" of tests/core/model/weights_test.cpp; empty for what no test program is made of.
 std::string area_of(const std::string& path) {
   static const std::set<std::string> others = {"bench", "fuzz", "golden", "install", "support"};
   if (!path.starts_with("tests/") || !path.ends_with(".cpp")) return "";

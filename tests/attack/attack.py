@@ -382,7 +382,7 @@ def options(attack):
     known = [(command["name"].split(), "--" + option["name"], option["value"] != "")
              for command in commands for option in command["options"]]
     slow = {"bench", "explorer"}  # measure by design
-    known = [k for k in known if k[0][0] not in slow and k[1] not in ("--out", "--journal")]
+    known = [k for k in known if k[0][0] not in slow and k[1] != "--out"]
     csv = attack.path("options.csv")
     write(csv, csv_of([b"quest", b"full"]))
     while True:

@@ -162,7 +162,7 @@ def narrow(attack):
             attack.found(writing.words, [], "code 0 without its output, with " + what, said)
         if code not in (0, 3):
             attack.found(writing.words, [], "ended with code %d with %s" % (code, what), said)
-        # A recording keeps what it could write, and a resumable run its journal: they say so.
+        # A recording keeps what it could write, and a resumable run its store: they say so.
         if code != 0:
             left = [name for name in left if os.path.basename(writing.out) == name]
             if left:

@@ -109,14 +109,14 @@ void print(const std::string& what, const Times& times) {
 void run(const std::string& name, const plot::Figure& figure, int n) {
   gui::Offscreen screen({kWidth, kHeight});
   screen.set_ground({255, 255, 255, 1.0});
-  gui::FigureView view(screen.fonts(), screen.texture_store());
+  gui::FigureView view;
   const auto draw = [&] {
     ImGui::SetNextWindowPos({0.0F, 0.0F});
     ImGui::SetNextWindowSize({kWidth, kHeight});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0.0F, 0.0F});
     ImGui::Begin("bench", nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground);
     gui::FigureStyle style;
-    view.show(figure, 1, {kWidth, kHeight}, style);
+    view.show(screen.fonts(), screen.texture_store(), figure, {kWidth, kHeight}, style);
     ImGui::End();
     ImGui::PopStyleVar();
   };

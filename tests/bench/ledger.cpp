@@ -70,7 +70,7 @@ struct LedgerRow {
   std::string source;    // who published it, and where
   std::string figure;    // what was published, in words
   std::string hardware;  // of a profile; empty: untold
-  std::string quantity;  // see predict_quantity
+  std::string quantity;  // see quantity_of
   std::string role;
   std::string group;  // of a row that predicts; else empty
   double published = 0.0;

@@ -185,7 +185,7 @@ TEST_CASE("gpu: rows that are handed out while the model computes are those of t
   const auto tokens = some_tokens(c, n);
   const Capture expected = run(model, tokens, 33, 1);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    INFO(name << ", keys in " << name_of(kv_dtype) << ", rows in " << name_of(dtype));
+    INFO(name << ", keys in " << enum_name(kv_dtype) << ", rows in " << enum_name(dtype));
     HandedOut found(dtype);
     ThreadPool pool(1);
     const auto store = model.make_store(n);

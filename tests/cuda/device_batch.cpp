@@ -83,21 +83,17 @@ void DeviceBatch::attend(const gpu::DeviceLists& lists, const gpu::AttendOptions
 
 std::vector<float> DeviceBatch::out() const {
   const std::size_t n = out_rows.size() / size_of(shape.dtype);
-  std::vector<float> values(n);
-  if (shape.dtype == DType::f32) {
-    out_rows.download(values.data(), 4 * n);
-  } else {
-    std::vector<std::uint16_t> halves(n);
-    out_rows.download(halves.data(), 2 * n);
-    for (std::size_t i = 0; i < n; ++i) values[i] = float_from(halves[i]);
-  }
+  if (shape.dtype == DType::f32)
+    return gpu::read_device(reinterpret_cast<const float*>(out_rows.data()), n);
+  std::vector<float> values;
+  for (const std::uint16_t half :
+       gpu::read_device(reinterpret_cast<const std::uint16_t*>(out_rows.data()), n))
+    values.push_back(float_from(half));
   return values;
 }
 
 std::vector<float> DeviceBatch::lse() const {
-  std::vector<float> values(lse_rows.size() / 4);
-  lse_rows.download(values.data(), lse_rows.size());
-  return values;
+  return gpu::read_device(reinterpret_cast<const float*>(lse_rows.data()), lse_rows.size() / 4);
 }
 
 std::vector<int> list_of(const gpu::DeviceLists& lists, int batch, int owner) {

@@ -178,8 +178,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                           std::string_view(c.method).starts_with("ceiling");
     CHECK(compared.n_different <= (has_edge ? 5 : 0));
     CHECK(compared.n_on_host == 0);
-    std::printf("%-50s %s: %d lists, %d differ\n", c.method, name_of(dtype).data(),
-                compared.n_lists, compared.n_different);
+    fmt::print("{:<50} {}: {} lists, {} differ\n", c.method, enum_name(dtype), compared.n_lists,
+               compared.n_different);
   }
 }
 

@@ -1,6 +1,5 @@
 // What the GPU's kernels are compared with: the methods' rules written naively in f64, without
-// CUDA and without the rest of kvscope. tests/core/selectors/cuda_reference_test.cpp holds it to
-// the engine.
+// CUDA and without the rest of kvscope.
 #pragma once
 
 #include <algorithm>

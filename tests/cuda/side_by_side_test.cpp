@@ -80,7 +80,7 @@ TEST_CASE("gpu: methods at once over one model have the bits of one after anothe
   KVSCOPE_NEEDS_DEVICE();
   const auto [is_half, dtype] = GENERATE(
       std::pair(false, DType::f32), std::pair(false, DType::bf16), std::pair(true, DType::bf16));
-  INFO("products in bf16: " << is_half << ", keys in " << name_of(dtype));
+  INFO("products in bf16: " << is_half << ", keys in " << enum_name(dtype));
   const Transformer model =
       Transformer::load(embedded_verifier(), gpu::cuda_backend({0, is_half, dtype}));
   std::vector<Played> expected;

@@ -23,7 +23,7 @@ void attempt(const Step& step) {
   }
 }
 
-void widen_all(const kvscope::GgufTensor& tensor) {
+void widen_all(const kvscope::TensorInFile& tensor) {
   if (!tensor.type) return;
   const kvscope::Index block = kvscope::block_of(*tensor.type).n_values;
   const kvscope::Index n = std::min<kvscope::Index>(tensor.count, 16 * block);
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size));
   attempt([&] {
     const kvscope::GgufCheckpoint checkpoint(bytes, "fuzz.gguf");
-    checkpoint.for_each_tensor([&](const kvscope::GgufTensor& tensor, const std::string&) {
+    checkpoint.for_each_tensor([&](const kvscope::TensorInFile& tensor, const std::string&) {
       if (tensor.count < 1 || tensor.bytes.size() > size) std::abort();
       widen_all(tensor);
     });

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto bytes = std::as_bytes(std::span(data, size));
     std::size_t n_bytes = 0;
     unsigned sum = 0;
-    for (const kvscope::SafetensorsEntry& entry : kvscope::parse_safetensors(bytes, "fuzz")) {
+    for (const kvscope::TensorInFile& entry : kvscope::parse_safetensors(bytes, "fuzz")) {
       for (std::byte b : entry.bytes) sum += std::to_integer<unsigned>(b);
       n_bytes += entry.bytes.size();
       if (entry.count < 0) std::abort();

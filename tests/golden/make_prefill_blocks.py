@@ -4,7 +4,7 @@
 
 The steps are those of mit-han-lab/x-attention (xattn/src: Xattention.py, utils.py, commit 3185fb2) and
 ByteDance-Seed/FlexPrefill (flex_prefill/ops/flex_prefill_attention.py, get_active_blocks, commit e580472), in float64 and
-with blocks of 16 where they have 128 (FlexPrefill's `// 128` too). tests/core/selectors/prefill_blocks_test.cpp makes
+with blocks of 16 where they have 128 (FlexPrefill's `// 128` too). tests/core/selectors/methods/prefill_blocks_test.cpp makes
 the same numbers and compares. A choice is one number per block of queries: bit b says that block b of the keys is kept.
 """
 

@@ -28,12 +28,12 @@ std::map<std::string, Values> read_tensors(const std::filesystem::path& folder) 
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     if (file.path().extension() != ".safetensors") continue;
     const std::string bytes = read_file(file.path());
-    for (const SafetensorsEntry& entry :
+    for (const TensorInFile& entry :
          parse_safetensors(std::as_bytes(std::span(bytes)), file.path().string())) {
       Values values{entry.shape, {}, {}};
-      if (entry.dtype) {
+      if (entry.type) {
         values.at.resize(static_cast<std::size_t>(entry.count));
-        to_float(*entry.dtype, entry.bytes.data(), values.at.data(), values.at.size());
+        widen(*entry.type, entry.bytes.data(), values.at.data(), entry.count);
       } else {
         values.bytes.assign(reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size());
       }

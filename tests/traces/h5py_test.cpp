@@ -75,7 +75,7 @@ print(",".join(blob[a:b].decode() for a, b in zip(offsets, offsets[1:])))
           "/row,/vocab /unit,/field\nkvscope-trace 1.1 complete 4\nkvscope record --out "
           "\xC3\xA9t\xC3\xA9.h5 "
           "int32 [[0, 8, 0], [8, 16, 0], [16, 21, 0], [21, 22, 1], [22, 23, 1], [23, 24, 1]]\n{}\n",
-          type, name_of(plan.dtype), texts));
+          type, enum_name(plan.dtype), texts));
 }
 
 constexpr const char* kWriteTrace = R"py(

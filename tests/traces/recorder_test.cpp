@@ -1,3 +1,5 @@
+// What the recorder's observer hands on: chosen heads and rows, attention that fits them, keys
+// before rotation.
 #include "traces/recorder.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Recordings that were killed, or whose disk was full, and what is recovered of them.
 #include "traces/recover.hpp"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+// Result files: written, read back, followed by h5py as viewers do; nothing half-written.
 #include "traces/result_file.hpp"
 #include "core/trace/result.hpp"
 

@@ -1,3 +1,4 @@
+// A log-sum-exp of other keys is told apart from one that only missed their rounding.
 #include "traces/verify_lse.hpp"
 
 #include "tests/support/test.hpp"

@@ -1,3 +1,4 @@
+// What verify finds, and that sound traces pass.
 #include "traces/verify.hpp"
 
 #include <memory>

@@ -1,3 +1,5 @@
+// The writer: what is written is read back bit by bit; interruptions, overwriting, values that do
+// not fit.
 #include "traces/writer.hpp"
 
 #include <fcntl.h>

@@ -46,8 +46,7 @@ Candidates words_of(Command& command, const std::string& before) {
   for (const auto& spec : options.options()) {
     if (before != "--" + spec.name || spec.placeholder.empty()) continue;
     for (const std::string& choice : spec.choices) found.emplace_back(choice, "");
-    if (spec.name == "model" || (spec.name == "draft" && spec.placeholder != "TRACE"))
-      found = {{"verifier", "a model"}, {"draft", "a model"}};
+    if (spec.kind == ValueKind::model) found = {{"verifier", "a model"}, {"draft", "a model"}};
     return found;
   }
   for (const auto& spec : options.options()) found.emplace_back("--" + spec.name, spec.help);

@@ -8,6 +8,8 @@
 
 #include "analysis/cli/frame/help_search.hpp"
 #include "analysis/cli/frame/output.hpp"
+#include "analysis/options/instead.hpp"
+#include "core/base/enum_names.hpp"
 #include "core/base/json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
@@ -286,13 +288,12 @@ std::string manual_page() {
 }
 
 Json spec_json(const OptionSpec& spec) {
-  static constexpr const char* kKinds[] = {"text", "file", "folder"};  // as in ValueKind
   return {{"name", spec.name},
           {"value", spec.placeholder},
           {"help", spec.help},
           {"default", spec.default_text},
           {"choices", spec.choices},
-          {"kind", kKinds[static_cast<int>(spec.kind)]},
+          {"kind", enum_name(spec.kind)},
           {"repeatable", spec.repeatable},
           {"required", spec.required}};
 }
@@ -373,7 +374,10 @@ class HelpCommand final : public Command {
       print(command_text(*command, options));
       return kOk;
     }
-    const std::string found = help_about(wanted);
+    std::string found = help_about(wanted);
+    if (const auto instead = instead_of(wanted); !instead.empty())
+      found = fmt::format("{} went. Instead: {}\n{}{}", wanted, instead, found.empty() ? "" : "\n",
+                          found);
     if (found.empty())
       throw UsageError("no command, and nothing is about \"{}\"{}", wanted,
                        did_you_mean(wanted, names));

@@ -26,12 +26,14 @@ const std::map<std::string, std::string>& synonyms() {
   static const std::map<std::string, std::string> kAll = {
       {"record",
        "dump capture trace save store qkv keys queries values attention checkpoint gguf hf "
-       "huggingface transformers prompt prefill decode chat hdf5 h5 dtype bf16 resume generate"},
+       "huggingface transformers prompt prefill decode chat hdf5 h5 dtype bf16 resume generate "
+       "safetensors gqa cuda nvidia gpu"},
       {"info",
        "show inspect describe contents metadata header shapes list what is this file provenance "
        "hash which model made progress"},
       {"models",
-       "download find local downloaded available checkpoint gguf supported huggingface ollama"},
+       "download find local downloaded available checkpoint gguf supported huggingface ollama "
+       "quantization quantized quantised fp8 gptq awq lora adapter safetensors"},
       {"verify", "damaged corrupt broken integrity checksum check valid trust error rounding"},
       {"recover", "crash crashed killed truncated incomplete unfinished repair salvage lost part"},
       {"tokenize", "tokenizer vocabulary encode decode count tokens length bpe ids"},
@@ -52,7 +54,7 @@ const std::map<std::string, std::string>& synonyms() {
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},
       {"sweep",
-       "pruning run compare benchmark methods baselines budgets knob recall mass accuracy best "
+       "run compare benchmark methods baselines budgets knob recall mass accuracy best "
        "better versus vs replay equal same cost fair comparison grid"},
       {"selectors",
        "selftest methods algorithms available baselines eviction policies options "
@@ -76,19 +78,21 @@ const std::map<std::string, std::string>& synonyms() {
       {"fit draft", "small model truncated layers distill early exit self-speculative"},
       {"papers", "claims reproduce replicate verify verdict published results true reported"},
       {"study plan", "experiment grid estimate dry run toml campaign"},
-      {"study run", "experiment batch slurm mpi ray cluster parallel jobs resume many workers"},
+      {"study run",
+       "experiment batch slurm mpi ray cluster parallel jobs resume many workers shard engine"},
       {"study status", "progress running failed errors remaining eta left done monitor jobs"},
-      {"study table", "aggregate combine merge csv results collect"},
+      {"study table", "aggregate combine csv results collect"},
       {"study report", "write up summary html markdown page"},
       {"table", "latex tex markdown csv bold significance paper columns rows export booktabs"},
       {"figure", "pareto plot graph chart draw pdf svg png pgfplots tikz picture curve matplotlib"},
       {"figures", "plots which available kinds gallery plot types"},
       {"notebook", "ipynb jupyter numpy python pandas colab"},
-      {"export", "html share web browser page image interactive publish"},
+      {"export", "html share web browser page image interactive publish story film bookmarks"},
       {"reproduce", "same bytes manifest again identical regenerate figure provenance"},
       {"version", "build commit compiler bug simd avx"},
       {"completion", "tab shell bash zsh fish autocomplete"},
-      {"help", "manual documentation usage man options"},
+      {"help",
+       "manual documentation usage man options install quickstart license cite exit code codes"},
   };
   return kAll;
 }
@@ -150,7 +154,10 @@ Weights weights_of(Command& command) {
   add_words(weights, command.card().summary, 4.0);
   add_words(weights, command.card().description, 1.0);
   for (const Example& example : command.card().examples) add_words(weights, example.meaning, 1.0);
-  for (const OptionSpec& option : options.options()) add_words(weights, option.name, 1.0);
+  for (const OptionSpec& option : options.options()) {
+    add_words(weights, option.name, 1.0);
+    add_words(weights, option.help, 0.3);
+  }
   return weights;
 }
 

@@ -68,7 +68,7 @@ namespace {
 /// Why the run cannot have this method; empty if it can.
 std::string why_not(const SelectorEntry& entry, const MethodNeeds& needs) {
   if (!entry.caps.is_defined(needs.phase))
-    return fmt::format("is not defined for {}", name_of(needs.phase));
+    return fmt::format("is not defined for {}", enum_name(needs.phase));
   if (entry.caps.needs_draft && !needs.has_draft) return "needs a draft model, and none is given";
   if (entry.caps.needs_rotation && !needs.has_rotation)
     return "needs to know how the model rotates its keys, and the recording does not say";

@@ -14,6 +14,7 @@
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/signals.hpp"
 #include "analysis/cli/inspect/next_steps.hpp"
+#include "analysis/options/instead.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/new_file.hpp"
@@ -58,6 +59,8 @@ bool tell_about_file(const Words& words) {
 /// The word that is nearly it, or what `kvscope help` of it would name first.
 std::string did_you_mean_or_about(const std::string& word, const Words& known,
                                   const std::string& question) {
+  if (const auto instead = instead_of(question); !instead.empty())
+    return fmt::format(". Instead: {}", instead);
   const std::string near = did_you_mean(word, known);
   if (!near.empty()) return near;
   if (is_about_window(question)) return ". The window is a program of its own: kvscope-explorer";
@@ -86,7 +89,8 @@ std::string did_you_mean_or_about(const std::string& word, const Words& known,
   }
   if (words[0].starts_with('-'))
     throw UsageError("unknown option {}{}", words[0],
-                     did_you_mean(words[0], {"--help", "--version"}));
+                     option_meant(words[0].substr(words[0].starts_with("--") ? 2 : 1),
+                                  {"help", "version"}, "--"));
   std::error_code ignored;
   if (std::filesystem::exists(words[0], ignored))
     throw UsageError(

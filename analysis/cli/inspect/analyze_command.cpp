@@ -246,7 +246,7 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
       note("kvscope: {}: {}", files_[i].string(), warning);
     const TraceInfo& info = traces.back().info();
     if (info.status != TraceStatus::complete) {
-      note("kvscope: {} is {}: it holds {} tokens", files_[i].string(), name_of(info.status),
+      note("kvscope: {} is {}: it holds {} tokens", files_[i].string(), enum_name(info.status),
            info.n_tokens);
     }
   }

@@ -102,7 +102,7 @@ class AnalyzeCoverage final : public AnalyzeCommand {
                  {"selectors", selectors},
                  {"p", options.shares}};
     for (const Budget& budget : options.budgets) json["budgets"].push_back(budget.to_string());
-    json["phase"] = std::string(name_of(options.replay.calls.phase));
+    json["phase"] = std::string(enum_name(options.replay.calls.phase));
     json.update(fields_to_json(options));
     return json;
   }

@@ -230,7 +230,7 @@ class ExplainCommand final : public Command {
   void declare(OptionSet& options) override {
     key_.declare(options);
     answer_.declare(options);
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::model;
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_)
         .needed("expected a method, as quoka");
     options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",

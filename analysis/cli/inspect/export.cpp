@@ -28,7 +28,7 @@ bool is_session(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return file == "-" || fs::is_fifo(file, error);
   const FileKind kind = kind_of_file(file);
-  return kind == FileKind::json || kind == FileKind::own_json;
+  return kind == FileKind::json || kind == FileKind::own_json || kind == FileKind::session;
 }
 
 class ExportCommand final : public Command {

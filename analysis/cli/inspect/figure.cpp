@@ -1,5 +1,6 @@
 // kvscope figure: a figure from a result, in every format a paper needs.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "analysis/cli/frame/command.hpp"
@@ -32,10 +33,13 @@ Target target_of(const std::optional<fs::path>& out, const std::string& figure) 
     const fs::path folder = out->has_parent_path() ? out->parent_path() : fs::path(".");
     return {folder, out->stem().string(), format};
   }
-  for (const char* other : {"jpg", "jpeg", "gif", "eps", "ps", "webp", "tiff", "html"}) {
-    if (ending == other)
-      throw UsageError("--out: a figure is svg, pdf, png or tex, found {}", out->string());
-  }
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::string_view kOthers[] = {"svg",  "pdf", "png",  "tex",  "apng", "bmp", "csv",
+                                          "eps",  "gif", "html", "jpeg", "jpg",  "md",  "json",
+                                          "tiff", "ps",  "txt",  "webp", "h5"};
+  if (std::ranges::find(kOthers, ending) != std::end(kOthers))
+    throw UsageError("--out: a figure is svg, pdf, png or tex, or a folder of all, found {}",
+                     out->string());
   return {*out, figure, std::nullopt};
 }
 

@@ -1,11 +1,14 @@
-// kvscope info: what a trace, a result, a model, a store or a folder of recordings holds.
-#include "analysis/cli/inspect/info_describe.hpp"
+// kvscope info: what a trace, a result, a model, a store or a folder of recordings holds; and what
+// `kvscope FILE` says of a file.
+#include "analysis/cli/inspect/next_steps.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <thread>
+#include <vector>
 
 #include "analysis/base/describe_trace.hpp"
 #include "analysis/base/number_formats.hpp"
@@ -14,15 +17,24 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/models/describe_model.hpp"
+#include "analysis/cli/models/model_advice.hpp"
 #include "analysis/cli/models/model_source.hpp"
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/options/instead.hpp"
 #include "analysis/runs/leases.hpp"
 #include "analysis/runs/store.hpp"
+#include "analysis/study/study_file.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/shell_word.hpp"
+#include "core/base/utf8.hpp"
+#include "core/base/whole_file.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/trace/result.hpp"
+#include "notebooks_export/open_result.hpp"
 #include "traces/look_at_files.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -33,54 +45,44 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Nothing if the file is not a result either.
-std::optional<Json> describe_result(const fs::path& file) {
-  try {
-    const ResultFile result = ResultFile::open(file);
-    const ResultInfo& info = result.info();
-    Json json = {{"what", "result"},
-                 {"file", file.string()},
-                 {"file_bytes", fs::file_size(file)},
-                 {"kind", info.kind}};
-    json["inputs"] = inputs_of(info);
-    json["traces"] = info.trace_files;
-    json["trace_uuids"] = info.trace_uuids;
-    json["trace_hashes"] = info.trace_hashes;
-    if (const NumberFormats formats = NumberFormats::of(info.config); !formats.are_f32())
-      json["formats"] = formats.sentence();
-    json["config"] = info.config;
-    json["config_hash"] = info.config_hash;
-    json["created"] = info.created;
-    json["writer"] = info.writer;
-    json["command_line"] = info.command_line;
-    json["arrays"] = Json::array();
-    for (const auto& array : result.arrays()) {
-      json["arrays"].push_back({{"name", array.name},
-                                {"shape", to_string(array.shape)},
-                                {"axes", array.axes},
-                                {"units", array.units},
-                                {"long_name", array.long_name}});
-    }
-    json["plots"] = Json::array();
-    for (const auto& plot : result.plots()) json["plots"].push_back(plot.name);
-    json["summary"] = result.summary();
-    return json;
-  } catch (const Error&) {
-    return std::nullopt;
+Json describe_result(const fs::path& file) {
+  const ResultFile result = ResultFile::open(file);
+  const ResultInfo& info = result.info();
+  Json json = {{"what", "result"},
+               {"file", file.string()},
+               {"file_bytes", fs::file_size(file)},
+               {"kind", info.kind}};
+  json["inputs"] = inputs_of(info);
+  json["traces"] = info.trace_files;
+  json["trace_uuids"] = info.trace_uuids;
+  json["trace_hashes"] = info.trace_hashes;
+  if (const NumberFormats formats = NumberFormats::of(info.config); !formats.are_f32())
+    json["formats"] = formats.sentence();
+  json["config"] = info.config;
+  json["config_hash"] = info.config_hash;
+  json["created"] = info.created;
+  json["writer"] = info.writer;
+  json["command_line"] = info.command_line;
+  json["arrays"] = Json::array();
+  for (const auto& array : result.arrays()) {
+    json["arrays"].push_back({{"name", array.name},
+                              {"shape", to_string(array.shape)},
+                              {"axes", array.axes},
+                              {"units", array.units},
+                              {"long_name", array.long_name}});
   }
+  json["plots"] = Json::array();
+  for (const auto& plot : result.plots()) json["plots"].push_back(plot.name);
+  json["summary"] = result.summary();
+  return json;
 }
 
-/// Throws IoError, or FormatError with what is wrong with the file as a trace.
+/// Throws IoError, or FormatError with what is wrong with the file as a result or a trace.
 Json describe_file(const fs::path& file) {
-  try {
-    const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
-    return describe_trace(
-        {trace.info(), trace.planned(), file.string(), trace.file_bytes(), trace.warnings()});
-  } catch (const FormatError&) {
-    const auto result = describe_result(file);
-    if (result) return *result;
-    throw;  // what is wrong with it as a trace says more
-  }
+  if (kind_of_file(file) == FileKind::result) return describe_result(file);
+  const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
+  return describe_trace(
+      {trace.info(), trace.planned(), file.string(), trace.file_bytes(), trace.warnings()});
 }
 
 Json describe_or_say_why(const fs::path& file) {
@@ -215,6 +217,165 @@ std::string store_text(Json json) {
   return text;
 }
 
+/// {"what": "trace", "file", "file_bytes", "status", "model": {...}, ...} or {"what": "result",
+/// ...}; also of models ("checkpoint", "GGUF file"), stores ("store") and folders ("recordings": a
+/// file that does not open is {"what": "damaged", "file", "problem"}). Throws IoError, or
+/// FormatError with what is wrong with the file as a trace.
+Json describe(const std::string& what) {
+  if (!fs::exists(what) && names_model(what)) return describe_model(model_dir(what));
+  if (is_store(what)) return describe_store(what);
+  if (fs::is_directory(what) && !fs::exists(fs::path(what) / "config.json") &&
+      !gguf_file_of(what)) {
+    const std::vector<fs::path> files = recordings_in(what);
+    if (!files.empty()) return describe_folder(what, files);
+    check_has_weights(what);  // those of an adapter, or of another format, have a sentence
+    throw FormatError("{}: a folder without recordings, a model or a store", what);
+  }
+  if (fs::is_directory(what) || gguf_file_of(what)) return describe_model(what);
+  return describe_file(what);
+}
+
+struct Answer {
+  std::string what;                // "a recording of ..."
+  std::vector<std::string> lines;  // {} is the file
+};
+
+Answer about_trace(const Json& json) {
+  const std::string status = json.at("status").get<std::string>();
+  const std::string what = fmt::format("a recording of {} ({}): {} tokens, {} layers",
+                                       json.at("model").at("name").get<std::string>(), status,
+                                       json.at("n_tokens").dump(), json.at("layers").size());
+  if (status == "recording") return {what + "; it did not end", {"kvscope recover {}"}};
+  return {what,
+          {"kvscope sweep {} --selector quoka,quest --budget 256", "kvscope analyze coverage {}",
+           "kvscope-explorer {}"}};
+}
+
+/// Whether its table has a number of each method.
+bool has_rows_of(const ResultView& result, const char* value) {
+  try {
+    const Table table = rows_of(result);
+    return table.has_text("selector") && table.has(value);
+  } catch (const Error&) {
+    return false;  // it has no table
+  }
+}
+
+/// The first figure that is drawn of such a result alone, its table, and the window.
+Answer about_result(const ResultView& result) {
+  const std::string& kind = result.info().kind;
+  Answer answer{kind == "table" ? "a table" : "a result: " + kind, {}};
+  for (const FigureKind& figure : figure_kinds()) {
+    const bool takes =
+        !figure.kinds.empty() && accepts_kind(figure.kinds.front(), kind) &&
+        std::ranges::all_of(figure.kinds.begin() + 1, figure.kinds.end(),
+                            [](const std::string& one) { return one.ends_with('?'); });
+    if (!takes || !answer.lines.empty()) continue;
+    try {
+      make_figure(figure, {.results = {&result}, .options = {}});
+      answer.lines.push_back("kvscope figure " + figure.name + " {}");
+    } catch (const Error&) {
+      continue;  // it lacks columns, or needs a choice
+    }
+  }
+  for (const char* value : {"mass_mean", "accuracy", "perplexity", "acceptance_length", "score"}) {
+    if (!has_rows_of(result, value)) continue;
+    answer.lines.push_back(fmt::format("kvscope table {{}} --rows selector --value {}", value));
+    break;
+  }
+  answer.lines.emplace_back("kvscope-explorer {}");
+  return answer;
+}
+
+/// By what `kvscope info` finds.
+Answer about(const Json& json, const std::string& file) {
+  const std::string what = json.at("what").get<std::string>();
+  if (what == "trace") return about_trace(json);
+  if (what == "result") return about_result(*open_result(file));
+  if (what == "store") return {"a store of answers", {"kvscope info {}"}};
+  if (what == "recordings")
+    return {fmt::format("a folder of {} recordings and results", json.at("n_files").dump()),
+            {"kvscope info {}"}};
+  return {fmt::format("a model ({})", what),
+          {"kvscope record trace.h5 --model {}",
+           "kvscope simulate perplexity --model {} --selector quoka,quest --budget 256",
+           "kvscope info {}"}};
+}
+
+template <class Read>
+bool can(const Read& read) {
+  try {
+    read();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// JSON of this program and others, by its fields; the rest is a table, or nobody's.
+Answer about_json(const std::string& text, const fs::path& file) {
+  if (file.extension() == ".jsonl")
+    return {"examples, a JSON object in each line",
+            {"kvscope simulate retrieval --examples {} --selector quoka --budget 256"}};
+  const Json json = parse_ordered_json(text, file.string());
+  if (json.is_array() ? !json.empty() && json[0].is_number() : json.contains("ids"))
+    return {"a list of token ids", {"kvscope record trace.h5 --tokens {}"}};
+  if (json.is_object() && json.contains("model_type"))
+    return {"the configuration of a model",
+            {"kvscope cost --shape {} --selector quest --budget 256 --hardware h100-sxm"}};
+  if (can([&] { rows_of(*open_result(file)); })) return about_result(*open_result(file));
+  return {"a JSON file in which no command finds rows", {}};
+}
+
+/// Files that are no recording, no result and no model; without words where it is a damaged one.
+Answer about_other(const fs::path& file) {
+  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  const FileKind kind = kind_of_file(file);
+  if (const auto instead = instead_of("kvset"); file.string().find(".kvset") != std::string::npos)
+    return {fmt::format("of a set of recordings, which went: {}", instead), {}};
+  switch (kind) {
+    case FileKind::none:
+    case FileKind::trace:
+    case FileKind::result:
+    case FileKind::hdf5:
+    case FileKind::gguf:
+      return {};
+    case FileKind::session:
+      return {std::string(words_of(kind)),
+              {"kvscope-explorer --session {}", "kvscope export --html {} --out page.html"}};
+    case FileKind::manifest:
+      return {std::string(words_of(kind)), {"kvscope reproduce {}"}};
+    case FileKind::safetensors:
+      return {"weights, of which --model takes the folder with its config.json", {}};
+    case FileKind::journal:
+      return {
+          "a journal of kvscope, which its store's folder holds (that of an earlier version "
+          "is not read any more)",
+          {}};
+    case FileKind::csv:
+    case FileKind::json:
+    case FileKind::own_json:
+    case FileKind::markdown:
+    case FileKind::tex:
+    case FileKind::text:
+      break;
+    default:
+      return {std::string(words_of(kind)), {}};
+  }
+  const std::string text = read_regular_file(file, kMostBytes);
+  if (first_invalid_utf8(text)) return {"a text that is not in UTF-8; iconv makes it one", {}};
+  if (file.extension() == ".toml") {
+    read_study_file(file);
+    return {
+        "a study file",
+        {"kvscope study plan {}", "kvscope study run {}", "kvscope study report {} --out report"}};
+  }
+  if (kind == FileKind::csv) return about_result(*open_result(file));
+  if (kind == FileKind::json || kind == FileKind::own_json) return about_json(text, file);
+  return {"a text",
+          {"kvscope record trace.h5 --max-tokens 4096 --text {}", "kvscope tokenize --text {}"}};
+}
+
 class InfoCommand final : public Command {
  public:
   CommandCard card() const override {
@@ -266,17 +427,21 @@ class InfoCommand final : public Command {
 
 }  // namespace
 
-Json describe(const std::string& what) {
-  if (!fs::exists(what) && names_model(what)) return describe_model(model_dir(what));
-  if (is_store(what)) return describe_store(what);
-  if (fs::is_directory(what) && !fs::exists(fs::path(what) / "config.json") &&
-      !gguf_file_of(what)) {
-    const std::vector<fs::path> files = recordings_in(what);
-    if (!files.empty()) return describe_folder(what, files);
-    throw FormatError("{}: a folder without recordings, a model or a store", what);
+std::string file_and_next_steps(const std::string& file) {
+  Answer answer;
+  try {
+    answer = about(describe(file), file);
+  } catch (const FormatError&) {
+    if (fs::is_directory(file)) throw;
+    answer = about_other(file);
+    if (answer.what.empty()) throw;
   }
-  if (fs::is_directory(what) || gguf_file_of(what)) return describe_model(what);
-  return describe_file(what);
+  const std::string name = shell_word(file.starts_with('-') ? "./" + file : file);
+  std::string out = fmt::format("{} is {}.{}\n", name, answer.what,
+                                answer.lines.empty() ? " No command takes it." : " What takes it:");
+  for (const std::string& line : answer.lines)
+    out += fmt::format("  {}\n", fmt::format(fmt::runtime(line), name));
+  return out;
 }
 
 KVSCOPE_COMMAND(120, InfoCommand)

@@ -10,6 +10,7 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/sibling_program.hpp"
@@ -46,10 +47,19 @@ class ReproduceCommand final : public Command {
 
   int run(const OptionSet&, const std::string&) override {
     std::error_code ignored;
-    if (const fs::path beside = fs::path(manifest_).replace_extension(".json");
-        manifest_.extension() != ".json" && fs::exists(beside, ignored)) {
-      throw UsageError("{}: a picture; what it was made of stands in {}", manifest_.string(),
-                       beside.string());
+    const FileKind kind = kind_of_file(manifest_);
+    const bool is_picture = kind == FileKind::svg || kind == FileKind::pdf ||
+                            kind == FileKind::png || kind == FileKind::tex;
+    const fs::path beside = fs::path(manifest_).replace_extension(".json");
+    if (is_picture && fs::exists(beside, ignored)) {
+      throw UsageError("{}: {}; what it was made of stands in {}", manifest_.string(),
+                       words_of(kind), beside.string());
+    }
+    if (kind != FileKind::none && kind != FileKind::manifest) {
+      throw FormatError(
+          "{}: expected the manifest of a figure, the .json that kvscope figure wrote beside it, "
+          "found {}",
+          manifest_.string(), words_of(kind));
     }
     const std::string text = read_whole_file(manifest_, kMaxManifestBytes);
     if (is_view(text)) return reproduce_view();

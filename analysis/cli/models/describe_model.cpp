@@ -31,7 +31,7 @@ constexpr std::size_t kMostShown = 16;  // values of a list in the metadata
 Json describe_gguf(const GgufCheckpoint& checkpoint) {
   std::int64_t n_tensors = 0, n_parameters = 0, n_bytes = 0;
   std::map<std::string, std::int64_t> types;
-  checkpoint.for_each_tensor([&](const GgufTensor& tensor, const std::string&) {
+  checkpoint.for_each_tensor([&](const TensorInFile& tensor, const std::string&) {
     ++n_tensors;
     n_parameters += tensor.count;
     n_bytes += static_cast<std::int64_t>(tensor.bytes.size());
@@ -65,7 +65,7 @@ Json describe_shapes(const ModelConfig& config) {
     if (shape.keys_of >= 0) layers.back()["keys_of"] = shape.keys_of;
   }
   Json json = {
-      {"family", name_of(config.family)},
+      {"family", enum_name(config.family)},
       {"n_parameters", config.n_parameters()},
       {"n_active_parameters", config.n_active_parameters()},
       {"n_layers", config.n_layers},
@@ -161,7 +161,7 @@ ModelSummary summarize_model(const fs::path& path) {
   ModelSummary summary;
   try {
     const ModelConfig config = load_config(path);
-    summary.family = name_of(config.family);
+    summary.family = enum_name(config.family);
     summary.n_parameters = config.n_parameters();
     summary.max_positions = config.max_positions;
     const WeightFiles weights = WeightFiles::open(path);

@@ -48,7 +48,7 @@ class FitDraftCommand final : public Command {
           "what it is worth"}}};
   }
   void declare(OptionSet& options) override {
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::model;
     options.add("n-layers", "N", "layers of the draft, fewer than the model has", fit_.n_layers);
     options.add("text", "FILE", "UTF-8 text to fit and to measure on [embedded book]", text_);
     options.add("max-tokens", "N", "tokens of it to fit on", n_fit_, at_least(1));

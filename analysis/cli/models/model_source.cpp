@@ -181,7 +181,7 @@ BackendFactory EngineOptions::backend() const {
 }
 
 std::string EngineOptions::matmul_name() const {
-  if (!gpu_of(device)) return std::string(name_of(lane_options().matmul));
+  if (!gpu_of(device)) return std::string(enum_name(lane_options().matmul));
   return has_bf16_products() ? "cuda-bf16" : "cuda-f32";
 }
 
@@ -224,7 +224,7 @@ bool has_no_meaning(std::string_view tensor) {
 std::string unread_words(const ModelConfig& config, const WeightFiles& files) {
   std::set<std::string> tensors;
   for (const std::string& name : files.unread()) {
-    const std::string own(files.contains(name) ? files.name_in_file(name) : name);
+    const std::string& own = files.find(name)->name;
     if (has_no_meaning(own)) continue;
     std::string folded;
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -253,7 +253,7 @@ Transformer load_transformer(const fs::path& dir, const EngineOptions& engine, b
   const std::string remark = fmt::format(
       "{}: settings or tensors that a {} model does not read here, so that its numbers "
       "may be others elsewhere: {}",
-      model_name(dir), name_of(model.config().family), unread);
+      model_name(dir), enum_name(model.config().family), unread);
   if (is_strict) throw FormatError("{}; without --strict this is a remark", remark);
   note("{}", remark);
   return model;

@@ -127,6 +127,9 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::pa
       const std::filesystem::path file = text ? *text : embedded_text();
       characters = read_whole_file(file, kMaxTextBytes);
       result.source = file == "-" ? "standard input" : file.filename().string();
+      if (characters.starts_with(kHdf5Magic))
+        throw FormatError("{} is an HDF5 file; --tokens takes the tokens of a trace",
+                          file.string());
     }
     if (characters.empty()) throw UsageError("the prompt is empty ({})", result.source);
     if (chat) {

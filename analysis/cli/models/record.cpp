@@ -82,7 +82,7 @@ class RecordCommand final : public Command {
                        /*required=*/false);
     options.add("out", "FILE", "the trace to write", out_option_).short_name = 'o';
     options.exclude({"OUT", "out"}, ": the output is named twice");
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::model;
     prompt_.declare(options);
     options.add("decode", "N",
                 "greedy decode steps after the prompt; with --chat, up to the end of the answer",
@@ -162,7 +162,7 @@ class RecordCommand final : public Command {
       note(
           "--dtype auto: {} (f16 moves scores of the first chunk by at most {:.2g} nats, bf16 by "
           "{:.2g}; {} are allowed)",
-          name_of(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
+          enum_name(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
     }
     WriterOptions stopping = writer_options;
     stopping.stop = run.stop;
@@ -307,7 +307,7 @@ class RecordCommand final : public Command {
     const double seconds = report.prefill_seconds + report.decode_seconds;
     if (json_) {
       print_json({{"file", out.string()},
-                  {"status", std::string(name_of(report.status))},
+                  {"status", std::string(enum_name(report.status))},
                   {"model", plan.model_name},
                   {"n_kept", report.n_kept},
                   {"n_prompt", report.n_prompt},
@@ -341,7 +341,7 @@ class RecordCommand final : public Command {
     note(
         "layer {}: storing in {} may move scores by up to {:.2g} nats; f32 moves none, and --dtype "
         "auto chooses a type that moves none by more than {}",
-        plan.layers[static_cast<std::size_t>(most - moved.begin())], name_of(dtype), *most,
+        plan.layers[static_cast<std::size_t>(most - moved.begin())], enum_name(dtype), *most,
         kMostMoved);
   }
 

@@ -21,9 +21,9 @@ namespace {
 
 std::vector<std::string> phases_of(const SelectorCaps& caps) {
   std::vector<std::string> phases;
-  if (caps.prefill) phases.emplace_back(name_of(Phase::prefill));
-  if (caps.decode) phases.emplace_back(name_of(Phase::decode));
-  if (caps.verify) phases.emplace_back(name_of(Phase::verify));
+  if (caps.prefill) phases.emplace_back(enum_name(Phase::prefill));
+  if (caps.decode) phases.emplace_back(enum_name(Phase::decode));
+  if (caps.verify) phases.emplace_back(enum_name(Phase::verify));
   return phases;
 }
 

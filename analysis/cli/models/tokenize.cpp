@@ -50,7 +50,7 @@ class TokenizeCommand final : public Command {
              "folder with a tokenizer (or its file), GGUF file, ORG/NAME in the hub's cache, "
              "ollama:NAME[:TAG], or verifier or draft (embedded)",
              model_)
-        .kind = ValueKind::file;
+        .kind = ValueKind::model;
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_, at_least(1));
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);

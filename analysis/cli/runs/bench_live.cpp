@@ -43,7 +43,7 @@ class BenchLive final : public BenchReportCommand {
 
  protected:
   void declare_bench(OptionSet& options) override {
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::model;
     options.add("selector", "NAME[,NAME]",
                 "methods that are defined for prefill [the plain model alone]", selectors_);
     options.add("budget", "LIST", "as in kvscope simulate", budgets_);

@@ -190,7 +190,7 @@ class SelectorBench {
     // some methods build what they keep at the first question: it belongs to appending
     const double append =
         remembers_ ? first_seconds_ : std::max(first_seconds_ - median(seconds_), 0.0);
-    Json json = {{"phase", std::string(name_of(bench_call_.phase))},
+    Json json = {{"phase", std::string(enum_name(bench_call_.phase))},
                  {"tokens", bench_call_.n_tokens},
                  {"queries", bench_call_.n_tok},
                  {"dense_seconds_median", median(dense)},
@@ -405,7 +405,7 @@ class BenchSelect final : public BenchReportCommand {
         subjects.emplace_back(pair, call, precision_, means.pool);
     }
     std::vector<double> seconds;
-    const std::string stage = fmt::format("{} at {}", name_of(call.phase), call.n_tokens);
+    const std::string stage = fmt::format("{} at {}", enum_name(call.phase), call.n_tokens);
     take_turns({stage, n_repeats_, /*has_warm_up=*/true, call.n_tokens}, subjects.size() + 1, means,
                [&](std::size_t subject, bool counted) {
                  if (subject < subjects.size()) return subjects[subject].measure(counted);

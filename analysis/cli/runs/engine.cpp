@@ -1,16 +1,13 @@
 #include "analysis/cli/runs/engine.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -33,11 +30,19 @@ struct LauncherEnd {
   std::string err;
 };
 
-/// A launcher to its end; a stop asks it to end its tasks.
+/// What is kept of a program's standard error.
+constexpr std::size_t kMostWords = 1 << 16;
+
+/// A launcher, or a worker, to its end; a stop asks it to end its tasks.
 LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop) {
   LauncherEnd end;
   const ProgramEnd program = kvscope::run_program(
-      words, [&](const std::string& line) { end.err += line + "\n"; }, stop, SIGTERM);
+      words,
+      [&](const std::string& line) {
+        end.err += line + "\n";
+        if (end.err.size() > kMostWords) end.err.erase(0, end.err.size() - kMostWords);
+      },
+      stop, SIGTERM);
   end.ended = program.ended;
   end.out = program.out;
   return end;
@@ -64,74 +69,34 @@ std::string launcher_text(std::string_view launcher, int ended, const std::strin
   return fmt::format("{} {}{}{}", launcher, end_text(ended), said.empty() ? "" : ": ", said);
 }
 
-/// A running program, to which nothing is said, and of which only what it writes to standard error
-/// is heard. The destructor kills it if it still runs.
-class ChildProcess {
- public:
-  /// argv[0] is looked up in PATH. Throws IoError if it cannot be started.
-  explicit ChildProcess(const std::vector<std::string>& argv) {
-    const Descriptor nothing = Descriptor::open("/dev/null", O_RDWR);
-    Pipe err;
-    pid_ = start_program({argv, {}, nothing.get(), nothing.get(), err.writing.get()});
-    err_ = std::move(err.reading);
-  }
-  ~ChildProcess() {
-    if (pid_ <= 0) return;
-    send(SIGKILL);
-    wait();
-  }
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
-
-  int err() const { return err_.get(); }
-  void send(int signal) const {
-    if (pid_ > 0) ::kill(pid_, signal);
-  }
-  int wait() { return pid_ > 0 ? wait_for_program(std::exchange(pid_, -1)) : 0; }
-
- private:
-  pid_t pid_ = -1;
-  Descriptor err_;
-};
-
-/// Appends what can be read now. False at the end of the stream.
-bool read_some(int fd, std::string& text) {
-  char buffer[4096];
-  const ssize_t n = ::read(fd, buffer, sizeof buffer);
-  if (n < 0) return errno == EINTR || errno == EAGAIN;
-  text.append(buffer, static_cast<std::size_t>(n));
-  return n > 0;
-}
-
 /// Workers in a row that a signal ended without one item more being done.
 constexpr int kMostDeaths = 20;
-/// What is kept of a worker's standard error.
-constexpr std::size_t kMostWords = 1 << 16;
 /// A worker that finds nothing left ends by itself, unless it hangs.
 constexpr double kPatience = 5.0;  // seconds
 
-struct Worker {
-  std::unique_ptr<ChildProcess> process;
-  std::string err;
-};
-
-/// Processes on this machine. One that a signal ended or asked to stop is replaced.
+/// Processes on this machine, each heard by a thread. One that a signal ended or asked to stop is
+/// replaced.
 class LocalRun {
  public:
-  explicit LocalRun(const EngineJob& job) : job_(job), n_left_(job.n_left()) {
+  explicit LocalRun(const EngineJob& job) : job_(job) {
     for (int w = 0; w < job.workers; ++w) start();
   }
+  ~LocalRun() { ending_.request_stop(); }  // what still runs is waited for
+  LocalRun(const LocalRun&) = delete;
+  LocalRun& operator=(const LocalRun&) = delete;
 
   std::string run() {
-    bool is_told = false;
+    std::optional<Stopwatch> all_done;
     while (!workers_.empty()) {
-      wait_for_words();
-      n_left_ = job_.n_left();
-      if (is_stopping() && !is_told) {
-        for (Worker& worker : workers_) worker.process->send(SIGTERM);
-        is_told = true;
+      workers_.front().wait_for(std::chrono::milliseconds(200));
+      for (std::size_t w = workers_.size(); w-- > 0;) {
+        if (workers_[w].wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
+        const LauncherEnd end = workers_[w].get();
+        workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
+        bury(end);
       }
-      if (n_left_ == 0) end_who_hangs();
+      if (!all_done && job_.n_left() == 0) all_done.emplace();
+      if (is_stopping() || (all_done && all_done->seconds() > kPatience)) ending_.request_stop();
     }
     return failure_;
   }
@@ -139,33 +104,19 @@ class LocalRun {
  private:
   bool is_stopping() const { return job_.stop.stop_requested() || !failure_.empty(); }
 
-  void start() { workers_.push_back({std::make_unique<ChildProcess>(job_.words), ""}); }
-
-  void wait_for_words() {
-    std::vector<pollfd> ends;
-    for (const Worker& worker : workers_) ends.push_back({worker.process->err(), POLLIN, 0});
-    ::poll(ends.data(), ends.size(), /*milliseconds=*/200);
-    for (std::size_t w = workers_.size(); w-- > 0;) {
-      if (ends[w].revents == 0) continue;
-      Worker& worker = workers_[w];
-      const bool goes_on = read_some(worker.process->err(), worker.err);
-      if (worker.err.size() > kMostWords) worker.err.erase(0, worker.err.size() - kMostWords);
-      if (goes_on) continue;
-      const Worker gone = std::move(worker);
-      workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
-      bury(gone);
-    }
+  void start() {
+    workers_.push_back(std::async(
+        std::launch::async, [this] { return run_launcher(job_.words, ending_.get_token()); }));
   }
 
   /// After a worker's end: another one takes its place where a signal ended it.
-  void bury(const Worker& worker) {
-    const int ended = worker.process->wait();
+  void bury(const LauncherEnd& end) {
     // Code 4: some items failed, which the store says.
-    if (is_stopping() || ended == kOk || ended == kPartlyFailed) return;
-    const bool is_killed = ended >= 256;
-    const bool is_stopped = ended == 128 + SIGTERM || ended == 128 + SIGINT;
+    if (is_stopping() || end.ended == kOk || end.ended == kPartlyFailed) return;
+    const bool is_killed = end.ended >= 256;
+    const bool is_stopped = end.ended == 128 + SIGTERM || end.ended == 128 + SIGINT;
     if (!is_killed && !is_stopped) {
-      failure_ = launcher_text("a worker", ended, worker.err);
+      failure_ = launcher_text("a worker", end.ended, end.err);
       return;
     }
     const std::size_t left = job_.n_left();
@@ -176,22 +127,15 @@ class LocalRun {
       start();
     } else {
       failure_ = fmt::format("{} workers ended and nothing more was done, the last one {}",
-                             kMostDeaths, end_text(ended));
+                             kMostDeaths, end_text(end.ended));
     }
   }
 
-  void end_who_hangs() {
-    if (!all_done_) all_done_.emplace();
-    if (all_done_->seconds() < kPatience) return;
-    for (Worker& worker : workers_) worker.process->send(SIGKILL);
-  }
-
   const EngineJob& job_;
-  std::vector<Worker> workers_;
-  std::size_t n_left_;
+  std::stop_source ending_;
+  std::vector<std::future<LauncherEnd>> workers_;
   std::size_t left_at_death_ = 0;
   int n_deaths_ = 0;
-  std::optional<Stopwatch> all_done_;
   std::string failure_;
 };
 

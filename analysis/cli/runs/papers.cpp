@@ -105,13 +105,13 @@ class PapersCommand final : public Command {
         .short_name = 'o';
     options.flag("quick", "short prompts and few of them: less certain, done in minutes",
                  folder_.quick);
-    options.add("model", "MODEL", kModelHelp, folder_.model).kind = ValueKind::file;
+    options.add("model", "MODEL", kModelHelp, folder_.model).kind = ValueKind::model;
     options
         .add("draft", "DIR",
              "draft model with the same tokenizer [the embedded draft, for the embedded verifier; "
              "else one that kvscope fit draft makes of the model's first layers]",
              folder_.draft)
-        .kind = ValueKind::folder;
+        .kind = ValueKind::model;
     folder_.engine.declare_for_reports(options);
     options.flag("plan", "print the checks of every item, and what they can show; run nothing",
                  plan_);

@@ -113,12 +113,12 @@ std::string missing_intervals(const Table& table) {
 }  // namespace
 
 void SimulateCommand::declare(OptionSet& options) {
-  options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+  options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::model;
   options
       .add("draft", "DIR",
            "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
            draft_)
-      .kind = ValueKind::folder;
+      .kind = ValueKind::model;
   options.add("selector", "NAME[,NAME]",
               "methods, with options as NAME:option=value (kvscope selectors lists them)",
               selectors_);

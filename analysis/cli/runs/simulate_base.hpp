@@ -1,4 +1,4 @@
-// What the kinds of kvscope simulate share: models, text, selectors, budgets, journal, outputs.
+// What the kinds of kvscope simulate share: models, text, selectors, budgets, store, outputs.
 #pragma once
 
 #include <filesystem>

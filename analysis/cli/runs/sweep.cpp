@@ -21,13 +21,13 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/runs/replay_arguments.hpp"
 #include "analysis/cli/runs/run_job.hpp"
+#include "analysis/options/instead.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_work.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
-#include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/sim/replay_run.hpp"
@@ -100,7 +100,7 @@ void apply_experiment_file(const fs::path& file, OptionSet& options) {
     const std::string where = fmt::format("{}: {}", file.string(), key);
     if (std::ranges::find(known, name) == known.end()) {
       throw UsageError("{}: unknown key {}{}", file.string(), quote(key),
-                       did_you_mean(name, known));
+                       option_meant(name, known, ""));
     }
     if (value.is_null()) continue;
     try {

@@ -125,7 +125,7 @@ void GgufCheckpoint::drop_metadata() {
     part.header.metadata = nlohmann::json::object();
     const std::span<const std::byte> bytes = part.mapped.bytes();
     const std::byte* first = bytes.data() + bytes.size();  // of all tensors
-    for (const GgufTensor& tensor : part.header.tensors) {
+    for (const TensorInFile& tensor : part.header.tensors) {
       first = std::min(first, tensor.bytes.data());
     }
     forget_pages({bytes.data(), first});
@@ -133,16 +133,16 @@ void GgufCheckpoint::drop_metadata() {
 }
 
 void GgufCheckpoint::for_each_tensor(
-    const std::function<void(const GgufTensor&, const std::string& file)>& visit) const {
+    const std::function<void(const TensorInFile&, const std::string& file)>& visit) const {
   for (const Part& part : parts_) {
     const std::string file = part.path.filename().string();
-    for (const GgufTensor& tensor : part.header.tensors) visit(tensor, file);
+    for (const TensorInFile& tensor : part.header.tensors) visit(tensor, file);
   }
 }
 
-const GgufTensor* GgufCheckpoint::find(std::string_view name) const {
+const TensorInFile* GgufCheckpoint::find(std::string_view name) const {
   for (const Part& part : parts_) {
-    for (const GgufTensor& tensor : part.header.tensors) {
+    for (const TensorInFile& tensor : part.header.tensors) {
       if (tensor.name == name) return &tensor;
     }
   }

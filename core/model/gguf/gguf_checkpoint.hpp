@@ -43,9 +43,9 @@ class GgufCheckpoint {
 
   /// Calls visit(tensor, name of its file) for all tensors.
   void for_each_tensor(
-      const std::function<void(const GgufTensor&, const std::string& file)>& visit) const;
+      const std::function<void(const TensorInFile&, const std::string& file)>& visit) const;
   /// The tensor of that name, or null.
-  const GgufTensor* find(std::string_view name) const;
+  const TensorInFile* find(std::string_view name) const;
 
  private:
   struct Part {

@@ -60,7 +60,7 @@ class ConfigWriter {
 
   HubJson write() {
     const bool is_windowed = family_ == ModelFamily::llama && window().has_value();
-    json_["model_type"] = name_of(is_windowed ? ModelFamily::mistral : family_);
+    json_["model_type"] = enum_name(is_windowed ? ModelFamily::mistral : family_);
     write_sizes();
     write_biases();
     write_rope();
@@ -114,7 +114,7 @@ class ConfigWriter {
     const auto d_ff = count("feed_forward_length");
     json_["intermediate_size"] = d_ff ? *d_ff : require("expert_feed_forward_length");
     if (const auto n = count("context_length")) json_["max_position_embeddings"] = *n;
-    const GgufTensor* embedding = checkpoint_.find("token_embd.weight");
+    const TensorInFile* embedding = checkpoint_.find("token_embd.weight");
     if (embedding == nullptr || embedding->shape.size() != 2) {
       throw FormatError("tensor \"token_embd.weight\" ({}): expected a matrix, found {}",
                         checkpoint_.file(), embedding ? "another shape" : "none");
@@ -212,7 +212,7 @@ class ConfigWriter {
     rope.beta_fast = meta_.number_if(key("rope.scaling.yarn_beta_fast")).value_or(rope.beta_fast);
     rope.beta_slow = meta_.number_if(key("rope.scaling.yarn_beta_slow")).value_or(rope.beta_slow);
     rope.truncate = family_ != ModelFamily::gpt_oss;  // no field says it; OpenAI's config does
-    if (const GgufTensor* freqs = checkpoint_.find("rope_freqs.weight")) {
+    if (const TensorInFile* freqs = checkpoint_.find("rope_freqs.weight")) {
       rope.divisors = divisors_in(*freqs, n_rotated);
       rope.kind = "rope_freqs";
     }
@@ -227,7 +227,7 @@ class ConfigWriter {
     }
   }
 
-  std::vector<float> divisors_in(const GgufTensor& freqs, Index n_rotated) const {
+  std::vector<float> divisors_in(const TensorInFile& freqs, Index n_rotated) const {
     if (freqs.type != StoredType::f32 || freqs.count != n_rotated / 2) {
       throw FormatError("tensor \"rope_freqs.weight\" ({}): expected {} of F32, found {} of {}",
                         checkpoint_.file(), n_rotated / 2, freqs.count, freqs.type_name);
@@ -303,7 +303,7 @@ class ConfigWriter {
       throw ConfigError(
           "{} ({}): expected no experts in a {} model, found {} (a "
           "mixture such as Mixtral is not computed)",
-          key("expert_count"), meta_.where(), name_of(family_), n_experts);
+          key("expert_count"), meta_.where(), enum_name(family_), n_experts);
     }
     if (!takes_experts) return;
     json_["num_experts"] = n_experts;

@@ -226,14 +226,14 @@ std::vector<Index> read_gguf_extents(GgufCursor& cursor, const std::string& name
 }
 
 struct PlacedTensor {
-  GgufTensor tensor;
+  TensorInFile tensor;
   std::uint64_t offset;
   StoredBlock block;  // no values: the type is unknown
 };
 
 PlacedTensor read_gguf_tensor(GgufCursor& cursor) {
   PlacedTensor placed{};
-  GgufTensor& tensor = placed.tensor;
+  TensorInFile& tensor = placed.tensor;
   tensor.name = cursor.string(kMaxGgufName);
   tensor.shape = read_gguf_extents(cursor, tensor.name);
   tensor.count = 1;

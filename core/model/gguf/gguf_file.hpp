@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,23 +18,12 @@ namespace kvscope {
 
 class JsonObject;
 
-/// One tensor.
-struct GgufTensor {
-  std::string name;
-  std::string type_name;           // "Q4_K", "IQ2_XXS", "type 99"
-  std::optional<StoredType> type;  // empty if the runtime cannot read it
-  std::vector<Index> shape;        // rows first, as the hub has it; 1 to 4 extents
-  std::int64_t count = 0;
-  std::span<const std::byte>
-      bytes;  // from its offset to the end of the file if the type is unknown
-};
-
 /// The fields are numbers, truths, texts and lists of texts or of doubles (whole numbers up to 2^53
 /// are exact there).
 struct GgufFile {
   std::uint32_t version = 0;
   nlohmann::json metadata = nlohmann::json::object();
-  std::vector<GgufTensor> tensors;  // in the order of the file
+  std::vector<TensorInFile> tensors;  // in the order of the file; of 1 to 4 extents
 };
 
 /// "a list of 3 strings": a list of the metadata in a message's or a table's words.

@@ -83,11 +83,9 @@ class Renamer {
   Renamer(const ModelConfig& config, WeightEntries& entries)
       : config_(config), family_(config.family), entries_(entries) {}
 
-  void add(const GgufTensor& tensor, const std::string& file) {
+  void add(const TensorInFile& tensor, const std::string& file) {
     const TensorName name = take_name_apart(tensor.name);
-    WeightEntry entry{tensor.type_name, tensor.type, tensor.shape, tensor.count,
-                      tensor.bytes,     file,        {},           0.0f,
-                      tensor.name};
+    WeightEntry entry{tensor, file};
     if (name.layer && !hub_part(kHubExperts, name.part).empty() && config_.moe.n_experts > 0) {
       return add_experts(tensor, name, entry);
     }
@@ -99,7 +97,7 @@ class Renamer {
  private:
   bool is_neox() const { return config_.plan.names == LayerPlan::Names::gpt_neox; }
 
-  std::string hub_name(const GgufTensor& tensor, const TensorName& name) const {
+  std::string hub_name(const TensorInFile& tensor, const TensorName& name) const {
     if (!name.layer) {
       const std::string_view part =
           is_neox() ? hub_part(kNeoxModel, name.part) : hub_part(kHubModel, name.part);
@@ -141,7 +139,7 @@ class Renamer {
   }
 
   // One tensor [n_experts, rows, cols] becomes one per expert; biases [n_experts, rows] stay whole.
-  void add_experts(const GgufTensor& tensor, const TensorName& name, const WeightEntry& whole) {
+  void add_experts(const TensorInFile& tensor, const TensorName& name, const WeightEntry& whole) {
     const std::string experts = fmt::format("model.layers.{}.mlp.experts.", *name.layer);
     const std::string_view part = hub_part(kHubExperts, name.part);
     if (name.kind == "bias") return put(fmt::format("{}{}_bias", experts, part), whole);
@@ -176,7 +174,7 @@ WeightEntries hub_weights(const GgufCheckpoint& checkpoint) {
   WeightEntries entries;
   Renamer renamer(config, entries);
   checkpoint.for_each_tensor(
-      [&](const GgufTensor& tensor, const std::string& file) { renamer.add(tensor, file); });
+      [&](const TensorInFile& tensor, const std::string& file) { renamer.add(tensor, file); });
   // What the config was made of is no weight.
   entries.erase("rope_freqs.weight");
   return entries;

@@ -2,6 +2,7 @@
 // that every kernel treats a token alone and in one fixed order.
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <numbers>
 
@@ -125,8 +126,8 @@ class LaneCall final : public BackendCall {
       position(layer, of(q).sub(block).data(), config_.n_q, w.q_norm, block);
       position(layer, of(k).sub(block).data(), heads.n_kv, w.k_norm, block);
       if (has_halves) {
-        append_halves(of(k), k_halves, layer, "the keys", block);
-        append_halves(of(v), v_halves, layer, "the values", block);
+        append(of(k), k_halves, layer, "the keys", block);
+        append(of(v), v_halves, layer, "the values", block);
       } else {
         append(of(k), cache_.k(layer), layer, "the keys", block);
         append(of(v), cache_.v(layer), layer, "the values", block);
@@ -412,36 +413,25 @@ class LaneCall final : public BackendCall {
     }
   }
 
-  void append(const Tensor<float>& lanes, TensorView<float> rows, Index layer, const char* what,
+  /// Rows of one block's keys, or values, to where the cache holds them: floats, or bits of bf16.
+  template <class T>
+  void append(const Tensor<float>& lanes, TensorView<T> to, Index layer, const char* what,
               Index block) {
     const Index first = pos_begin_ + first_token(block);
     const Index n = tokens_in(block);
-    const Index d = rows.dim(2);
-    for (Index h = 0; h < rows.dim(0); ++h) {
-      float* dst = &rows(h, first, Index{0});
-      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, dst, d);
+    const Index d = to.dim(2);
+    constexpr bool kNarrows = !std::same_as<T, float>;
+    auto wide = Tensor<float>::uninitialized({kNarrows ? n : 0, d});
+    for (Index h = 0; h < to.dim(0); ++h) {
+      float* rows = wide.data();
+      if constexpr (!kNarrows) rows = &to(h, first, Index{0});
+      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, rows, d);
       for (Index t = 0; t < n; ++t) {
-        if (!all_finite({dst + t * d, static_cast<std::size_t>(d)})) {
+        if (!all_finite({rows + t * d, static_cast<std::size_t>(d)}))
           throw_not_finite(what, layer, first + t);
-        }
       }
-    }
-  }
-
-  void append_halves(const Tensor<float>& lanes, TensorView<std::uint16_t> halves, Index layer,
-                     const char* what, Index block) {
-    const Index n = tokens_in(block);
-    const Index d = halves.dim(2);
-    auto rows = Tensor<float>::uninitialized({n, d});
-    for (Index h = 0; h < halves.dim(0); ++h) {
-      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n,
-                      rows.data(), d);
-      for (Index t = 0; t < n; ++t) {
-        if (!all_finite(rows.view().row(t)))
-          throw_not_finite(what, layer, pos_begin_ + first_token(block) + t);
-      }
-      from_float(rows.data(), DType::bf16, &halves(h, pos_begin_ + first_token(block), Index{0}),
-                 static_cast<std::size_t>(n * d));
+      if constexpr (kNarrows)
+        from_float(rows, DType::bf16, &to(h, first, Index{0}), static_cast<std::size_t>(n * d));
     }
   }
 

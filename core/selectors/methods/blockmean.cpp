@@ -113,21 +113,12 @@ Summaries summaries_of_left_out(const SelectCall& call, const Selection& selecti
   out.v = Tensor<float>({n_all, d});
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     const auto at = static_cast<std::size_t>(kv_head);
-    Tensor<float> alive_k;
-    Tensor<float> alive_v;
-    TensorView<const float> k = keys[at]->means();
-    TensorView<const float> v = values[at]->means();
-    if (!all_alive(call, kv_head)) {
-      std::vector<Index> n_alive;
-      alive_k = keys[at]->alive_means(call, kv_head, call.k, n_alive);
-      alive_v = values[at]->alive_means(call, kv_head, call.v, n_alive);
-      k = alive_k.view();
-      v = alive_v.view();
-    }
+    const PoolMeans k = keys[at]->means_in(call, kv_head, call.k);
+    const PoolMeans v = values[at]->means_in(call, kv_head, call.v);
     for (const Window& window : windows[at]) {
       const auto row = static_cast<Index>(out.log_count.size());
-      std::copy_n(k.row(window.index).data(), d, out.k.view().row(row).data());
-      std::copy_n(v.row(window.index).data(), d, out.v.view().row(row).data());
+      std::copy_n(k.means.row(window.index).data(), d, out.k.view().row(row).data());
+      std::copy_n(v.means.row(window.index).data(), d, out.v.view().row(row).data());
       const double share = static_cast<double>(keys[at]->stride()) /
                            static_cast<double>(keys[at]->keys_of(0).size());
       out.log_count.push_back(
@@ -144,13 +135,6 @@ enum class BlockOwner { q_head, kv_head };
 
 constexpr double kNoWindow = std::numeric_limits<double>::lowest();  // last, but a candidate
 constexpr Index kRowsAtOnce = 128;  // whose scores of compressed keys are held
-
-/// The compressed keys of one KV head in a call.
-struct CompressedKeys {
-  const KeyPools& pools;
-  TensorView<const float> means;   // [n_windows, d_head]
-  std::span<const Index> n_alive;  // [n_windows], or empty: all keys of all windows
-};
 
 class BlockMean final : public Selector {
  public:
@@ -227,14 +211,7 @@ class BlockMean final : public Selector {
             add_whole_lists(call, heads, selections);
             return;
           }
-          CompressedKeys keys{pools, pools.means(), {}};
-          Tensor<float> alive;
-          std::vector<Index> n_alive;
-          if (!all_alive(call, heads.kv_head)) {
-            alive = pools.alive_means(call, heads.kv_head, call.k, n_alive);
-            keys.means = alive.view();
-            keys.n_alive = n_alive;
-          }
+          const PoolMeans keys = pools.means_in(call, heads.kv_head, call.k);
           if (owner_ == BlockOwner::kv_head) {
             add_lists(call, heads.q_heads, heads.kv_head, keys, budgets, worker, selections);
             return;
@@ -293,8 +270,8 @@ class BlockMean final : public Selector {
   }
 
   /// The lists of all rows, for each budget.
-  void add_lists(const SelectCall& call, TokenRange q_heads, Index kv_head,
-                 const CompressedKeys& keys, std::span<const Budget> budgets, ScoreWorker& worker,
+  void add_lists(const SelectCall& call, TokenRange q_heads, Index kv_head, const PoolMeans& keys,
+                 std::span<const Budget> budgets, ScoreWorker& worker,
                  std::span<Selection> selections) const {
     const Index rows_at_once = std::max<Index>(1, kRowsAtOnce / q_heads.size());
     for (Index first = 0; first < call.n_tok; first += rows_at_once) {
@@ -383,7 +360,7 @@ class BlockMean final : public Selector {
 
   /// Scores of the blocks of `outcomes` for one row: products with all compressed keys,
   /// [heads][n_windows], in; overwritten.
-  std::vector<double> block_scores(const SelectCall& call, Index row, const CompressedKeys& keys,
+  std::vector<double> block_scores(const SelectCall& call, Index row, const PoolMeans& keys,
                                    std::span<const std::span<double>> products,
                                    const BlockOutcomes& outcomes) const {
     const TokenRange seen = row_range(call, row);
@@ -398,7 +375,7 @@ class BlockMean final : public Selector {
       if (score_ == BlockScore::softmax) {
         soft_cap(part, call.score_rule().cap);
         for (std::size_t i = 0; i < n; ++i) {
-          if (!has_keys(keys, windows.begin + static_cast<Index>(i)))
+          if (!keys.has_keys(windows.begin + static_cast<Index>(i)))
             part[i] = -std::numeric_limits<double>::infinity();
         }
         const double largest = max_of(part);
@@ -413,7 +390,7 @@ class BlockMean final : public Selector {
     std::vector<double> shares(pool_ == BlockPool::mean ? scores.size() : 0, 0.0);
     for (std::size_t i = 0; i < n; ++i) {
       const Index window = windows.begin + static_cast<Index>(i);
-      if (!has_keys(keys, window)) continue;
+      if (!keys.has_keys(window)) continue;
       const TokenRange range = keys.pools.keys_of(window);
       for (Index block = range.begin / block_; block <= (range.end - 1) / block_; ++block) {
         const Index n_shared =
@@ -440,10 +417,6 @@ class BlockMean final : public Selector {
       if (shares[i] > 0.0) scores[i] /= shares[i];
     }
     return scores;
-  }
-
-  static bool has_keys(const CompressedKeys& keys, Index window) {
-    return keys.n_alive.empty() || keys.n_alive[static_cast<std::size_t>(window)] > 0;
   }
 };
 

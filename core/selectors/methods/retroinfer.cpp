@@ -17,8 +17,7 @@
 // 64 channels, one thread): 0.25; making the clusters takes as long as a thousand such steps, once.
 //
 // Fails where one key among 16 is wanted: its centroid shows little of it. The estimate is low
-// besides, since the mean of exponentials is above the exponential of the mean (a test says by how
-// much on random keys).
+// besides, since the mean of exponentials is above the exponential of the mean.
 //
 // Decided where the sources differ or are silent: a budget of tokens (or a ratio of the clustered
 // keys) buys whole clusters, best first, until the next one does not fit, which then leads the

@@ -359,28 +359,22 @@ class ShadowKv final : public Selector {
          ++chunk)
       kept.cosines.push_back(least_cosine(call, heads.kv_head, chunk_keys(chunk),
                                           kept.means.means().row(chunk), true));
-    TensorView<const float> means = kept.means.means();
+    const PoolMeans chunks = kept.means.means_in(call, heads.kv_head, call.k);
     std::vector<double> cosines(kept.cosines);
-    Tensor<float> alive;
-    std::vector<Index> n_alive;
-    if (!all_alive(call, heads.kv_head)) {
-      alive = kept.means.alive_means(call, heads.kv_head, call.k, n_alive);
-      means = alive.view();
-      for (Index chunk = 0; chunk < means.dim(0); ++chunk)
-        cosines[static_cast<std::size_t>(chunk)] =
-            least_cosine(call, heads.kv_head, chunk_keys(chunk), means.row(chunk), false);
-    }
+    for (Index chunk = 0; chunk < std::ssize(chunks.n_alive); ++chunk)
+      cosines[static_cast<std::size_t>(chunk)] =
+          least_cosine(call, heads.kv_head, chunk_keys(chunk), chunks.means.row(chunk), false);
     const Index n_far = first_local_chunk(call);
     BlockOutcomes outcomes(page_size_, call_range(call));
     outcomes.force({n_far, outcomes.blocks.end});
-    force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), n_alive,
+    force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), chunks,
                    outcomes);
-    const std::vector<double> scores = scores_of(call, heads, means, n_alive, outcomes, worker);
+    const std::vector<double> scores = scores_of(call, heads, chunks, outcomes, worker);
     Index n_keys = 0;
     Index n_chunks = 0;
     for (Index chunk = outcomes.blocks.begin; chunk < n_far; ++chunk) {
       if (scores[static_cast<std::size_t>(chunk - outcomes.blocks.begin)] == kNoChunk) continue;
-      n_keys += n_alive.empty() ? page_size_ : n_alive[static_cast<std::size_t>(chunk)];
+      n_keys += count_candidates(call, heads.kv_head, chunk_keys(chunk));
       ++n_chunks;
     }
     for (std::size_t b = 0; b < budgets.size(); ++b) {
@@ -394,12 +388,12 @@ class ShadowKv final : public Selector {
   }
 
   /// The chunks of least cosine, equal ones by position. cosines [chunks before the latest]
-  void force_outliers(std::span<const double> cosines, std::span<const Index> n_alive,
+  void force_outliers(std::span<const double> cosines, const PoolMeans& chunks,
                       BlockOutcomes& outcomes) const {
     std::vector<double> unlike;
     for (std::size_t chunk = 0; chunk < cosines.size(); ++chunk) {
-      const bool has_keys = (n_alive.empty() || n_alive[chunk] > 0) &&
-                            static_cast<Index>(chunk) >= outcomes.blocks.begin;
+      const auto at = static_cast<Index>(chunk);
+      const bool has_keys = chunks.has_keys(at) && at >= outcomes.blocks.begin;
       unlike.push_back(has_keys ? -cosines[chunk] : kNoChunk);
     }
     for (const Index chunk : top_k(unlike, outliers_)) outcomes.force({chunk, chunk + 1});
@@ -407,15 +401,13 @@ class ShadowKv final : public Selector {
 
   /// Of the chunks of `outcomes`: the largest weight over heads and rows of those that compete.
   static std::vector<double> scores_of(const SelectCall& call, const ListHeads& heads,
-                                       TensorView<const float> means,
-                                       std::span<const Index> n_alive,
-                                       const BlockOutcomes& outcomes, ScoreWorker& worker) {
+                                       const PoolMeans& chunks, const BlockOutcomes& outcomes,
+                                       ScoreWorker& worker) {
     std::vector<double> scores(outcomes.of_block.size(), kNoChunk);
     std::vector<Index> open;  // chunks that compete
-    for (Index chunk = outcomes.blocks.begin; chunk < std::min(outcomes.blocks.end, means.dim(0));
-         ++chunk) {
-      const bool has_keys = n_alive.empty() || n_alive[static_cast<std::size_t>(chunk)] > 0;
-      if (outcomes.of(chunk) == BlockOutcome::out && has_keys) open.push_back(chunk);
+    const Index end = std::min(outcomes.blocks.end, chunks.means.dim(0));
+    for (Index chunk = outcomes.blocks.begin; chunk < end; ++chunk) {
+      if (outcomes.of(chunk) == BlockOutcome::out && chunks.has_keys(chunk)) open.push_back(chunk);
     }
     if (open.empty()) return scores;
     std::vector<double> q;
@@ -425,7 +417,7 @@ class ShadowKv final : public Selector {
       q.insert(q.end(), rows.begin(), rows.end());
     }
     const Index n_rows = heads.q_heads.size() * call.n_tok;
-    worker.dots.compute(q, n_rows, means, {0, open.back() + 1});
+    worker.dots.compute(q, n_rows, chunks.means, {0, open.back() + 1});
     std::vector<double> weights(open.size());
     for (Index row = 0; row < n_rows; ++row) {
       const std::span<const double> products = worker.dots.row(row);

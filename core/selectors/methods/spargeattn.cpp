@@ -2,11 +2,11 @@
 // (Zhang et al., arXiv 2502.18137).
 //
 // Idea: in prefill, per query head, average queries over blocks of 128 and keys (less their mean
-// over all tokens) over blocks of
-// 64. A block whose vectors resemble each other (mean pairwise cosine above theta-sim) is judged by
-// its mean: the softmax over the products of means says how much a query block needs it; the best
-// blocks up to a share tau of the sum stay. Blocks that do not resemble themselves are kept always:
-// dissimilar key blocks for all, dissimilar query blocks keep everything. Cost per call:
+// over all tokens) over blocks of 64. A block whose vectors resemble each other (mean pairwise
+// cosine above theta-sim) is judged by its mean: the softmax over the products of means says how
+// much a query block needs it; the best blocks up to a share tau of the sum stay. Blocks that do
+// not resemble themselves are kept always: dissimilar key blocks for all, dissimilar query blocks
+// keep everything. Cost per call:
 // means d and similarity 4 d FLOPs for each query and key (the mean of all pairwise cosines is the
 // squared norm of the mean unit vector: a norm 2 d, a unit vector d, a sum d), 2 d for each key
 // less the mean of all, pairs of whole blocks 2 n_q ceil(C / 128) ceil(T / 64) d, one read of the

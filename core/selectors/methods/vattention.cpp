@@ -26,7 +26,7 @@
 //
 // The guarantee, as published, is of one tail: z = Phi^-1(1 - delta). An error of both signs beyond
 // epsilon then has probability 2 delta, not delta; tails=two takes Phi^-1(1 - delta / 2), for which
-// the stated delta holds (both are measured in tests/core/selectors/vattention_test.cpp, on
+// the stated delta holds (both are measured in tests/core/selectors/methods/vattention_test.cpp, on
 // recordings by tests/bench/vattention_guarantee.cpp; SelectionTrace::denominator_errors has the
 // error of every row). Neither holds where the first sample is too small to meet the heavy keys: on
 // recorded rows with base-sample=0.01 and epsilon=0.02, 8 % are off with a stated 5 %.
@@ -53,6 +53,7 @@
 // keys) and vattention-loose (.005, .01, .4, .4: 2.3 %).
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "core/attention/score_rows.hpp"
@@ -213,24 +214,9 @@ class VAttention final : public MethodOnBase {
     parts.kept.forced = candidates(call, heads.kv_head, TokenRange{visible.begin, middle_begin});
     const auto latest = candidates(call, heads.kv_head, TokenRange{middle_end, visible.end});
     parts.kept.forced.insert(parts.kept.forced.end(), latest.begin(), latest.end());
-    parts.rest.resize(static_cast<std::size_t>(middle_end - middle_begin));
-    auto place = parts.rest.begin();
-    auto pos = static_cast<KeyPos>(middle_begin);
-    const auto leave_up_to = [&](KeyPos end) {  // what lies between two keys of the base
-      for (; pos < end; ++pos) *place++ = pos;
-    };
-    for (auto next = std::lower_bound(base.keys.begin(), base.keys.end(), middle_begin);
-         next != base.keys.end() && *next < middle_end; ++next) {
-      leave_up_to(*next);
-      parts.kept.scored.push_back(pos++);
-    }
-    leave_up_to(static_cast<KeyPos>(middle_end));
-    parts.rest.erase(place, parts.rest.end());
-    if (!all_alive(call, heads.kv_head)) {
-      const auto is_dead = [&](KeyPos key) { return !is_alive(call, heads.kv_head, key); };
-      std::erase_if(parts.kept.scored, is_dead);
-      std::erase_if(parts.rest, is_dead);
-    }
+    const auto middle = candidates(call, heads.kv_head, TokenRange{middle_begin, middle_end});
+    std::ranges::set_intersection(middle, base.keys, std::back_inserter(parts.kept.scored));
+    std::ranges::set_difference(middle, base.keys, std::back_inserter(parts.rest));
     return parts;
   }
 

@@ -30,17 +30,6 @@ void Cache::drop_prefix(std::string_view prefix) {
   }
 }
 
-void Cache::set_limit(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  limit_ = bytes;
-  shrink();
-}
-
-std::size_t Cache::limit() const {
-  const std::lock_guard lock(mutex_);
-  return limit_;
-}
-
 std::size_t Cache::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;

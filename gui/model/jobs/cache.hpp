@@ -32,8 +32,7 @@ class Cache {
   /// Forgets every key that begins so: a file that was closed or changed.
   void drop_prefix(std::string_view prefix);
 
-  void set_limit(std::size_t bytes);
-  std::size_t limit() const;
+  std::size_t limit() const { return limit_; }
   std::size_t bytes() const;
 
  private:
@@ -50,7 +49,7 @@ class Cache {
   void erase(std::list<Entry>::iterator entry);
 
   mutable std::mutex mutex_;
-  std::size_t limit_;
+  const std::size_t limit_;
   std::size_t bytes_ = 0;
   std::list<Entry> entries_;  // the last used first
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;

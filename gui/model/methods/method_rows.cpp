@@ -18,7 +18,7 @@ constexpr Index kMostSweepSteps = 128;
 std::string MethodRowsRequest::key() const {
   std::string budget_names;
   for (const Budget& budget : budgets) budget_names += budget.to_string() + ";";
-  return fmt::format("method-rows/{}/{}/{}/{}/{}/{}/{}", fmt::join(layers, ","), name_of(phase),
+  return fmt::format("method-rows/{}/{}/{}/{}/{}/{}/{}", fmt::join(layers, ","), enum_name(phase),
                      chunk, spec, budget_names, dense_layers, rows_per_chunk ? *rows_per_chunk : 0);
 }
 
@@ -63,7 +63,7 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     for (std::size_t l = 0; l < layers.size(); ++l) {
       RowLabels labels{.trace = std::filesystem::path(trace.where()).filename().string(),
-                       .phase = std::string(name_of(request.phase)),
+                       .phase = std::string(enum_name(request.phase)),
                        .pair = pairs[p],
                        .group = trace.info().group(layers[l].layer),
                        .pair_index = p};

@@ -59,11 +59,12 @@ std::string means_over(const RecallQuestion& question, const Table& table,
                        const figures::SweepSelection& selection) {
   const auto n_rows = static_cast<Index>(table.numbers("rows")[selection.rows.front()]);
   const bool is_sample = n_rows < question.n_queries;
-  return fmt::format(
-      "{}, {}, {}{} {} queries", layers_over(table, selection),
-      question.options.scope == RecallScope::head ? fmt::format("query head {}", question.q_head)
-                                                  : std::string("all query heads"),
-      n_rows, is_sample ? fmt::format(" of {}", question.n_queries) : "", name_of(question.phase));
+  return fmt::format("{}, {}, {}{} {} queries", layers_over(table, selection),
+                     question.options.scope == RecallScope::head
+                         ? fmt::format("query head {}", question.q_head)
+                         : std::string("all query heads"),
+                     n_rows, is_sample ? fmt::format(" of {}", question.n_queries) : "",
+                     enum_name(question.phase));
 }
 
 void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table) {
@@ -149,7 +150,7 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
   for (const OpenedSweep& sweep : opened) {
     ++source;
     FigureOptions options = recall_figure_options(question);
-    options.phase = std::string(name_of(question.phase));
+    options.phase = std::string(enum_name(question.phase));
     options.band = BandKind::none;
     plot::Figure figure;
     std::string over;

@@ -303,7 +303,7 @@ std::string RecallQuestion::key() const {
   for (const MethodItem& method : methods) {
     names += fmt::format("{}={}{};", method.name, method.spec, method.obstacle.empty() ? "" : "!");
   }
-  return fmt::format("recall/{}/{}/{}/{}/{}/{}", layer, q_head, name_of(phase),
+  return fmt::format("recall/{}/{}/{}/{}/{}/{}", layer, q_head, enum_name(phase),
                      fields_to_json(parameters).dump(), fields_to_json(options).dump(), names);
 }
 

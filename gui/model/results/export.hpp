@@ -45,7 +45,7 @@ enum class Existing { keep, replace };
 std::vector<std::filesystem::path> export_view(const ExportRequest& request, Existing existing);
 
 /// A request with everything but the figure, csv and options of the panel filled from the session.
-/// `base`: what the session's paths are relative to; usually the folder.
+/// `folder`: what the session's paths are relative to; usually the folder.
 ExportRequest export_request(const Session& session, const std::string& panel, Extent extent,
                              const std::filesystem::path& folder);
 

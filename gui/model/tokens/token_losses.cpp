@@ -45,7 +45,7 @@ std::string LossRequest::key() const {
   const bool is_of_model = kind == LossKind::next_token;
   return fmt::format(
       "losses/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", is_of_model || heads == LossHeads::all ? -1 : layer,
-      is_of_model || heads != LossHeads::head ? -1 : q_head, is_of_model ? "" : name_of(phase),
+      is_of_model || heads != LossHeads::head ? -1 : q_head, is_of_model ? "" : enum_name(phase),
       chunk, spec, budget ? budget->to_string() : "", dense_layers, rows_per_chunk.value_or(0),
       is_of_model ? "" : enum_name(heads), enum_name(kind));
 }
@@ -314,7 +314,7 @@ plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
   const std::string of =
       request.kind == LossKind::next_token
           ? "the whole model"
-          : fmt::format("{}, {}", name_of(request.phase), enum_name(request.heads));
+          : fmt::format("{}, {}", enum_name(request.phase), enum_name(request.heads));
   figure.caption.push_back(
       fmt::format("{}, {}: {} {}.", document.name(), of, label_of(request), loss_words(losses)));
   if (other != nullptr)

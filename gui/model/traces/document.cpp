@@ -96,7 +96,7 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
   if (info.status != TraceStatus::complete) {
     const bool is_growing = info.status == TraceStatus::recording;
     sentences.push_back(fmt::format("This recording is {}: {} of {} planned tokens are here.",
-                                    is_growing ? "going on" : name_of(info.status), info.n_tokens,
+                                    is_growing ? "going on" : enum_name(info.status), info.n_tokens,
                                     file.planned().n_planned()));
   }
   if (info.status == TraceStatus::recording) {

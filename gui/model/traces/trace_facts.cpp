@@ -27,7 +27,7 @@ std::vector<std::size_t> character_starts(std::string_view text) {
 }  // namespace
 
 std::string status_words(const TraceInfo& info, const TraceInfo& planned) {
-  std::string words(name_of(info.status));
+  std::string words(enum_name(info.status));
   if (info.calls.size() < planned.calls.size()) {
     words += fmt::format(": {} of {} chunks and steps", info.calls.size(), planned.calls.size());
   }
@@ -41,7 +41,7 @@ std::string trace_summary(const Document& document) {
                        document.file().planned().n_tokens, *rate);
   }
   return fmt::format("{} · {} · {}", info.model_name.empty() ? "model" : info.model_name,
-                     plural(info.n_tokens, "token", "tokens"), name_of(info.status));
+                     plural(info.n_tokens, "token", "tokens"), enum_name(info.status));
 }
 
 std::string shortened_middle(std::string_view text,

@@ -1,4 +1,4 @@
-// Means, quantiles, correlations and histograms on numbers that can be checked by hand.
+// Means, quantiles and correlations on numbers that can be checked by hand.
 #include "analysis/base/statistics.hpp"
 
 #include "tests/support/test.hpp"

@@ -29,14 +29,13 @@ std::vector<TokenId> random_ids(Index n, Index n_vocab) {
 void write_with_idle_layers(const fs::path& from, const fs::path& to, Index first) {
   const WeightFiles files = WeightFiles::open(from);
   std::vector<TensorToWrite> tensors;
-  for (const ListedTensor& tensor : files.list()) {
-    const std::string name(tensor.name);
+  for (const auto& [name, tensor] : files.entries()) {
     const std::size_t at = name.find("layers.");
     const bool is_idle = at != std::string::npos && std::stol(name.substr(at + 7)) >= first &&
                          (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight"));
     std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
     if (is_idle) bytes.assign(bytes.size(), '\0');
-    tensors.push_back({name, std::string(tensor.dtype_name), tensor.shape, bytes.size(),
+    tensors.push_back({name, tensor.type_name, tensor.shape, bytes.size(),
                        [bytes](const auto& put) { put(bytes); }});
   }
   fs::create_directories(to);

@@ -1,4 +1,4 @@
-// Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
+// Geometry on synthetic traces: against loops, planted axes, the spread that RoPE makes.
 #include "analysis/kinds/geometry.hpp"
 
 #include "core/trace/result.hpp"

@@ -1,5 +1,5 @@
-// The layer map on synthetic pairs of traces: divergences against three loops, identity,
-// mismatches, windows, thresholds.
+// The layer map on synthetic pairs of traces: divergences against three loops, identity, copies,
+// mismatches, windows.
 #include "analysis/kinds/layer_map.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// S_q against the largest weight on synthetic traces: against loops and against analyze quoka, with
-// a planted relation, a planted confounding, and degenerate traces.
+// S_q against the largest weight on synthetic traces: against loops and against analyze quoka,
+// with a planted relation and a planted confounding.
 #include "analysis/kinds/query_selection.hpp"
 
 #include "analysis/base/statistics.hpp"

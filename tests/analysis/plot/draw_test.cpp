@@ -1,4 +1,5 @@
-// Drawings as text: layouts without overlaps, calls in order, and one golden log.
+// Drawings as text: calls in order against one golden log, heights, what is refused and what is
+// folded.
 #include "analysis/plot/draw.hpp"
 
 #include <cstdlib>

@@ -15,16 +15,21 @@ namespace kvscope::test::side_by_side_test {
 /// Stores of another backend, of which only so many exist at a time.
 struct CountedStore final : KvStore {
   CountedStore(std::unique_ptr<KvStore> of, std::atomic<int>& count)
-      : inner(std::move(of)), n_stores(count) {}
+      : KvStore(of->n_layers(), of->capacity(), of->dtype()),
+        inner(std::move(of)),
+        n_stores(count) {}
   ~CountedStore() override { --n_stores; }
-  Index capacity() const override { return inner->capacity(); }
-  Index n_tokens() const override { return inner->n_tokens(); }
-  Index n_layers() const override { return inner->n_layers(); }
-  DType dtype() const override { return inner->dtype(); }
-  void advance(Index n) override { inner->advance(n); }
-  void truncate(Index n) override { inner->truncate(n); }
+  void advance(Index n) override {
+    KvStore::advance(n);
+    inner->advance(n);
+  }
+  void truncate(Index n) override {
+    KvStore::truncate(n);
+    inner->truncate(n);
+  }
   void copy_from(const KvStore& other) override {
     inner->copy_from(*dynamic_cast<const CountedStore&>(other).inner);
+    n_tokens_ = other.n_tokens();
   }
   TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
     return inner->host_k(layer, begin, end);

@@ -64,12 +64,29 @@ TEST_CASE("a file's name alone says what the file is, and what takes it") {
   CHECK_HAS(ran({table}).out, "is a table", "kvscope figure budget ");
   CHECK_HAS(ran({dir.write("t.txt", "words of a text").string()}).out, "is a text",
             "kvscope record trace.h5 --max-tokens 4096 --text");
-  CHECK_HAS(ran({dir.write("ids.json", "[1, 2]").string()}).out, "--tokens");
-  CHECK_HAS(ran({dir.write("p.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>").string()}).out,
-            "No command takes it");
   refused({dir.write("s.toml", "[tool]\nx = 1\n").string()}, 2, {"s.toml", "unknown key"});
-  refused({dir.write("x.bin", std::string("\x01\0\x02", 3)).string()}, 3, {"x.bin"});
   refused({dir.file("none.h5")}, 2, {"none.h5", "no file of that name"});
+  const auto file = [&](const char* name, std::string_view bytes) {
+    return dir.write(name, bytes).string();
+  };
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {file("empty.h5", ""), "is an empty file. No command takes it."},
+      {file("latin.txt", "caf\xe9 au lait"), "not in UTF-8"},
+      {file("blob.npy", std::string_view("\x93NUMPY\0\0", 8)),
+       "a file of another kind. No command takes it."},
+      {file("ids.json", R"({"ids": [1, 2, 3]})"), "--tokens"},
+      {file("list.json", "[1, 2]"), "--tokens"},
+      {file("p.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>"), "No command takes it"},
+      {file("config.json", R"({"model_type": "llama"})"), "kvscope cost --shape"},
+      {file("other.json", R"({"kind": "Pod"})"), "no command finds rows"},
+      {file("s.json", R"({"kind": "kvscope-session", "version": 1})"),
+       "kvscope-explorer --session"},
+      {file("book.kvset", R"({"kvscope": "set"})"), "each file of a set opens by itself"},
+      {file("examples.jsonl", "{\"context\": \"a\"}\n{\"context\": \"b\"}\n"), "--examples"}};
+  for (const auto& [name, says] : files) CHECK_HAS(ran({name}).out, says);
+  std::filesystem::create_directory(dir.path() / "lora");
+  refused({dir.write("lora/adapter_config.json", "{}").parent_path().string()}, 3,
+          {"merge_and_unload()"});
   refused({table, "--json"}, 2, {"it is a file"});
 }
 

@@ -38,6 +38,8 @@ TEST_CASE("no command that writes replaces a file of another kind") {
       dir.write("book", "Once upon a time, there was a text.\n").string(),
       dir.write("foreign", std::string("\1\0\2", 3)).string(),
       dir.write("config", "{\"hidden_size\": 8}\n").string(),
+      dir.write("session", "{\"kind\": \"kvscope-session\"}\n").string(),
+      dir.write("manifest", "{\"format\": \"kvscope-figure\"}\n").string(),
       dir.write("journal", "{\"sum\":\"0123456789abcdef\",\"data\":{}}\n").string()};
   for (const Writer& writer : writers) {
     for (const std::string& other : others) {

@@ -247,6 +247,34 @@ TEST_CASE("natural guesses are taken, or answered with the way") {
   std::filesystem::copy_file(out + "/budget.svg", dir.file("budget.svg"));
   std::filesystem::copy_file(out + "/budget.json", dir.file("budget.json"));
   refused({"reproduce", dir.file("budget.svg")}, 2, {"budget.json"});
+  refused({"reproduce", out + ".csv"}, 3, {"expected the manifest of a figure", "a CSV table"});
+  refused({"figure", "budget", out + ".csv", "--out", dir.file("f.apng")}, 2,
+          {"svg, pdf, png or tex"});
+}
+
+TEST_CASE("what went is answered with what to use instead") {
+  const std::string trace = recording(64);
+  const std::vector<std::pair<Words, std::string>> gone = {
+      {{"merge", "a.csv", "b.csv"}, "--store DIR --worker on each machine"},
+      {{"pareto"}, "kvscope figure pareto"},
+      {{"story", "s.json"}, "kvscope export --html"},
+      {{"analyze", "pruning", trace}, "kvscope analyze quest has the bounds"},
+      {{"analyze", "ties", trace}, "kvscope ladder"},
+      {{"simulate", "needle"}, "--kinds multi_key --facts 8"},
+      {{"simulate", "ruler"}, "--kinds ruler"},
+      {{"bench", "machine"}, "tests/bench"},
+      {{"study", "work", "s.toml"}, "study run FILE --worker"},
+      {{"record", "--split", "64M", "x.h5"}, "--layers 0-3 records some"},
+      {{"record", "--n-tokens", "64", "x.h5"}, "Did you mean --max-tokens?"},
+      {{"sweep", trace, "--shard", "1/2"}, "Did you mean --store DIR --worker?"},
+      {{"sweep", trace, "--list-units"}, "kvscope info STORE"},
+      {{"explain", "--answer"}, "always puts back"},
+      {{"explain", "--tokens", "300"}, "Did you mean --lengths?"},
+      {{"cost", "--check"}, "bench_ledger"},
+      {{"export", "--frames", trace}, "kvscope export --html"},
+      {{"--manual"}, "kvscope help --all"}};
+  for (const auto& [words, says] : gone) refused(words, 2, {says});
+  CHECK_HAS(ran({"help", "merge"}).out, "merge went. Instead: the same command with --store DIR");
 }
 
 }  // namespace kvscope::test::usage_test

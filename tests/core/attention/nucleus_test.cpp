@@ -1,3 +1,4 @@
+// Nuclei against sorting: the exact one, and what SpecAttn's printed search misses.
 #include "core/attention/nucleus.hpp"
 
 #include <random>

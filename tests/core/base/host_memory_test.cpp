@@ -1,3 +1,4 @@
+// What this process may still take of the machine's memory, and what a sequence on the CPU takes.
 #include "core/base/host_memory.hpp"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// JSON from outside: messages, depth and time are bounded.
 #include "core/base/json_reader.hpp"
 
 #include <fmt/format.h>

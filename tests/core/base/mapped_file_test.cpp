@@ -1,3 +1,4 @@
+// Mapped files: addresses that tell their file, pages that are forgotten and come back.
 #include "core/base/mapped_file.hpp"
 
 #include <sys/stat.h>

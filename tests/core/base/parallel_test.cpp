@@ -1,3 +1,4 @@
+// Parallel loops: every index once, errors come out, loops within loops, machines without threads.
 #include "core/base/parallel.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/test.hpp"

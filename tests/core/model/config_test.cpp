@@ -1,3 +1,4 @@
+// config.json of published and made-up models: what is read, what is refused, by name.
 #include "core/model/config.hpp"
 
 #include <map>
@@ -414,9 +415,9 @@ TEST_CASE("quantised checkpoints that are not computed: the shape is read, the w
   refused({{"quant_method", "compressed-tensors"}}, "run_compressed=False");
   refused({{"quant_method", "hqq"}}, "quantised by \"hqq\"; the same model in safetensors");
   refused({{"quant_method", "mxfp4"}}, "mxfp4 in gpt_oss models");
-  refused({{"bits", 4}}, "quantised by \"unknown\"");
-  refused({{"quant_method", "gptq"}, {"bits", 4}}, "dequantize().save_pretrained(OUT)");
-  refused({{"quant_method", "awq"}, {"version", "gemm"}}, "dequantize().save_pretrained(OUT)");
+  refused({{"bits", 4}}, "quantised by a method that it does not name");
+  refused({{"quant_method", "gptq"}, {"bits", 4}}, "the base model at the hub");
+  refused({{"quant_method", "awq"}, {"version", "gemm"}}, "or in GGUF");
   refused({{"quant_method", "fp8"}, {"fmt", "e5m2"}}, "expected \"e4m3\"");
   for (const json& broken :
        {json("awq"), json({{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}}),

@@ -29,7 +29,7 @@ const std::vector<NamedBackend>& bf16_backends() {
     for (const Matmul matmul :
          {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
       if (!is_available(matmul)) continue;
-      found.push_back({name_of(matmul).data(), lane_backend({matmul, DType::bf16})});
+      found.push_back({enum_name(matmul).data(), lane_backend({matmul, DType::bf16})});
     }
     return found;
   }();

@@ -72,7 +72,7 @@ TEST_CASE("a copy in bf16 gives the bits of rounding while multiplying") {
   const std::string name = any_kind();
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
-    INFO(name << " with " << name_of(matmul));
+    INFO(name << " with " << enum_name(matmul));
     const auto folder = test::golden_dir() / "quantized" / name;
     const auto tokens = test::read_golden_tokens(folder / "golden.h5");
     const auto backend = lane_backend({matmul, DType::f32});

@@ -1,3 +1,5 @@
+// tokenizer.json against the tokenizers library: ids and texts, normal forms, expressions, hostile
+// files.
 #include "core/model/tokenizer.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Weights from safetensors: every type and shape; broken and hostile headers.
 #include "core/model/weights.hpp"
 
 #include <fmt/format.h>
@@ -48,7 +49,7 @@ TEST_CASE("tensors of all three types come back, unaligned ones too") {
                                                   .add("h", DType::f16, {3, 2}, kSix)
                                                   .add("b", DType::bf16, {6}, kSix)
                                                   .bytes());
-  CHECK(weights.names() == std::vector<std::string>{"b", "f", "h", "odd"});
+  CHECK(weights.entries().size() == 4);
   CHECK(weights.n_parameters() == 19);
   CHECK(weights.n_bytes() == 1 + 24 + 12 + 12);
   CHECK(weights.contains("f"));

@@ -213,7 +213,7 @@ void check_registry(Index group, const std::vector<Index>& needles) {
       for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
         if (!caps.is_defined(phase)) continue;
         const Found found = look_for(needles, trace, spec, phase);
-        INFO(spec << " in " << name_of(phase) << ", group " << group << ", " << needles.size()
+        INFO(spec << " in " << enum_name(phase) << ", group " << group << ", " << needles.size()
                   << " needles: kept by " << found.n_all << " of " << found.n_rows
                   << " rows, smallest mass " << found.least << ", mean " << found.mean);
         REQUIRE(found.n_rows > 0);

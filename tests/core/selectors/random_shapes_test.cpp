@@ -134,9 +134,9 @@ Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase p
 void check_shape(const RandomTrace& random, std::uint64_t seed, Phase phase) {
   const TraceInfo& info = random.trace.info();
   for (const std::string& spec : all_specs()) {
-    INFO(spec << " in " << name_of(phase) << ", seed " << seed << ": n_q " << info.n_q << ", n_kv "
-              << info.n_kv << ", d " << info.d_head << ", T " << info.n_tokens << ", chunk "
-              << random.chunk << ", budget " << random.budget);
+    INFO(spec << " in " << enum_name(phase) << ", seed " << seed << ": n_q " << info.n_q
+              << ", n_kv " << info.n_kv << ", d " << info.d_head << ", T " << info.n_tokens
+              << ", chunk " << random.chunk << ", budget " << random.budget);
     const Faults faults = replay_faults(random, spec, phase);
     CHECK(faults.n_rows > 0);
     CHECK(faults.unordered == 0);

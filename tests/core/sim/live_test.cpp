@@ -1,5 +1,5 @@
 // A selector inside the running model: "full" is the plain model bit for bit, large budgets equal
-// it to rounding, evicted keys are gone, and rollbacks leave no trace.
+// it to rounding, evicted keys are gone.
 #include "core/sim/live.hpp"
 
 #include <functional>

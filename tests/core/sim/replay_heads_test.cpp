@@ -68,7 +68,7 @@ TEST_CASE("replay by KV heads has the bits of whole layers, for every method tha
     const std::vector<ReplayPair> pairs = {{MethodSpec(spec), budget_for(caps)}};
     for (const Phase phase : {Phase::prefill, Phase::decode}) {
       if (!caps.is_defined(phase) || !chooses_by_head(pairs)) continue;
-      INFO(spec << " in " << name_of(phase));
+      INFO(spec << " in " << enum_name(phase));
       ReplayOptions options{
           .calls = {.phase = phase, .chunk = 160}, .dense_layers = 0, .best_mass = true};
       const auto replay = [&](double most) {

@@ -167,7 +167,7 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
     for (const Shape3& s : shapes) {
-      INFO(name_of(matmul) << ", d_head " << s.d << ", n_ctx " << s.n_ctx);
+      INFO(enum_name(matmul) << ", d_head " << s.d << ", n_ctx " << s.n_ctx);
       Inputs in(s);
       in.round(matmul);
       const Index begin = s.n_ctx - 131;

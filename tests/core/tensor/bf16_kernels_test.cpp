@@ -27,7 +27,7 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
   std::mt19937 rng(9);
   for (const Matmul matmul : {Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
-    DYNAMIC_SECTION(name_of(matmul)) {
+    DYNAMIC_SECTION(enum_name(matmul)) {
       for (const Index n_rows : {1, 16, 37, 64}) {
         for (const Index k : {1, 8, 31, 32, 33, 96, 300, 544}) {
           INFO(n_rows << " rows, k " << k);

@@ -1,4 +1,6 @@
+// Conversions of f16 and bf16 against a naive reading of every bit pattern.
 #include "core/tensor/dtype.hpp"
+#include "core/base/enum_names.hpp"
 
 #include <bit>
 #include <cstdint>
@@ -94,7 +96,7 @@ TEST_CASE("all 65536 patterns widen exactly and come back as they were") {
         wrong += back[i] != patterns[i];
       }
     }
-    CAPTURE(name_of(dtype));
+    CAPTURE(enum_name(dtype));
     CHECK(wrong == 0);
   }
 }
@@ -119,7 +121,7 @@ TEST_CASE("rounding: every boundary between two patterns, and its neighbours") {
     const std::vector<std::uint16_t> found = narrowed(values, dtype);
     int wrong = 0;
     for (std::size_t i = 0; i < values.size(); ++i) wrong += found[i] != format.nearest(values[i]);
-    CAPTURE(name_of(dtype));
+    CAPTURE(enum_name(dtype));
     CHECK(wrong == 0);
   }
 }
@@ -156,7 +158,7 @@ TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormal
         wrong += found[i] != naive(dtype).nearest(values[i]);
       }
     }
-    CAPTURE(name_of(dtype));
+    CAPTURE(enum_name(dtype));
     CHECK(wrong == 0);
   }
 }

@@ -1,5 +1,5 @@
-// The app without a window: start, open, keys, layouts, sessions, and three frames of every panel
-// in every state.
+// The app without a window: start, open, layouts, sessions, and three frames of every panel in
+// every state.
 #include "gui/app/app.hpp"
 
 #include <GLFW/glfw3.h>

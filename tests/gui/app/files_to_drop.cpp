@@ -1,3 +1,5 @@
+// files_to_drop of random_user.hpp: one file of every kind, good and broken, that somebody may
+// drop.
 #include <filesystem>
 #include <fstream>
 #include <string>

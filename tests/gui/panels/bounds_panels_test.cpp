@@ -1,4 +1,5 @@
-// The panels of Quest's bounds, Theorem B.1 and the layer map: clicks, failures, switches, numbers.
+// The panels of Quest's bounds and the layer map: clicks, failures, switches; and the options of
+// all analysis panels.
 
 #include <GLFW/glfw3.h>
 

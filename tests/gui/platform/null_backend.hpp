@@ -26,14 +26,14 @@ struct NullTextureStore final : TextureStore {
 /// Frames are 1/60 s apart, so that nothing depends on the clock. Input holds from the next one on.
 class NullBackend final : public Backend {
  public:
-  explicit NullBackend(ImVec2 size = {1600, 900}) : Backend(1.0), size_(size) {
+  explicit NullBackend(ImVec2 size = {1600, 900}) : size_(size) {
     io().BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
   }
   ImGuiIO& io() {
     ImGui::SetCurrentContext(imgui());
     return ImGui::GetIO();
   }
-  ImVec2 size() const override { return size_; }
+  ImVec2 size() const { return size_; }
   void resize(ImVec2 size) { size_ = size; }
   TextureStore& texture_store() override { return textures_; }
   int n_vertices() const { return n_vertices_; }  // of the last frame

@@ -1,4 +1,4 @@
-// Recordings that grow while they are open, and results that change: read on, renamed, offered.
+// Recordings that grow while they are open: read on, renamed, places kept.
 #include <chrono>
 #include <thread>
 

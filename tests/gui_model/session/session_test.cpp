@@ -1,4 +1,4 @@
-// What is open and selected: opening in order, closing, undo, files that change, sessions as JSON.
+// What is open: files that are replaced, and sessions that come before their trace.
 #include "gui/model/session/session.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-// Open traces: whole, partial, damaged, missing and changed files; slices through the cache.
+// Open traces: what they lack, NaN in a piece, slices through the cache.
 #include "gui/model/traces/document.hpp"
 
 #include "tests/gui_model/trace_files.hpp"

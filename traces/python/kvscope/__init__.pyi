@@ -1,3 +1,4 @@
+"""What type checkers and editors know of the package: its names, and where each is."""
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Literal

@@ -157,7 +157,8 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("alive", &alive_array, nb::rv_policy::automatic)
       .def_prop_ro("budget", &budget_of)
       .def_prop_ro("layer", [](const CallState& s) { return s.get().layer; })
-      .def_prop_ro("phase", [](const CallState& s) { return std::string(name_of(s.get().phase)); })
+      .def_prop_ro("phase",
+                   [](const CallState& s) { return std::string(enum_name(s.get().phase)); })
       .def_prop_ro("step", [](const CallState& s) { return s.get().step; })
       .def_prop_ro("pos_begin", [](const CallState& s) { return s.get().pos_begin; })
       .def_prop_ro("n_tok", [](const CallState& s) { return s.get().n_tok; })

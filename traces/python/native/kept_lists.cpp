@@ -68,7 +68,7 @@ Index n_owners(const SelectCall& call, ListOwner owner) {
 
 std::string words_of(const SelectCall& call) {
   return fmt::format("layer {}, {} call {}, positions {} to {}, {} keys, budget {}", call.layer,
-                     name_of(call.phase), call.step, call.pos_begin,
+                     enum_name(call.phase), call.step, call.pos_begin,
                      call.pos_begin + call.n_tok - 1, call.k.dim(1), call.budget.to_string());
 }
 

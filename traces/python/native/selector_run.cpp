@@ -319,7 +319,7 @@ nb::dict caps_of(const std::string& spec, const std::optional<std::string>& budg
   nb::dict out;
   nb::list phases;
   for (const Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
-    if (caps.is_defined(phase)) phases.append(std::string(name_of(phase)));
+    if (caps.is_defined(phase)) phases.append(std::string(enum_name(phase)));
   }
   nb::list budgets;
   for (const Budget::Kind kind : caps.budgets) budgets.append(std::string(enum_name(kind)));

@@ -195,7 +195,7 @@ void bind_info(nb::module_& module) {
                      std::apply([&](const auto&... one) { t.index = IndexShape{one...}; }, of);
                    })
       .def_prop_rw(
-          "dtype", [](const TraceInfo& t) { return std::string(name_of(t.dtype)); },
+          "dtype", [](const TraceInfo& t) { return std::string(enum_name(t.dtype)); },
           [](TraceInfo& t, const std::string& name) {
             t.dtype = enum_from_name<DType>(name).value();
           })
@@ -226,7 +226,7 @@ void bind_info(nb::module_& module) {
           })
       .def_ro("uuid", &TraceInfo::uuid)
       .def_ro("content_hash", &TraceInfo::content_hash)
-      .def_prop_ro("status", [](const TraceInfo& t) { return std::string(name_of(t.status)); })
+      .def_prop_ro("status", [](const TraceInfo& t) { return std::string(enum_name(t.status)); })
       .def_rw("created", &TraceInfo::created)
       .def_rw("writer", &TraceInfo::writer)
       .def_rw("tokenizer_hash", &TraceInfo::tokenizer_hash)

@@ -1,3 +1,4 @@
+// Quest: the bounds of the paper's figure, every published rule for pages, chunks, dead keys.
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/page_rows.hpp"

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui/platform/null_backend.hpp"
 
-namespace kvscope::gui::test::platform_backend_test {
+namespace kvscope::gui::test::backend_test {
 namespace {
 
 TEST_CASE("an exception inside a frame goes on, and leaves a backend that still draws",
@@ -48,4 +48,4 @@ TEST_CASE("Esc closes a popup that was opened and not drawn yet", "[platform]") 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test::platform_backend_test
+}  // namespace kvscope::gui::test::backend_test

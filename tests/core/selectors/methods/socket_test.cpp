@@ -1,4 +1,4 @@
-// SOCKET: its ranking against loops over all buckets, its phases and windows, its work by hand.
+// SOCKET: its lists against loops over all buckets, in decode and verification.
 #include <fmt/format.h>
 
 #include "core/base/rng.hpp"

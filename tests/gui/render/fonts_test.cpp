@@ -7,7 +7,7 @@
 #include "gui/render/system_fonts.hpp"
 #include "tests/gui/platform/null_backend.hpp"
 
-namespace kvscope::gui::render_fonts_test {
+namespace kvscope::gui::fonts_test {
 namespace {
 
 bool shows(const NullBackend&, ImFont* font, unsigned code) {
@@ -56,4 +56,4 @@ TEST_CASE("the atlas stays bounded whatever texts ask for", "[render][fonts]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::render_fonts_test
+}  // namespace kvscope::gui::fonts_test

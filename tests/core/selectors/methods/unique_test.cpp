@@ -1,4 +1,4 @@
-// UNIQUE against moments by two loops, and Quest as the same formula.
+// UNIQUE against moments by two loops.
 #include <random>
 
 #include "tests/core/selectors/call_fixture.hpp"

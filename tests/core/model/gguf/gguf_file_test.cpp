@@ -23,8 +23,8 @@ void check_refused(const std::string& bytes, const std::string& message) {
   CHECK_SAYS_AS(FormatError, parse(bytes), message);
 }
 
-const GgufTensor& tensor_of(const GgufFile& file, std::string_view name) {
-  for (const GgufTensor& tensor : file.tensors) {
+const TensorInFile& tensor_of(const GgufFile& file, std::string_view name) {
+  for (const TensorInFile& tensor : file.tensors) {
     if (tensor.name == name) return tensor;
   }
   throw std::runtime_error("no tensor " + std::string(name));
@@ -38,8 +38,8 @@ TEST_CASE("every type widens to the bits of the gguf package") {
     const auto type = static_cast<StoredType>(i);
     const std::string name(name_of(type));
     CAPTURE(name);
-    const GgufTensor& stored = tensor_of(file, name);
-    const GgufTensor& expected = tensor_of(file, name + ".f32");
+    const TensorInFile& stored = tensor_of(file, name);
+    const TensorInFile& expected = tensor_of(file, name + ".f32");
     REQUIRE(stored.type == type);
     REQUIRE(stored.shape == std::vector<Index>{2, 512});
     REQUIRE(stored.bytes.size() == stored_bytes(type, 1024));

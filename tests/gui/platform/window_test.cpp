@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "gui/platform/window.hpp"
 
-namespace kvscope::gui::platform_window_test {
+namespace kvscope::gui::window_test {
 namespace {
 
 bool has_display() {
@@ -36,10 +36,10 @@ class Without {
 };
 
 /// A display server that starts anew when its last client leaves refuses for a moment.
-std::unique_ptr<Window> open(const WindowOptions& options) {
+std::unique_ptr<Window> open(int width, int height) {
   for (int i = 0;; ++i) {
     try {
-      return std::make_unique<Window>(options);
+      return std::make_unique<Window>(width, height);
     } catch (const IoError&) {
       if (i == 40) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -62,7 +62,7 @@ TEST_CASE("without a display there is a sentence with the next step", "[platform
   const Without x("DISPLAY");
   const Without wayland("WAYLAND_DISPLAY");
   try {
-    const Window window({});
+    const Window window(1600, 900);
     FAIL("a window was opened without a display");
   } catch (const IoError& error) {
     const std::string text = error.what();
@@ -73,7 +73,7 @@ TEST_CASE("without a display there is a sentence with the next step", "[platform
 
 TEST_CASE("a window sleeps until something happens", "[platform][window]") {
   if (!has_display()) SKIP("there is no display");
-  const auto opened = open(WindowOptions{.width = 400, .height = 300});
+  const auto opened = open(400, 300);
   Window& window = *opened;
   CHECK(draw_until_idle(window) >= 1);
   // nothing happens: no frame, no work
@@ -96,23 +96,10 @@ TEST_CASE("a window sleeps until something happens", "[platform][window]") {
   CHECK(window.wants_close());
 }
 
-TEST_CASE("a window shows the ground and can be opened again", "[platform][window]") {
+TEST_CASE("a window can be opened again", "[platform][window]") {
   if (!has_display()) SKIP("there is no display");
-  for (int i = 0; i < 2; ++i) {
-    const auto opened = open(WindowOptions{.width = 320, .height = 240, .scale = 1.5});
-    Window& window = *opened;
-    CHECK(window.fonts().scale() == 1.5);
-    window.set_ground({40, 80, 120, 1.0});
-    draw_until_idle(window);
-    const plot::Image image = window.image();
-    REQUIRE(image.width >= 320);
-    const auto at =
-        4 * (static_cast<std::size_t>(image.height / 2) * static_cast<std::size_t>(image.width) +
-             static_cast<std::size_t>(image.width / 2));
-    CHECK(static_cast<int>(image.rgba[at]) == 40);
-    CHECK(static_cast<int>(image.rgba[at + 2]) == 120);
-  }
+  for (int i = 0; i < 2; ++i) CHECK(draw_until_idle(*open(320, 240)) >= 1);
 }
 
 }  // namespace
-}  // namespace kvscope::gui::platform_window_test
+}  // namespace kvscope::gui::window_test

@@ -9,7 +9,7 @@
 #include "gui/render/figure_view.hpp"
 #include "tests/gui/platform/null_backend.hpp"
 
-namespace kvscope::gui::render_figure_view_test {
+namespace kvscope::gui::figure_view_test {
 namespace {
 
 plot::Figure figure_of(std::vector<plot::Mark> marks) {
@@ -42,7 +42,7 @@ struct Stage {
     ImGui::SetNextWindowSize(backend.size());
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0.0F, 0.0F});
     ImGui::Begin("stage", nullptr, ImGuiWindowFlags_NoDecoration);
-    view.show(figure, version, backend.size(), style);
+    view.show(backend.fonts(), backend.texture_store(), figure, backend.size(), style);
     ImGui::End();
     ImGui::PopStyleVar();
   }
@@ -54,9 +54,8 @@ struct Stage {
 
   NullBackend backend;
   plot::Figure figure;
-  std::uint64_t version = 1;
   FigureStyle style;
-  FigureView view{backend.fonts(), backend.texture_store()};
+  FigureView view;
 };
 
 TEST_CASE("the hit is the data point nearest to the cursor", "[render][figure_view]") {
@@ -143,7 +142,7 @@ TEST_CASE("the wheel zooms about the cursor, a double click resets", "[render][f
   // margins may change with the tick labels, so the frame may move a little
   CHECK(std::abs(after.x - at.x) < 0.06F * (frame.high.x - frame.low.x));
   CHECK(std::abs(after.y - at.y) < 0.06F * (frame.high.y - frame.low.y));
-  const plot::Figure seen = stage.view.current_figure();
+  const plot::Figure seen = *stage.view.current();
   REQUIRE(seen.panels[0].x.range);
   CHECK(seen.panels[0].x.range->low < 100.0);
   CHECK(seen.panels[0].x.range->high > 100.0);
@@ -158,7 +157,7 @@ TEST_CASE("the wheel zooms about the cursor, a double click resets", "[render][f
     stage.frame();
   }
   CHECK_FALSE(stage.view.is_zoomed());
-  CHECK_FALSE(stage.view.current_figure().panels[0].x.range);
+  CHECK_FALSE(stage.view.current()->panels[0].x.range);
 }
 
 TEST_CASE("dragging pans, and is no click", "[render][figure_view]") {
@@ -194,7 +193,7 @@ TEST_CASE("a figure is drawn once, however many frames show it", "[render][figur
   CHECK(stage.view.n_recordings() == drawn);
   CHECK(textures >= 1);
   CHECK(stage.backend.n_vertices() < 20000);  // a picture, not 200k markers
-  ++stage.version;
+  stage.view.renew();
   stage.frame();
   CHECK(stage.view.n_recordings() == drawn + 1);
   stage.style.ground = plot::Ground::dark;
@@ -213,7 +212,7 @@ TEST_CASE("what cannot be drawn becomes a sentence", "[render][figure_view]") {
   CHECK_FALSE(nothing.view.hit());
   CHECK(nothing.backend.n_vertices() > 0);
   nothing.figure = figure_of({plot::Line{"a", {}, {1, 2}, {1, 2}}});
-  ++nothing.version;
+  nothing.view.renew();
   nothing.frame();
   CHECK(nothing.view.problem().empty());
 
@@ -258,4 +257,4 @@ TEST_CASE("a large map has coarse pixels while the wheel turns, all of them afte
 }
 
 }  // namespace
-}  // namespace kvscope::gui::render_figure_view_test
+}  // namespace kvscope::gui::figure_view_test

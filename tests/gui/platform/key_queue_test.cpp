@@ -7,7 +7,7 @@
 
 #include "gui/platform/key_queue.hpp"
 
-namespace kvscope::gui::platform_key_queue_test {
+namespace kvscope::gui::key_queue_test {
 namespace {
 
 struct Rig {
@@ -141,4 +141,4 @@ TEST_CASE("keys that have no code are no keys", "[keys]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::platform_key_queue_test
+}  // namespace kvscope::gui::key_queue_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/test.hpp"
 
-namespace kvscope::gui::test::result_view_test {
+namespace kvscope::gui::test::result_tables_test {
 namespace {
 
 TEST_CASE("an array too large for a list is refused before it is read") {
@@ -29,4 +29,4 @@ TEST_CASE("an array too large for a list is refused before it is read") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test::result_view_test
+}  // namespace kvscope::gui::test::result_tables_test

@@ -1,15 +1,12 @@
-// The lane kernels against loops in double, on every instruction set of this machine, and dense
-// attention however it is cut into calls.
+// The lane kernels against loops in double, on every instruction set of this machine.
 #include <hwy/targets.h>
 #include <random>
 
-#include "core/attention/dense_attention.hpp"
-#include "core/base/cpu.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "support/only_target.hpp"
 #include "tests/support/test.hpp"
 
-namespace kvscope::test::dense_attention_test {
+namespace kvscope::test::lane_kernels_test {
 
 void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
   std::normal_distribution<float> normal(0.0f, scale);
@@ -72,4 +69,4 @@ TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set
   }
 }
 
-}  // namespace kvscope::test::dense_attention_test
+}  // namespace kvscope::test::lane_kernels_test

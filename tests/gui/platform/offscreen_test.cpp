@@ -6,7 +6,7 @@
 #include "gui/platform/offscreen.hpp"
 #include "gui/render/figure_view.hpp"
 
-namespace kvscope::gui::platform_offscreen_test {
+namespace kvscope::gui::offscreen_test {
 namespace {
 
 struct Pixel {
@@ -32,7 +32,7 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
   plot::Figure figure{.panels = {curve, cells}, .columns = 2};
 
   Offscreen screen({1000, 500});
-  FigureView view(screen.fonts(), screen.texture_store());
+  FigureView view;
   const plot::Ground ground = GENERATE(plot::Ground::light, plot::Ground::dark);
   FigureStyle style{.ground = ground};
   screen.set_ground(plot::make_theme(plot::Venue::icml, ground).ground);
@@ -44,7 +44,7 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
       ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 0.0F);
       ImGui::Begin("figure", nullptr,
                    ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground);
-      view.show(figure, 1, {1000.0F, 500.0F}, style);
+      view.show(screen.fonts(), screen.texture_store(), figure, {1000.0F, 500.0F}, style);
       ImGui::End();
       ImGui::PopStyleVar(2);
     });
@@ -95,4 +95,4 @@ TEST_CASE("a picture too large is refused with a sentence", "[platform][offscree
 }
 
 }  // namespace
-}  // namespace kvscope::gui::platform_offscreen_test
+}  // namespace kvscope::gui::offscreen_test

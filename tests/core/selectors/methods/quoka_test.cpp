@@ -1,3 +1,4 @@
+// QuoKA on the golden vector of its specification, and what its trace says.
 #include "core/attention/quoka_scores.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -5,7 +5,7 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/test.hpp"
 
-namespace kvscope::test::bootstrap_test {
+namespace kvscope::test::sweep_rows_test {
 
 /// The value below which a share of sorted values lies, between neighbours in proportion.
 double percentile(const std::vector<double>& sorted, double share) {
@@ -49,4 +49,4 @@ TEST_CASE("values that are missing are no part of a bootstrap interval") {
   CHECK(std::isnan(bootstrap_mean(std::vector<double>{1.0}, 0, {1}).high));
 }
 
-}  // namespace kvscope::test::bootstrap_test
+}  // namespace kvscope::test::sweep_rows_test
