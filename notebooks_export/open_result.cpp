@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <map>
 #include <numeric>
 
 #include "analysis/base/read_table.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -227,12 +226,8 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
 /// True for a file that is HDF5, and for one that should be by its name.
 bool is_hdf5(const fs::path& file) {
   if (file.extension() == ".h5" || file.extension() == ".hdf5") return true;
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;  // of a pipe, looking takes the first bytes
-  std::array<char, 8> first{};
-  std::ifstream in(file, std::ios::binary);
-  in.read(first.data(), first.size());
-  return in && std::string_view(first.data(), first.size()) == "\x89HDF\r\n\x1a\n";
+  const FileKind kind = kind_of_file(file);
+  return kind == FileKind::trace || kind == FileKind::result || kind == FileKind::hdf5;
 }
 
 }  // namespace

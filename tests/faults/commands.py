@@ -68,7 +68,7 @@ COMMANDS = [
 ]
 
 
-OLDER = {".csv": b"a,b\n1,2\n", ".json": b'{"kind": "older"}', ".svg": b"<svg></svg>", ".html": b"<!DOCTYPE html>",
+OLDER = {".csv": b"a,b\n1,2\n", ".json": b'{"kind": "older", "config_hash": ""}', ".svg": b"<svg></svg>", ".html": b"<!DOCTYPE html>",
          ".ipynb": b'{"nbformat": 4, "by": "kvscope"}', ".h5": b"\x89HDF\r\n\x1a\n kvscope-"}
 
 
