@@ -324,7 +324,7 @@ Answer about_json(const std::string& text, const fs::path& file) {
     return {"the configuration of a model",
             {"kvscope cost --shape {} --selector quest --budget 256 --hardware h100-sxm"}};
   if (can([&] { rows_of(*open_result(file)); })) return about_result(*open_result(file));
-  return {"a JSON file in which no command finds rows", {}};
+  return {"a JSON file without rows; what kvscope fit wrote is an option of its method", {}};
 }
 
 /// Files that are no recording, no result and no model; without words where it is a damaged one.

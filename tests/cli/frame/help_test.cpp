@@ -78,7 +78,7 @@ TEST_CASE("a file's name alone says what the file is, and what takes it") {
       {file("list.json", "[1, 2]"), "--tokens"},
       {file("p.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>"), "No command takes it"},
       {file("config.json", R"({"model_type": "llama"})"), "kvscope cost --shape"},
-      {file("other.json", R"({"kind": "Pod"})"), "no command finds rows"},
+      {file("other.json", R"({"kind": "Pod"})"), "a JSON file without rows"},
       {file("s.json", R"({"kind": "kvscope-session", "version": 1})"),
        "kvscope-explorer --session"},
       {file("book.kvset", R"({"kvscope": "set"})"), "each file of a set opens by itself"},
