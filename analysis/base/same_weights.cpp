@@ -11,8 +11,7 @@ namespace {
 
 constexpr const char* kHashes[] = {"model_hash", "draft_hash"};
 
-}  // namespace
-
+/// "items 0 to 21", "item 3", "items 0, 2 and 5", "17 items (0 to 40)"; ascending.
 std::string items_text(const std::vector<std::size_t>& items) {
   constexpr std::size_t kNamed = 5;
   if (items.empty()) return "its items";
@@ -24,6 +23,8 @@ std::string items_text(const std::vector<std::size_t>& items) {
   return fmt::format("items {} and {}", fmt::join(items.begin(), items.end() - 1, ", "),
                      items.back());
 }
+
+}  // namespace
 
 Json weights_of(const Json& config) {
   Json weights;

@@ -7,9 +7,6 @@
 
 namespace kvscope {
 
-/// "items 0 to 21", "item 3", "items 0, 2 and 5", "17 items (0 to 40)"; ascending.
-std::string items_text(const std::vector<std::size_t>& items);
-
 /// The fields model_hash and draft_hash (core/model/model_hash.hpp) of a configuration, which are
 /// null where no model is computed.
 nlohmann::ordered_json weights_of(const nlohmann::ordered_json& config);

@@ -51,6 +51,21 @@ double n_layers_of(const std::vector<AlikeLayers>& layers) {
   return n;
 }
 
+/// The calls of a layer whose lists are as long as at any longer context. Of a method that keeps a
+/// count of keys (`count`, or fixed windows: 0) those are the calls with so many keys before them
+/// that leave some out: shorter ones keep what there is. Empty: the text is too short.
+std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count) {
+  const bool stays_dense =
+      std::ranges::all_of(calls, [](const LayerWork& w) { return w.is_dense; });
+  std::vector<LayerWork> out;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(out), [&](const LayerWork& work) {
+    const CallShape& shape = work.shape;
+    const bool leaves_out = !work.is_dense && work.attend.keys < shape.n_kv * shape.n_ctx;
+    return shape.n_ctx - shape.n_tok >= count && (stays_dense || leaves_out);
+  });
+  return out;
+}
+
 }  // namespace
 
 Index CostModel::n_full() const {
@@ -134,18 +149,6 @@ LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& 
   cost.stages = cost.stages.scaled(share);
   cost.dense *= share;
   return cost;
-}
-
-std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count) {
-  const bool stays_dense =
-      std::ranges::all_of(calls, [](const LayerWork& w) { return w.is_dense; });
-  std::vector<LayerWork> out;
-  std::copy_if(calls.begin(), calls.end(), std::back_inserter(out), [&](const LayerWork& work) {
-    const CallShape& shape = work.shape;
-    const bool leaves_out = !work.is_dense && work.attend.keys < shape.n_kv * shape.n_ctx;
-    return shape.n_ctx - shape.n_tok >= count && (stays_dense || leaves_out);
-  });
-  return out;
 }
 
 LayerWork mean_work(const std::vector<LayerWork>& calls) {

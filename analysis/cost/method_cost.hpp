@@ -49,11 +49,6 @@ LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& 
 /// The mean of several calls as one: their sums divided.
 LayerWork mean_work(const std::vector<LayerWork>& calls);
 
-/// The calls of a layer whose lists are as long as at any longer context. Of a method that keeps a
-/// count of keys (`count`, or fixed windows: 0) those are the calls with so many keys before them
-/// that leave some out: shorter ones keep what there is. Empty: the text is too short.
-std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count);
-
 /// The calls of `n` layers that are alike.
 struct AlikeLayers {
   double n = 1.0;

@@ -10,6 +10,14 @@ namespace kvscope {
 
 namespace {
 
+/// Runs of adjacent positions that are marked.
+double count_runs(std::span<const std::uint8_t> marks) {
+  double n = 0.0;
+  for (std::size_t i = 0; i < marks.size(); ++i)
+    n += marks[i] != 0 && (i == 0 || marks[i - 1] == 0) ? 1.0 : 0.0;
+  return n;
+}
+
 /// Runs in the union of a KV head's lists. Keys behind a query that see nothing of it (a list
 /// serves several rows) count as count_kept_keys counts them: by the last row of the list.
 double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, TokenRange tokens,
@@ -51,13 +59,6 @@ LayerWork dense_work(const CallShape& shape, std::optional<Index> window) {
   }
   work.attend = {pairs * shape.n_q, keys * shape.n_kv, shape.n_kv, shape.n_tok * shape.group()};
   return work;
-}
-
-double count_runs(std::span<const std::uint8_t> marks) {
-  double n = 0.0;
-  for (std::size_t i = 0; i < marks.size(); ++i)
-    n += marks[i] != 0 && (i == 0 || marks[i - 1] == 0) ? 1.0 : 0.0;
-  return n;
 }
 
 LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv,

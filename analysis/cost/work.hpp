@@ -47,9 +47,6 @@ std::array<double*, 14> numbers_of(LayerWork& work);
 /// Everything visible, as flash attention reads it. window: the layer's sliding window.
 LayerWork dense_work(const CallShape& shape, std::optional<Index> window = std::nullopt);
 
-/// Runs of adjacent positions that are marked.
-double count_runs(std::span<const std::uint8_t> marks);
-
 /// The work behind a selection. `tokens`: positions of the call's queries. cost: the method's own.
 /// A dense selection without scoring is dense_work.
 LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv,

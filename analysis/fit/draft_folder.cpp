@@ -57,8 +57,9 @@ void copy_tokenizer(const fs::path& model, const fs::path& folder, bool overwrit
   }
 }
 
-}  // namespace
-
+/// The verifier's config.json for its first n layers with a head of their own: layers, per-layer
+/// lists and tie_word_embeddings changed, and under "kvscope_draft" what `about` says (JSON).
+/// Throws FormatError, and ConfigError for a model with several towers.
 std::string draft_config_text(const std::string& verifier_config, Index n_layers,
                               const std::string& about) {
   Json config = parse_ordered_json(verifier_config, "config.json");
@@ -85,6 +86,8 @@ std::string draft_config_text(const std::string& verifier_config, Index n_layers
   config["kvscope_draft"] = parse_ordered_json(about, "kvscope_draft");
   return config.dump(2) + "\n";
 }
+
+}  // namespace
 
 void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
                  const std::string& about, const fs::path& folder, bool overwrite) {

@@ -8,12 +8,6 @@
 
 namespace kvscope {
 
-/// The verifier's config.json for its first n layers with a head of their own: layers, per-layer
-/// lists and tie_word_embeddings changed, and under "kvscope_draft" what `about` says (JSON).
-/// Throws FormatError, and ConfigError for a model with several towers.
-std::string draft_config_text(const std::string& verifier_config, Index n_layers,
-                              const std::string& about);
-
 /// Writes the folder: the tensors of the first layers as the verifier's files have them (from a
 /// GGUF file: widened to F32), a final norm without effect, the fitted head. The tokenizer's files
 /// are copied; those of a GGUF file stay there, and a draft without a tokenizer of its own speaks

@@ -44,6 +44,7 @@ constexpr std::string_view kStores =
 constexpr std::string_view kWhole =
     "peft's merge_and_unload() writes a whole model, which --model takes";
 
+/// Commands, and what else one asks `kvscope help` about.
 constexpr auto kInstead = std::to_array<Pair>(
     {{"merge",
       "the same command with --store DIR --worker on each machine, then once with --store DIR "
@@ -65,24 +66,34 @@ constexpr auto kInstead = std::to_array<Pair>(
      {"study figures", "kvscope study report"},
      {"story", kPages},
      {"film", kPages},
-     {"frames", kPages},
-     {"over", kPages},
      {"tour", "the window has it: kvscope-explorer"},
-     {"split", "a recording is one file; --layers 0-3 records some of its layers"},
      {"kvset", "a recording is one file; each file of a set opens by itself"},
-     {"list-units", kStores},
-     {"probe", kStores},
-     {"answer", "kvscope explain of prompts always puts back; --runs 0 gives ranks alone"},
-     {"put-back", "kvscope explain of prompts always puts back; --runs 0 gives ranks alone"},
-     {"check", kLedger},
-     {"ledger", kLedger},
-     {"clock", kLedger},
-     {"measured", kLedger},
-     {"live", kLedger},
      {"lora", kWhole},
-     {"adapter", kWhole},
-     {"vllm", "kvscope record of a model with the same weights"},
-     {"manual", "kvscope help --all"}});
+     {"vllm", "kvscope record of a model with the same weights"}});
+
+/// An option that went, where the command has the option beside it (any where that is empty).
+struct Gone {
+  std::string_view option;
+  std::string_view beside;
+  std::string_view instead;
+};
+
+constexpr auto kGone = std::to_array<Gone>(
+    {{"frames", "html", kPages},
+     {"over", "html", kPages},
+     {"split", "layers", "a recording is one file; --layers 0-3 records some of its layers"},
+     {"list-units", "store", kStores},
+     {"probe", "store", kStores},
+     {"answer", "runs", "kvscope explain of prompts always puts back; --runs 0 gives ranks alone"},
+     {"put-back", "runs",
+      "kvscope explain of prompts always puts back; --runs 0 gives ranks alone"},
+     {"check", "hardware", kLedger},
+     {"ledger", "hardware", kLedger},
+     {"clock", "hardware", kLedger},
+     {"measured", "hardware", kLedger},
+     {"live", "hardware", kLedger},
+     {"adapter", "model", kWhole},
+     {"manual", "", "kvscope help --all"}});
 
 }  // namespace
 
@@ -97,8 +108,10 @@ std::string option_meant(std::string_view word, const std::vector<std::string>& 
     const bool has_it = std::ranges::find(known, ours.substr(0, ours.find(' '))) != known.end();
     if (word == other && has_it) return fmt::format(". Did you mean {}{}?", prefix, ours);
   }
-  if (const auto instead = instead_of(word); !instead.empty())
-    return fmt::format(". Instead: {}", instead);
+  for (const auto& [option, beside, instead] : kGone) {
+    const bool fits = beside.empty() || std::ranges::find(known, beside) != known.end();
+    if (word == option && fits) return fmt::format(". Instead: {}", instead);
+  }
   return did_you_mean(word, known, prefix);
 }
 

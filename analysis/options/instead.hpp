@@ -7,8 +7,7 @@
 
 namespace kvscope {
 
-/// What to use instead of a command ("merge", "bench decode"), or of an option (without dashes),
-/// that there is no more; empty for others.
+/// What to use instead of a command ("merge", "bench decode") that went; empty for others.
 std::string_view instead_of(std::string_view word);
 
 /// Behind "unknown option --word": ". Did you mean --other?" or ". Instead: ..."; empty if nothing

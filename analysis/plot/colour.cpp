@@ -65,6 +65,11 @@ Table table_between(std::span<const std::uint32_t> anchors) {
   return table;
 }
 
+/// Relative luminance (WCAG 2.1), 0 black to 1 white; opacity is ignored.
+double luminance(Colour colour) {
+  return 0.2126 * linear_of(colour.r) + 0.7152 * linear_of(colour.g) + 0.0722 * linear_of(colour.b);
+}
+
 }  // namespace
 
 Colour blend(Colour top, Colour ground) {
@@ -76,10 +81,6 @@ Colour blend(Colour top, Colour ground) {
 
 std::string hex(Colour colour) {
   return fmt::format("#{:02x}{:02x}{:02x}", colour.r, colour.g, colour.b);
-}
-
-double luminance(Colour colour) {
-  return 0.2126 * linear_of(colour.r) + 0.7152 * linear_of(colour.g) + 0.0722 * linear_of(colour.b);
 }
 
 double contrast(Colour a, Colour b) {

@@ -38,9 +38,6 @@ Colour blend(Colour top, Colour ground);
 /// "#0072b2".
 std::string hex(Colour colour);
 
-/// Relative luminance (WCAG 2.1), 0 black to 1 white; opacity is ignored.
-double luminance(Colour colour);
-
 /// Contrast of two colours (WCAG 2.1), 1 to 21; opacity is ignored.
 double contrast(Colour a, Colour b);
 

@@ -26,8 +26,8 @@ bool has_tall_titles(const Figure& figure, const Layout& layout, const Theme& th
   return false;
 }
 
-}  // namespace
-
+/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run
+/// into each other, words that leave their panel. Empty if it can.
 std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
                           const TextMetrics& metrics) {
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
@@ -81,6 +81,8 @@ std::string why_illegible(const Figure& figure, const Layout& layout, const Them
   }
   return "";
 }
+
+}  // namespace
 
 Layout legible_layout(Figure& figure, double width, std::optional<double> height, Columns columns,
                       const Theme& theme, const TextMetrics& metrics) {

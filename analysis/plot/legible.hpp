@@ -5,11 +5,6 @@
 
 namespace kvscope::plot {
 
-/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run
-/// into each other, words that leave their panel. Empty if it can.
-std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
-                          const TextMetrics& metrics);
-
 /// Whether fewer panels may stand side by side than the figure's columns say.
 enum class Columns { as_asked, at_most };
 

@@ -45,6 +45,23 @@ std::set<std::string> long_words(std::string_view text) {
   return words;
 }
 
+/// A question as it is asked. In chat its last words ("The pass key is") begin the answer: they
+/// stand behind the template's.
+std::string question_text(const PromptSpec& spec, const std::string& question) {
+  if (spec.chat == nullptr) return question;
+  const std::size_t end = question.rfind("? ");  // "What is the pass key? The pass key is"
+  if (end == std::string::npos) return question + spec.chat->after;
+  return question.substr(0, end + 1) + spec.chat->after + question.substr(end + 2);
+}
+
+/// The same for a question behind an answer.
+std::string next_question_text(const PromptSpec& spec, const std::string& question) {
+  if (spec.chat == nullptr) return question;
+  return spec.chat->between +
+         question_text(spec,
+                       question.substr(std::min(question.find_first_not_of(' '), question.size())));
+}
+
 }  // namespace
 
 std::span<const std::string_view> prompt_things() {
@@ -156,20 +173,6 @@ std::vector<std::string> PromptDesk::words_of_prose(std::size_t n) {
 std::string head_text(const PromptSpec& spec, const std::string& head) {
   if (spec.chat == nullptr) return head;
   return spec.chat->before + head.substr(std::min(head.find_first_not_of(' '), head.size()));
-}
-
-std::string question_text(const PromptSpec& spec, const std::string& question) {
-  if (spec.chat == nullptr) return question;
-  const std::size_t end = question.rfind("? ");  // "What is the pass key? The pass key is"
-  if (end == std::string::npos) return question + spec.chat->after;
-  return question.substr(0, end + 1) + spec.chat->after + question.substr(end + 2);
-}
-
-std::string next_question_text(const PromptSpec& spec, const std::string& question) {
-  if (spec.chat == nullptr) return question;
-  return spec.chat->between +
-         question_text(spec,
-                       question.substr(std::min(question.find_first_not_of(' '), question.size())));
 }
 
 void add_items(std::vector<std::string> items, PromptContent& content) {

@@ -70,11 +70,6 @@ PromptQuestion ask_number(std::string_view thing, std::string_view number);
 
 /// What stands in front of the facts: the head, behind the chat template's words if there are.
 std::string head_text(const PromptSpec& spec, const std::string& head);
-/// A question as it is asked. In chat its last words ("The pass key is") begin the answer: they
-/// stand behind the template's.
-std::string question_text(const PromptSpec& spec, const std::string& question);
-/// The same for a question behind an answer.
-std::string next_question_text(const PromptSpec& spec, const std::string& question);
 
 /// Items that fill a prompt as facts right before the question, in their order.
 void add_items(std::vector<std::string> items, PromptContent& content);

@@ -26,6 +26,14 @@ bool blames(const Store& store, const StudyItem& item, const StudyItem& recordin
   return known != nullptr && known->failure.find(recording.key + ".h5") != std::string::npos;
 }
 
+/// True if a recording is known and its file is there, as long as it was.
+bool has_recording(const Store& store, const StudyItem& item) {
+  std::error_code error;
+  if (!store.knows(item.key)) return false;
+  const auto bytes = std::filesystem::file_size(study_recording(store.folder(), item.key), error);
+  return !error && static_cast<double>(bytes) == store.find(item.key)->bytes;
+}
+
 /// Recordings that items to do need, and that are not there or were blamed.
 void add_needs(const StudyPlan& plan, const Store& store, std::vector<bool>& to_do) {
   // Recordings stand before what reads them.
@@ -59,13 +67,6 @@ std::string failure_of(const StudyPlan& plan, const Store& store, const StudyIte
     if (!sentence.empty()) return "its recording failed: " + sentence;
   }
   return "";
-}
-
-bool has_recording(const Store& store, const StudyItem& item) {
-  std::error_code error;
-  if (!store.knows(item.key)) return false;
-  const auto bytes = std::filesystem::file_size(study_recording(store.folder(), item.key), error);
-  return !error && static_cast<double>(bytes) == store.find(item.key)->bytes;
 }
 
 std::vector<bool> study_to_do(const StudyPlan& plan, const Store& store, bool retry_failed) {

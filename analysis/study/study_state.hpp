@@ -16,9 +16,6 @@ namespace kvscope {
 /// The sentence of an item that failed, or whose recording did; empty of others.
 std::string failure_of(const StudyPlan& plan, const Store& store, const StudyItem& item);
 
-/// True if a recording is known and its file is there, as long as it was.
-bool has_recording(const Store& store, const StudyItem& item);
-
 /// [items]: what a run would do: what is not known, without what failed (unless `retry_failed`); of
 /// recordings those that it needs and that are not there.
 std::vector<bool> study_to_do(const StudyPlan& plan, const Store& store, bool retry_failed);

@@ -12,10 +12,15 @@ void normalise_row(std::span<double> row) {
   for (double& value : row) value /= sum;
 }
 
+namespace {
+
+/// a' = (a + eps) / (1 + L eps) for each of the row's L entries.
 void smooth_row(std::span<double> row, double eps) {
   const double factor = 1.0 / (1.0 + static_cast<double>(row.size()) * eps);
   for (double& value : row) value = (value + eps) * factor;
 }
+
+}  // namespace
 
 double row_divergence(std::span<const double> p, std::span<const double> log_p,
                       std::span<const double> log_q, bool has_zeros) {

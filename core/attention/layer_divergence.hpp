@@ -22,9 +22,6 @@ inline constexpr double kSmoothingEps = 1e-10;  // unless a user says otherwise
 /// Divides by the sum; a row without mass stays as it is.
 void normalise_row(std::span<double> row);
 
-/// a' = (a + eps) / (1 + L eps) for each of the row's L entries.
-void smooth_row(std::span<double> row, double eps);
-
 /// KL(p || q) in nats, never below 0. Keys with p = 0 contribute nothing; q = 0 under p > 0 makes
 /// it infinite. has_zeros: false promises that there are none, which is faster.
 double row_divergence(std::span<const double> p, std::span<const double> log_p,

@@ -25,6 +25,16 @@ std::vector<double> mean_over_heads(std::span<const std::vector<double>> cosines
   return mean;
 }
 
+/// The n_queries tokens of lowest cosine, lowest first; every token in order if there are no more
+/// than that.
+std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) {
+  const auto n = static_cast<Index>(cosines.size());
+  if (n <= n_queries) return all_in(0, n);
+  std::vector<double> s_q(cosines.size());
+  std::transform(cosines.begin(), cosines.end(), s_q.begin(), [](double c) { return -c; });
+  return top_k(s_q, n_queries);
+}
+
 }  // namespace
 
 std::vector<double> quoka_mean_query(TensorView<const float> q, QuokaMean mean, double eps) {
@@ -50,14 +60,6 @@ std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const dou
     cosines[static_cast<std::size_t>(i)] = dot * mean_factor * unit_factor(norm_of(row), eps);
   }
   return cosines;
-}
-
-std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) {
-  const auto n = static_cast<Index>(cosines.size());
-  if (n <= n_queries) return all_in(0, n);
-  std::vector<double> s_q(cosines.size());
-  std::transform(cosines.begin(), cosines.end(), s_q.begin(), [](double c) { return -c; });
-  return top_k(s_q, n_queries);
 }
 
 Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,

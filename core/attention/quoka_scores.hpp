@@ -77,10 +77,6 @@ std::vector<double> quoka_mean_query(TensorView<const float> q, QuokaMean mean, 
 std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const double> mean,
                                   double eps);
 
-/// The n_queries tokens of lowest cosine, lowest first; every token in order if there are no more
-/// than that.
-std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries);
-
 /// Step 1 for the heads of one KV group.
 struct QuokaCosines {
   std::vector<std::vector<double>> heads;  // [group][n_tok] cos(q, mean); S_q is minus this

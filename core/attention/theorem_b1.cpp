@@ -22,11 +22,12 @@ double at_least_minus_one(double numerator, double denominator, double offset) {
   return std::max(-1.0, numerator / denominator + offset);
 }
 
-}  // namespace
-
+/// log(n / (n + 1)) - log(1 - w) from the log-odds x of w; accurate for w near 0 and near 1.
 double theorem_b1_rho(Index n, double log_odds) {
   return softplus(log_odds) - std::log1p(1.0 / static_cast<double>(n));
 }
+
+}  // namespace
 
 TheoremB1Row theorem_b1_row(std::span<const double> scores, Index star, double q_norm,
                             double star_norm, double max_norm, double scale) {

@@ -45,9 +45,6 @@ struct TheoremB1Row {
 TheoremB1Row theorem_b1_row(std::span<const double> scores, Index star, double q_norm,
                             double star_norm, double max_norm, double scale);
 
-/// log(n / (n + 1)) - log(1 - w) from the log-odds x of w; accurate for w near 0 and near 1.
-double theorem_b1_rho(Index n, double log_odds);
-
 /// QuoKA's main-text theorem: upper bounds on cos(M_Q, q) from alpha = cos(M_Q, k) and beta =
 /// cos(k, q).
 struct MainTextBound {

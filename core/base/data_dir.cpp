@@ -29,8 +29,10 @@ std::vector<fs::path> places_to_try() {
   return places;
 }
 
-}  // namespace
-
+/// The folder that holds verifier/, draft/ and texts/. Tried in this order: the environment
+/// variable KVSCOPE_DATA (if set, it decides alone), share/kvscope/samples beside the folder of the
+/// running program, and the source tree that the library was built from. Throws IoError with the
+/// places tried if none has them.
 fs::path samples_dir() {
   if (const char* chosen = std::getenv("KVSCOPE_DATA"); chosen != nullptr && *chosen != '\0') {
     if (has_samples(chosen)) return chosen;
@@ -47,6 +49,8 @@ fs::path samples_dir() {
       "traces/samples of the sources",
       tried);
 }
+
+}  // namespace
 
 fs::path embedded_verifier() {
   return samples_dir() / "verifier";

@@ -106,13 +106,15 @@ bool is_known_to_pdftex(char32_t c) {
   return latin || c == 0x2018 || c == 0x2019 || c == 0x201c || c == 0x201d || c == 0x2026;
 }
 
-}  // namespace
-
+/// True for signs that turn the order of what is shown around them, or that nobody sees: bidi
+/// embeddings, overrides and isolates, zero-width characters, tags.
 bool is_hidden_format(char32_t c) {
   return c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
          (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
 }
+
+}  // namespace
 
 std::string clean_text(std::string_view text) {
   std::string out;

@@ -16,10 +16,6 @@ namespace kvscope {
 /// than line feed and tab become U+FFFD; CR LF and CR become line feeds.
 std::string clean_text(std::string_view text);
 
-/// True for signs that turn the order of what is shown around them, or that nobody sees: bidi
-/// embeddings, overrides and isolates, zero-width characters, tags.
-bool is_hidden_format(char32_t code_point);
-
 /// For the content and the attribute values of SVG, HTML and other XML.
 std::string xml_escape(std::string_view text);
 

@@ -127,6 +127,21 @@ bool may_replace(FileKind there, std::optional<FileKind> written, const fs::path
   return is_text(there) || there == FileKind::journal;
 }
 
+/// "; --model FILE reads it as the model", for what a user may have meant who named an input as the
+/// output; empty for other kinds.
+std::string meant_by(const fs::path& file) {
+  const std::string name = shell_word(file.string());
+  switch (kind_of_file(file)) {
+    case FileKind::gguf:
+      return fmt::format("; --model {} reads it as the model", name);
+    case FileKind::text:
+    case FileKind::markdown:
+      return fmt::format("; --text {} reads it as the text", name);
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 FileKind kind_of_file(const fs::path& file) {
@@ -151,19 +166,6 @@ std::string_view words_of(FileKind kind) {
 FileKind kind_of_name(const fs::path& name) {
   const auto row = std::ranges::find(kKinds, name.extension().string(), &KindRow::ending);
   return row == kKinds.end() ? FileKind::text : static_cast<FileKind>(row - kKinds.begin());
-}
-
-std::string meant_by(const fs::path& file) {
-  const std::string name = shell_word(file.string());
-  switch (kind_of_file(file)) {
-    case FileKind::gguf:
-      return fmt::format("; --model {} reads it as the model", name);
-    case FileKind::text:
-    case FileKind::markdown:
-      return fmt::format("; --text {} reads it as the text", name);
-    default:
-      return {};
-  }
 }
 
 void refuse_other_kind(const fs::path& out, std::optional<FileKind> written) {

@@ -49,8 +49,4 @@ FileKind kind_of_name(const std::filesystem::path& name);
 /// any text may take the place of a text where the ending says nothing.
 void refuse_other_kind(const std::filesystem::path& out, std::optional<FileKind> written);
 
-/// "; --model FILE reads it as the model", for what a user may have meant who named an input as the
-/// output; empty for other kinds.
-std::string meant_by(const std::filesystem::path& file);
-
 }  // namespace kvscope

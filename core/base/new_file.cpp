@@ -132,6 +132,13 @@ bool is_abandoned(const fs::path& file, std::chrono::seconds age) {
   return is_old && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
+/// Waits until the folder's names are on the device, where the file system can say so.
+void sync_folder_of(const fs::path& file) {
+  const Descriptor folder(::open(folder_holding(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) return;  // a folder that may be written but not listed
+  sync_descriptor(folder.get(), fmt::format("the folder of {}", file.string()));
+}
+
 }  // namespace
 
 void remove_unfinished_files() {
@@ -270,12 +277,6 @@ void write_all(int fd, std::string_view bytes, const std::string& name) {
     }
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
-}
-
-void sync_folder_of(const fs::path& file) {
-  const Descriptor folder(::open(folder_holding(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) return;  // a folder that may be written but not listed
-  sync_descriptor(folder.get(), fmt::format("the folder of {}", file.string()));
 }
 
 void remove_quietly(const fs::path& path) {

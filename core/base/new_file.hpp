@@ -80,9 +80,6 @@ void write_new_file(const std::filesystem::path& target, std::string_view bytes,
 /// All bytes to the descriptor or an IoError that names `name`.
 void write_all(int fd, std::string_view bytes, const std::string& name);
 
-/// Waits until the folder's names are on the device, where the file system can say so.
-void sync_folder_of(const std::filesystem::path& file);
-
 /// Removes what every NewFile of this process has begun and not published: for signal handlers,
 /// before they end the process. Of more than a thousand at a time, the rest stays.
 void remove_unfinished_files();

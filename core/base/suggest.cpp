@@ -15,8 +15,7 @@ std::string in_lower_case(std::string_view word) {
   return lower;
 }
 
-}  // namespace
-
+/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -34,6 +33,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   }
   return d[a.size()][b.size()];
 }
+
+}  // namespace
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known,
                                    std::optional<int> most_edits) {

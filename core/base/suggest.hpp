@@ -8,9 +8,6 @@
 
 namespace kvscope {
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
-int edit_distance(std::string_view a, std::string_view b);
-
 /// The nearest of `known` if it is near enough to be meant: at most `most_edits` away (a third of
 /// the length unless given), or one begins with the other.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known,

@@ -139,6 +139,34 @@ fs::path model_of_manifest(const fs::path& file, const std::string& word) {
   return *model;
 }
 
+/// The snapshot of `word` that its branch main (or the revision) names. Throws IoError with the
+/// command that fetches it if there is none.
+fs::path find_in_hub_cache(const std::string& word) {
+  const auto name = hub_name(word);
+  if (name) {
+    if (const auto snapshot = snapshot_of(hub_folder(*name), name->revision)) return *snapshot;
+  }
+  const std::string revision =
+      name && name->revision != "main" ? " --revision " + name->revision : "";
+  const std::string model = name ? name->org + "/" + name->name : word;
+  std::vector<std::string> known;
+  for (const StoredModel& stored : hub_models()) known.push_back(stored.word);
+  throw IoError("{} is neither a folder nor in the hub's cache {}; fetch it: hf download {}{}{}",
+                word, hub_cache().string(), model, revision, did_you_mean(model, known));
+}
+
+/// The GGUF file of "name", "name:tag" or "host/user/name:tag" (without "ollama:"). Throws IoError
+/// with the command that fetches it if there is none, FormatError for a manifest that is broken.
+fs::path find_in_ollama(const std::string& name) {
+  const auto found = ollama_name(name);
+  const fs::path file = found ? ollama_store() / "manifests" / found->manifest : fs::path();
+  if (!found || !is_on_disk(file)) {
+    throw IoError("ollama:{} is not in Ollama's store {}; fetch it: ollama pull {}", name,
+                  ollama_store().string(), name);
+  }
+  return model_of_manifest(file, found->word);
+}
+
 }  // namespace
 
 bool is_ollama_name(std::string_view word) {
@@ -168,20 +196,6 @@ bool is_in_hub_cache(const std::string& word) {
   return name && is_on_disk(hub_folder(*name));
 }
 
-fs::path find_in_hub_cache(const std::string& word) {
-  const auto name = hub_name(word);
-  if (name) {
-    if (const auto snapshot = snapshot_of(hub_folder(*name), name->revision)) return *snapshot;
-  }
-  const std::string revision =
-      name && name->revision != "main" ? " --revision " + name->revision : "";
-  const std::string model = name ? name->org + "/" + name->name : word;
-  std::vector<std::string> known;
-  for (const StoredModel& stored : hub_models()) known.push_back(stored.word);
-  throw IoError("{} is neither a folder nor in the hub's cache {}; fetch it: hf download {}{}{}",
-                word, hub_cache().string(), model, revision, did_you_mean(model, known));
-}
-
 std::vector<StoredModel> hub_models() {
   std::vector<StoredModel> models;
   for (const fs::path& folder : sorted_entries(hub_cache())) {
@@ -203,16 +217,6 @@ fs::path ollama_store() {
   const fs::path own = home_folder() / ".ollama/models";
   const fs::path of_service = "/usr/share/ollama/.ollama/models";
   return !is_on_disk(own) && is_on_disk(of_service) ? of_service : own;
-}
-
-fs::path find_in_ollama(const std::string& name) {
-  const auto found = ollama_name(name);
-  const fs::path file = found ? ollama_store() / "manifests" / found->manifest : fs::path();
-  if (!found || !is_on_disk(file)) {
-    throw IoError("ollama:{} is not in Ollama's store {}; fetch it: ollama pull {}", name,
-                  ollama_store().string(), name);
-  }
-  return model_of_manifest(file, found->word);
 }
 
 std::vector<StoredModel> ollama_models() {

@@ -33,19 +33,11 @@ bool is_hub_name(const std::string& word);
 /// True if the cache has a folder for that name.
 bool is_in_hub_cache(const std::string& word);
 
-/// The snapshot of `word` that its branch main (or the revision) names. Throws IoError with the
-/// command that fetches it if there is none.
-std::filesystem::path find_in_hub_cache(const std::string& word);
-
 /// What the cache holds, by name.
 std::vector<StoredModel> hub_models();
 
 /// Ollama's store: OLLAMA_MODELS, ~/.ollama/models, or that of its service.
 std::filesystem::path ollama_store();
-
-/// The GGUF file of "name", "name:tag" or "host/user/name:tag" (without "ollama:"). Throws IoError
-/// with the command that fetches it if there is none, FormatError for a manifest that is broken.
-std::filesystem::path find_in_ollama(const std::string& name);
 
 std::vector<StoredModel> ollama_models();
 

@@ -9,10 +9,15 @@
 
 namespace kvscope {
 
+namespace {
+
+/// Rounds one vector in place.
 void round_index_vector(std::span<double> vector, IndexType type) {
   if (type == IndexType::exact) return;
   round_scores(vector, type == IndexType::fp8 ? ScoreType::fp8 : ScoreType::bf16);
 }
+
+}  // namespace
 
 double index_vector_bytes(Index width, IndexType type) {
   const auto n = static_cast<double>(width);

@@ -21,9 +21,6 @@ enum class IndexType { exact, bf16, fp8 };
 /// their index keys, or the index key of its last token.
 enum class BlockIndexKey { none, mean, last };
 
-/// Rounds one vector in place.
-void round_index_vector(std::span<double> vector, IndexType type);
-
 /// Bytes of one vector of `width` channels: 2 per channel; fp8 1, and 4 for the vector's scale.
 double index_vector_bytes(Index width, IndexType type);
 

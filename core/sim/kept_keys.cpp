@@ -14,11 +14,12 @@ void mark_inside(std::span<const KeyPos> keys, TokenRange range, std::vector<std
   for (const KeyPos key : inside(keys, range)) mark[key] = 1;
 }
 
-}  // namespace
-
+/// Number of ascending `keys` inside `range`.
 Index count_inside(std::span<const KeyPos> keys, TokenRange range) {
   return static_cast<Index>(inside(keys, range).size());
 }
+
+}  // namespace
 
 KeptKeys count_kept_keys(const Selection& selection, Index group, Index kv_head, TokenRange call,
                          std::optional<Index> window) {

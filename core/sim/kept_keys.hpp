@@ -9,9 +9,6 @@
 
 namespace kvscope {
 
-/// Number of ascending `keys` inside `range`.
-Index count_inside(std::span<const KeyPos> keys, TokenRange range);
-
 /// The keys of one KV head's group in one call.
 struct KeptKeys {
   std::vector<double> attended;  // [group] keys of all rows, per query head

@@ -60,8 +60,7 @@ std::vector<fs::path> unfinished(const std::vector<fs::path>& files) {
   return std::vector<fs::path>(first, files.end());
 }
 
-}  // namespace
-
+/// The traces that ./demo.sh left below this folder: the verifier's, then the draft's.
 std::vector<fs::path> demo_traces(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const char* name : {"verifier.h5", "draft.h5"}) {
@@ -71,6 +70,8 @@ std::vector<fs::path> demo_traces(const fs::path& folder) {
   }
   return found;
 }
+
+}  // namespace
 
 StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
   StartChoice choice;

@@ -21,9 +21,6 @@ struct StartChoice {
   std::optional<CommandValues> record;  // show the form of kvscope record, with these filled in
 };
 
-/// The traces that ./demo.sh left below this folder: the verifier's, then the draft's.
-std::vector<std::filesystem::path> demo_traces(const std::filesystem::path& folder);
-
 /// What somebody saw on the disk: looked up again after a second, or at once if another question is
 /// asked. Frames are drawn more often.
 template <class T>

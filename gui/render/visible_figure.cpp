@@ -99,6 +99,54 @@ plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& vi
   return {.x = {visible.x.low}, .y = {y.from_unit(-1.0)}};
 }
 
+/// Cells of `map` that ranges show, pooled to at most `most_cols` x `most_rows` by means.
+HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index most_rows) {
+  const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
+  const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
+  HeatMap out{.n_rows = std::min(rows.last - rows.first, most_rows),
+              .n_cols = std::min(cols.last - cols.first, most_cols),
+              .x = edges(map.x, map.n_cols, cols),
+              .y = edges(map.y, map.n_rows, rows),
+              .print_values = map.print_values,
+              .show_masked = map.show_masked};
+  out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
+  const auto begin_of = [](VisibleCells cells, Index i, Index n) {
+    return cells.first + i * (cells.last - cells.first) / n;
+  };
+  std::vector<std::size_t> ends;  // of the columns that share a pixel, from the first visible one
+  for (Index col = 0; col < out.n_cols; ++col)
+    ends.push_back(static_cast<std::size_t>(begin_of(cols, col + 1, out.n_cols) - cols.first));
+  // by the map's columns first: a loop that the compiler makes vectors of
+  std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
+  std::vector<float> counts(sums.size());
+  for (Index row = 0; row < out.n_rows; ++row) {
+    std::ranges::fill(sums, 0.0);
+    std::ranges::fill(counts, 0.0F);
+    const Index row_end = begin_of(rows, row + 1, out.n_rows);
+    for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
+      const float* values = map.values.data() + r * map.n_cols + cols.first;
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        const bool is_masked = values[c] != values[c];
+        sums[c] += is_masked ? 0.0F : values[c];
+        counts[c] += is_masked ? 0.0F : 1.0F;
+      }
+    }
+    float* to = out.values.data() + row * out.n_cols;
+    std::size_t c = 0;
+    for (const std::size_t end : ends) {
+      double sum = 0.0;
+      double count = 0.0;
+      for (; c < end; ++c) {
+        sum += sums[c];
+        count += static_cast<double>(counts[c]);
+      }
+      *to++ =
+          count == 0.0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum / count);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool same_range(Range a, Range b) {
@@ -217,53 +265,6 @@ void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& 
                                              pixels(frame.h, map->y, map->n_rows, visible[p].y));
     }
   }
-}
-
-HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index most_rows) {
-  const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
-  const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
-  HeatMap out{.n_rows = std::min(rows.last - rows.first, most_rows),
-              .n_cols = std::min(cols.last - cols.first, most_cols),
-              .x = edges(map.x, map.n_cols, cols),
-              .y = edges(map.y, map.n_rows, rows),
-              .print_values = map.print_values,
-              .show_masked = map.show_masked};
-  out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
-  const auto begin_of = [](VisibleCells cells, Index i, Index n) {
-    return cells.first + i * (cells.last - cells.first) / n;
-  };
-  std::vector<std::size_t> ends;  // of the columns that share a pixel, from the first visible one
-  for (Index col = 0; col < out.n_cols; ++col)
-    ends.push_back(static_cast<std::size_t>(begin_of(cols, col + 1, out.n_cols) - cols.first));
-  // by the map's columns first: a loop that the compiler makes vectors of
-  std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
-  std::vector<float> counts(sums.size());
-  for (Index row = 0; row < out.n_rows; ++row) {
-    std::ranges::fill(sums, 0.0);
-    std::ranges::fill(counts, 0.0F);
-    const Index row_end = begin_of(rows, row + 1, out.n_rows);
-    for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
-      const float* values = map.values.data() + r * map.n_cols + cols.first;
-      for (std::size_t c = 0; c < sums.size(); ++c) {
-        const bool is_masked = values[c] != values[c];
-        sums[c] += is_masked ? 0.0F : values[c];
-        counts[c] += is_masked ? 0.0F : 1.0F;
-      }
-    }
-    float* to = out.values.data() + row * out.n_cols;
-    std::size_t c = 0;
-    for (const std::size_t end : ends) {
-      double sum = 0.0;
-      double count = 0.0;
-      for (; c < end; ++c) {
-        sum += sums[c];
-        count += static_cast<double>(counts[c]);
-      }
-      *to++ =
-          count == 0.0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum / count);
-    }
-  }
-  return out;
 }
 
 int best_columns(const plot::Figure& figure, plot::Size size, const plot::Theme& theme) {

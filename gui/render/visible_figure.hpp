@@ -48,10 +48,6 @@ double density_for(const plot::Figure& figure, const plot::Layout& layout, doubl
 void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& visible,
               const plot::Layout& layout, double pixels_per_point, plot::Figure& shown);
 
-/// Cells of `map` that ranges show, pooled to at most `most_cols` x `most_rows` by means.
-plot::HeatMap visible_map(const plot::HeatMap& map, plot::Range x, plot::Range y, Index most_cols,
-                          Index most_rows);
-
 /// Panels per row with which panels of these aspects fill a page of `size` points best.
 int best_columns(const plot::Figure& figure, plot::Size size, const plot::Theme& theme);
 

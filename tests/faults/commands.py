@@ -75,6 +75,8 @@ OLDER = {".csv": b"a,b\n1,2\n", ".json": b'{"kind": "older", "config_hash": ""}'
 def older_file(command, name):
     """What stood under an output's name before: a file of the kind that the command writes, told by its first bytes."""
     start = OLDER[os.path.splitext(name)[1]]
+    if command.words[0] == "figure" and name.endswith(".json"):
+        return b'{"format": "kvscope-figure"}'
     if not name.endswith(".h5"):
         return start
     return start + (b"trace" if command.words[0] in ("record", "recover") else b"result")

@@ -33,6 +33,14 @@ std::string left_column(const OptionSpec& spec) {
 
 constexpr std::size_t kNameWidth = 23;
 
+/// "  left   right" with the left column `width` wide, the right one wrapped.
+std::string two_columns(const std::string& left, const std::string& right, std::size_t width) {
+  const std::string wrapped = wrap(right, static_cast<int>(width) + 4);
+  if (left.size() > width) return fmt::format("  {}\n{}", left, wrapped);
+  const std::string head = fmt::format("  {:<{}}  ", left, width);
+  return head + wrapped.substr(head.size());
+}
+
 std::string overview_line(const Command& command) {
   return two_columns(command.name(), command.card().summary, kNameWidth);
 }
@@ -92,13 +100,6 @@ std::string wrap(const std::string& text, int indent, int width) {
     out += line + "\n";
   }
   return out.empty() ? "\n" : out;
-}
-
-std::string two_columns(const std::string& left, const std::string& right, std::size_t width) {
-  const std::string wrapped = wrap(right, static_cast<int>(width) + 4);
-  if (left.size() > width) return fmt::format("  {}\n{}", left, wrapped);
-  const std::string head = fmt::format("  {:<{}}  ", left, width);
-  return head + wrapped.substr(head.size());
 }
 
 namespace {

@@ -16,9 +16,6 @@ std::string group_text(const std::string& group);
 /// Usage, description, options and examples of one command. `options`: after command.declare().
 std::string command_text(const Command& command, const OptionSet& options);
 
-/// "  left   right" with the left column `width` wide, the right one wrapped.
-std::string two_columns(const std::string& left, const std::string& right, std::size_t width);
-
 /// Breaks `text` into lines of at most `width` columns that begin with `indent` blanks; line breaks
 /// in it are kept.
 std::string wrap(const std::string& text, int indent, int width = 96);

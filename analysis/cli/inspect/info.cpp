@@ -302,16 +302,6 @@ Answer about(const Json& json, const std::string& file) {
            "kvscope info {}"}};
 }
 
-template <class Read>
-bool can(const Read& read) {
-  try {
-    read();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 /// JSON of this program and others, by its fields; the rest is a table, or nobody's.
 Answer about_json(const std::string& text, const fs::path& file) {
   if (file.extension() == ".jsonl")
@@ -323,15 +313,21 @@ Answer about_json(const std::string& text, const fs::path& file) {
   if (json.is_object() && json.contains("model_type"))
     return {"the configuration of a model",
             {"kvscope cost --shape {} --selector quest --budget 256 --hardware h100-sxm"}};
-  if (can([&] { rows_of(*open_result(file)); })) return about_result(*open_result(file));
-  return {"a JSON file without rows; what kvscope fit wrote is an option of its method", {}};
+  try {
+    const auto result = open_result(file);
+    rows_of(*result);
+    return about_result(*result);
+  } catch (const Error&) {
+    return {"a JSON file without rows; what kvscope fit wrote is an option of its method", {}};
+  }
 }
 
 /// Files that are no recording, no result and no model; without words where it is a damaged one.
 Answer about_other(const fs::path& file) {
   constexpr std::size_t kMostBytes = std::size_t{64} << 20;
   const FileKind kind = kind_of_file(file);
-  if (const auto instead = instead_of("kvset"); file.string().find(".kvset") != std::string::npos)
+  if (const auto instead = instead_of("kvset");
+      file.filename().string().find(".kvset") != std::string::npos)
     return {fmt::format("of a set of recordings, which went: {}", instead), {}};
   switch (kind) {
     case FileKind::none:

@@ -156,14 +156,8 @@ class RecordCommand final : public Command {
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     options.origin.model_hash = hash_of_model(dir, model);
     Working run(work_);
-    if (capture_.is_auto() && options.capture.qkv) {
-      const ChosenDType chosen = choose_dtype(model, prompt.ids, plan, run.pool);
-      options.dtype = chosen.dtype;
-      note(
-          "--dtype auto: {} (f16 moves scores of the first chunk by at most {:.2g} nats, bf16 by "
-          "{:.2g}; {} are allowed)",
-          enum_name(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
-    }
+    if (capture_.is_auto() && options.capture.qkv)
+      options.dtype = chosen_dtype(model, prompt, plan, run.pool);
     WriterOptions stopping = writer_options;
     stopping.stop = run.stop;
     std::optional<KeptRecording> kept;
@@ -192,6 +186,16 @@ class RecordCommand final : public Command {
   }
 
  private:
+  /// What --dtype auto means for this text, which it says.
+  static DType chosen_dtype(const Transformer& model, const Prompt& prompt, const TraceInfo& plan,
+                            ThreadPool& pool) {
+    const ChosenDType chosen = choose_dtype(model, prompt.ids, plan, pool);
+    note(
+        "--dtype auto: {} (f16 moves scores of the first chunk by at most {:.2g} nats, bf16 by "
+        "{:.2g}; {} are allowed)",
+        enum_name(chosen.dtype), chosen.moved_f16, chosen.moved_bf16, kMostMoved);
+    return chosen.dtype;
+  }
   /// Settings of generation that are not applied.
   void tell_unapplied(const fs::path& dir) const {
     const std::string not_applied = unapplied_generation(dir);

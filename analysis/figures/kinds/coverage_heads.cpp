@@ -53,6 +53,16 @@ bool is_any_beyond_oracle(const HeadMeans& cells) {
   return false;
 }
 
+void say_without_numbers(const std::vector<std::string>& selectors, const HeadMeans& cells,
+                         std::vector<std::string>& caption) {
+  std::vector<std::string> without;
+  for (const std::string& selector : selectors) {
+    if (!cells.contains(selector)) without.push_back(figures::method_label(selector));
+  }
+  if (without.empty()) return;
+  caption.push_back(fmt::format("Without numbers at this budget: {}.", fmt::join(without, ", ")));
+}
+
 plot::Figure make_coverage_heads(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   FigureOptions options = input.options;
@@ -122,13 +132,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  std::vector<std::string> without;
-  for (const std::string& selector : selection.selectors) {
-    if (!cells.contains(selector)) without.push_back(figures::method_label(selector));
-  }
-  if (!without.empty())
-    figure.caption.push_back(
-        fmt::format("Without numbers at this budget: {}.", fmt::join(without, ", ")));
+  say_without_numbers(selection.selectors, cells, figure.caption);
   figure.caption.push_back(chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
                                   : std::string("The methods take no budget."));
   if (is_beyond) {

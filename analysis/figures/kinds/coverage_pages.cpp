@@ -131,37 +131,54 @@ std::pair<std::size_t, std::size_t> compared(const FigureOptions& options,
   return {first, other};
 }
 
+/// The attention of the layer that is asked for, else of the middle one.
+struct LayerAttention {
+  LayerAttention(const ResultView& result, const figures::ArrayData& mass,
+                 const FigureOptions& options)
+      : blocks(result.axis("map_mass", 1)), pages(result.axis("map_mass", 2)) {
+    const auto layers = result.axis("map_mass", 0);
+    if (layers.empty()) throw ConfigError("{}: has no layers", result.name());
+    layer =
+        figures::one_of(options.layers, "layers", static_cast<Index>(layers[layers.size() / 2]));
+    slot = static_cast<std::size_t>(figures::slot_of(layers, layer, "layer", result.name()));
+    values = part(mass, slot);
+    // four decades below the largest page: what lies below is drawn as the low end
+    float largest = 0.0F;
+    for (float v : values) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
+    if (!(largest > 0.0F))
+      throw ConfigError("{}: layer {} holds no attention", result.name(), layer);
+    colour.axis.range =
+        plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  }
+
+  /// The matrix of that number.
+  std::vector<float> part(const figures::ArrayData& data, std::size_t number) const {
+    const auto n_cells = static_cast<std::ptrdiff_t>(blocks.size() * pages.size());
+    const auto first = data.values.begin() + static_cast<std::ptrdiff_t>(number) * n_cells;
+    return {first, first + n_cells};
+  }
+
+  std::vector<double> blocks;
+  std::vector<double> pages;
+  Index layer = 0;
+  std::size_t slot = 0;
+  std::vector<float> values;
+  plot::ColourAxis colour = figures::log_colours("Attention per page");
+};
+
 plot::Figure make_coverage_pages(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData mass(result, "map_mass");
-  const auto layers = result.axis("map_mass", 0);
-  const auto blocks = result.axis("map_mass", 1);
-  const auto pages = result.axis("map_mass", 2);
-  if (layers.empty()) throw ConfigError("{}: has no layers", result.name());
-  const Index layer = figures::one_of(input.options.layers, "layers",
-                                      static_cast<Index>(layers[layers.size() / 2]));
-  const Index l = figures::slot_of(layers, layer, "layer", result.name());
-  const auto n_cells = blocks.size() * pages.size();
-
-  const auto part = [&](const figures::ArrayData& data, std::size_t offset) {
-    const auto first = data.values.begin() + static_cast<std::ptrdiff_t>(offset * n_cells);
-    return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n_cells));
-  };
-  const std::vector<float> attention = part(mass, static_cast<std::size_t>(l));
-  // four decades below the largest page: what lies below is drawn as the low end
-  float largest = 0.0F;
-  for (float v : attention) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
-  if (!(largest > 0.0F)) throw ConfigError("{}: layer {} holds no attention", result.name(), layer);
-  plot::ColourAxis colour = figures::log_colours("Attention per page");
-  colour.axis.range =
-      plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  const LayerAttention attention(result, mass, input.options);
+  const auto& [blocks, pages, layer, slot, attended, attention_colour] = attention;
+  plot::ColourAxis colour = attention_colour;
   const Part shown_part = part_of(input.options.metric);
   const std::string_view array = shown_part == Part::selected ? "map_selected" : "map_kept";
 
   plot::Figure figure;
   std::string sentence;
   figure.panels.push_back(
-      map_panel(attention, blocks, pages, "attention", colour, result, sentence));
+      map_panel(attended, blocks, pages, "attention", colour, result, sentence));
   std::vector<std::string> shown;
   if (result.find(array) != nullptr) {
     const figures::ArrayData kept(result, array);
@@ -171,7 +188,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     }
     const std::vector<std::string> names = pair_names(result, kept, mass);
     const auto of_pair = [&](std::size_t p) {
-      return part(kept, static_cast<std::size_t>(l) * names.size() + p);
+      return attention.part(kept, slot * names.size() + p);
     };
     if (!input.options.against.empty()) {
       const auto [first, other] = compared(input.options, names, result.name());
@@ -194,7 +211,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       shown.push_back(name);
       std::vector<float> values = of_pair(p);
       for (std::size_t i = 0; shown_part == Part::lost && i < values.size(); ++i)
-        values[i] = attention[i] < values[i] ? 0.0F : attention[i] - values[i];
+        values[i] = attended[i] < values[i] ? 0.0F : attended[i] - values[i];
       // nothing is not little: it has no colour
       if (shown_part == Part::kept) std::replace(values.begin(), values.end(), 0.0F, kNanF);
       figure.panels.push_back(

@@ -48,12 +48,17 @@ bool metric_is_share(RecallMetric metric) {
   return figures::sweep_metric(sweep_column(metric)).is_share;
 }
 
+namespace {
+
+/// "layers 0 to 4": those of the rows.
 std::string layers_over(const Table& table, const figures::SweepSelection& selection) {
   std::set<Index> layers;
   for (const std::size_t r : selection.rows)
     layers.insert(static_cast<Index>(table.numbers("layer")[r]));
   return layer_words({layers.begin(), layers.end()});
 }
+
+}  // namespace
 
 std::string means_over(const RecallQuestion& question, const Table& table,
                        const figures::SweepSelection& selection) {

@@ -19,9 +19,6 @@ figures::Along sweep_axis(RecallAlong along);
 bool takes_tokens(const std::optional<Budget>& budget);
 FigureOptions recall_figure_options(const RecallQuestion& question);
 
-/// "layers 0 to 4": those of the rows.
-std::string layers_over(const Table& table, const figures::SweepSelection& selection);
-
 /// "layers 0 to 4, all query heads, 264 of 4096 queries": what curves of these rows are means over.
 std::string means_over(const RecallQuestion& question, const Table& table,
                        const figures::SweepSelection& selection);

@@ -34,6 +34,17 @@ void describe(MethodItem& item) {
   item.title += fmt::format(" ({})", fmt::join(assignments, ", "));
 }
 
+/// A source with its year, from the number of an arXiv paper; others as they are.
+std::string paper_and_year(const std::string& source) {
+  const std::size_t at = source.find("arXiv ");
+  if (at == std::string::npos) return source;
+  // YYMM.NNNNN: since 2007 the number begins with the year. One paper is enough for a line.
+  const std::size_t number = at + 6;
+  const std::size_t end = std::min(source.find_first_not_of("0123456789.", number), source.size());
+  if (end < number + 4) return source;
+  return fmt::format("{}, 20{}", source.substr(at, end - at), source.substr(number, 2));
+}
+
 }  // namespace
 
 MethodSpec spec_of(MethodSpec method, const Parameters& parameters) {
@@ -111,16 +122,6 @@ std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
     items.push_back(std::move(item));
   }
   return items;
-}
-
-std::string paper_and_year(const std::string& source) {
-  const std::size_t at = source.find("arXiv ");
-  if (at == std::string::npos) return source;
-  // YYMM.NNNNN: since 2007 the number begins with the year. One paper is enough for a line.
-  const std::size_t number = at + 6;
-  const std::size_t end = std::min(source.find_first_not_of("0123456789.", number), source.size());
-  if (end < number + 4) return source;
-  return fmt::format("{}, 20{}", source.substr(at, end - at), source.substr(number, 2));
 }
 
 std::vector<MethodGroup> method_groups(std::string_view typed,

@@ -60,7 +60,4 @@ struct MethodGroup {
 std::vector<MethodGroup> method_groups(std::string_view typed,
                                        const std::vector<std::string>& recent = {});
 
-/// A source with its year, from the number of an arXiv paper; others as they are.
-std::string paper_and_year(const std::string& source);
-
 }  // namespace kvscope::gui

@@ -137,18 +137,6 @@ TEST_CASE("keys and bytes are matched as the table counts them") {
   }
 }
 
-TEST_CASE("threads change no byte of a matched sweep, and each item may be done apart") {
-  const SweepPlan plan = matched_plan({"density=0.2", "density=0.4"});
-  CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no budget setting: once
-  const std::string whole = sweep_csv(run(plan));
-  CHECK(sweep_csv(run(plan, 3)) == whole);
-  ThreadPool pool(1);
-  const Work work = sweep_work(plan, pool);
-  Store store;
-  for (std::size_t i = work.keys.size(); i-- > 0;) store.add(work.run(i, nullptr, {}, {}));
-  CHECK(sweep_csv(sweep_result(plan, work, store)) == whole);
-}
-
 TEST_CASE("costs alone are those of a whole replay") {
   const auto trace = planted(4);
   ThreadPool pool(1);
