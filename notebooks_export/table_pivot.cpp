@@ -157,9 +157,10 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& m
   }
   // a sweep lists layers and their heads: averaging both would count every head twice
   const TableColumn* q_head = table.find("q_head");
-  if (q_head && !mentions(spec, "q_head") && !mentions(spec, "kv_head")) {
-    const auto whole_layer = [&](std::size_t row) { return q_head->cell(row).empty(); };
-    if (std::any_of(rows.begin(), rows.end(), whole_layer)) keep(whole_layer);
+  if (q_head) {
+    const bool by_head = mentions(spec, "q_head") || mentions(spec, "kv_head");
+    const auto is_meant = [&](std::size_t row) { return q_head->cell(row).empty() != by_head; };
+    if (std::any_of(rows.begin(), rows.end(), is_meant)) keep(is_meant);
   }
   const TableColumn* window = table.find("window");
   if (window && !window->is_text && !mentions(spec, "window"))
@@ -220,7 +221,7 @@ void check_alike(const Table& table, const Rows& rows, const MatchedRows& matche
                                                : false;
     if (is_said && is_one_per_cell(*column, rows, row_fields, column_fields)) continue;
     throw ConfigError(
-        "the rows differ in {0} ({1}, ...{2}): put it into the rows or columns, or choose one with "
+        "the rows differ in {0} ({1} to {2}): put it into the rows or columns, or choose one with "
         "--where {0}={1}",
         name, *texts.begin(), *texts.rbegin());
   }

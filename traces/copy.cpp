@@ -74,13 +74,9 @@ std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
   std::vector<std::uint64_t> table;
   if (!to.token_bytes) return table;
   for (Index call = 0; call < static_cast<Index>(to.info.calls.size()); ++call) {
-    table.push_back(text_checksum(from, call));
-    std::uint64_t recorded = 0;
-    from.text_checksums->read({call}, {1}, &recorded);
-    if (recorded != table.back()) {
-      throw FormatError("{}: the token text of call {} does not have the recorded checksum",
-                        from.file.name(), call);
-    }
+    const std::string problem = check_text(from, call);
+    if (!problem.empty()) throw FormatError("{}: {}", from.file.name(), problem);
+    from.text_checksums->read({call}, {1}, &table.emplace_back());
   }
   const h5::Dims n_offsets = to.token_offsets->dims();
   std::vector<std::int64_t> index(static_cast<std::size_t>(n_offsets[0]));
@@ -116,18 +112,9 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
   if (layout.n_committed() != report.n_calls || layout.info.content_hash != report.content_hash) {
     problem = "its header is not what was written";
   }
-  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
-    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      for (Index call = 0; problem.empty() && call < report.n_calls; ++call) {
-        require_going_on(stop, layout);
-        problem = check_piece(layout, array, call, head, {});
-      }
-    }
-  }
-  for (Index call = 0; problem.empty() && layout.token_bytes && call < report.n_calls; ++call) {
-    std::uint64_t recorded = 0;
-    layout.text_checksums->read({call}, {1}, &recorded);
-    if (recorded != text_checksum(layout, call)) problem = "its token text is damaged";
+  for (Index call = 0; problem.empty() && call < report.n_calls; ++call) {
+    require_going_on(stop, layout);
+    problem = check_call(layout, call);
   }
   if (problem.empty()) return;
   throw IoError("{}: what was written cannot be read back: {}", file.string(), problem);

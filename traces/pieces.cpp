@@ -120,4 +120,24 @@ std::uint64_t text_checksum(const TraceLayout& layout, Index call) {
   return checksum.value();
 }
 
+std::string check_text(const TraceLayout& layout, Index call) {
+  if (!layout.token_bytes) return {};
+  std::uint64_t recorded = 0;
+  layout.text_checksums->read({call}, {1}, &recorded);
+  if (recorded == text_checksum(layout, call)) return {};
+  return fmt::format("token text of call {}: does not have the recorded checksum", call);
+}
+
+std::string check_call(const TraceLayout& layout, Index call) try {
+  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
+    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
+      std::string problem = check_piece(layout, array, call, head, {});
+      if (!problem.empty()) return problem;
+    }
+  }
+  return check_text(layout, call);
+} catch (const FormatError& error) {
+  return error.what();
+}
+
 }  // namespace kvscope

@@ -46,6 +46,12 @@ class PieceCheck {
 std::string check_piece(const TraceLayout& layout, std::size_t array, Index call, Index head,
                         const BlockFn& visit, std::optional<std::uint64_t> recorded = std::nullopt);
 
+/// Empty if the text of one call's tokens has the recorded checksum; else a sentence. Throws as
+/// text_checksum.
+std::string check_text(const TraceLayout& layout, Index call);
+/// Empty if all pieces of one call and its text have theirs; else a sentence.
+std::string check_call(const TraceLayout& layout, Index call);
+
 /// Checksum of the text of one call's tokens, computed from the file. Throws FormatError for
 /// offsets that go backwards or leave the text.
 std::uint64_t text_checksum(const TraceLayout& layout, Index call);

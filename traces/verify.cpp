@@ -279,8 +279,6 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
     return;
   }
   const RowTolerance tolerance = base_tolerance(info.dtype);
-  report.lse_tolerance = tolerance.lse;
-  report.attn_tolerance = tolerance.attn;
   const std::vector<LayerHead> heads = all_kv_heads(info);
   // Per pair (layer, KV head): keys and values are read once for all query heads of the group.
   struct Outcome {

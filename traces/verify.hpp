@@ -40,8 +40,6 @@ struct VerifyReport {
   /// Of dense attention rows, from 1 (from less where a sink has a share).
   double max_row_sum_error = 0;
   double max_output_norm = 0;  // of the recomputed softmax(QK^T)V; finite in a sound trace
-  double lse_tolerance = 0;
-  double attn_tolerance = 0;
 };
 
 /// Never throws for a damaged file: what is wrong is in the report. Throws IoError if the file

@@ -1,38 +1,11 @@
 #include "traces/whole_calls.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
 
 namespace kvscope {
-
-namespace {
-
-/// What is wrong with a call; empty if nothing is.
-std::string problem_of(const TraceLayout& layout, Index call) {
-  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
-    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      std::string problem = check_piece(layout, array, call, head, {});
-      if (!problem.empty()) return problem;
-    }
-  }
-  if (!layout.token_bytes) return {};
-  try {
-    std::uint64_t recorded = 0;
-    layout.text_checksums->read({call}, {1}, &recorded);
-    if (recorded != text_checksum(layout, call)) {
-      return fmt::format("call {}: the token text does not have the recorded checksum", call);
-    }
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return {};
-}
-
-}  // namespace
 
 WholeCalls count_whole_calls(const std::filesystem::path& part, const ProgressFn& progress,
                              const std::stop_token& stop) {
@@ -50,7 +23,7 @@ WholeCalls count_whole_calls(const std::filesystem::path& part, const ProgressFn
   while (whole.n_good < whole.n_committed) {
     if (stop.stop_requested())
       throw Interrupted("{}: the look at what is whole was stopped", part.string());
-    whole.first_problem = problem_of(layout, whole.n_good);
+    whole.first_problem = check_call(layout, whole.n_good);
     if (!whole.first_problem.empty()) break;
     ++whole.n_good;
     if (progress) progress({"check", whole.n_good, whole.n_committed, "calls"});

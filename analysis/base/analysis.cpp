@@ -126,6 +126,15 @@ nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers) {
   return json;
 }
 
+nlohmann::ordered_json max_of_layers(const nlohmann::ordered_json& layers, const char* key) {
+  nlohmann::ordered_json largest;
+  for (const auto& entry : layers) {
+    const auto& value = entry.at(key);
+    if (value.is_number() && (largest.is_null() || value > largest)) largest = value;
+  }
+  return largest;
+}
+
 ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis)
     : pool_(pool),
       stop_(std::move(stop)),

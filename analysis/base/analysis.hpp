@@ -66,6 +66,8 @@ void write_head_axes(ResultWriter& output, const TraceInfo& info);
 /// What a summary's totals say when every layer counts the same: the mean over the layers' entries
 /// of each fractional number, null entries left out; null where no layer has one.
 nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers);
+/// The largest of their numbers of that key; null if no layer has one.
+nlohmann::ordered_json max_of_layers(const nlohmann::ordered_json& layers, const char* key);
 
 /// Runs over exact score rows in parallel, at most 16 rows at a time; memory per worker is 16 rows
 /// of the context.

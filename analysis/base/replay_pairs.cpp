@@ -1,6 +1,7 @@
 #include "analysis/base/replay_pairs.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "analysis/base/mapped.hpp"
 #include "core/selectors/budget_setting.hpp"
@@ -75,6 +76,12 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
           ? fmt::format("{}: expected at least one selector, and a budget for those that take one",
                         analysis)
           : fmt::format("{}: nothing is left to do: {}", analysis, fmt::join(plan.skipped, "; ")));
+}
+
+CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs) {
+  for (const ReplayPair& pair : pairs)
+    calls.period = std::lcm(calls.period, pair.selector.caps().steps_per_choice);
+  return calls;
 }
 
 std::vector<ReplayPart> replay_parts(const std::vector<Index>& layers,

@@ -44,6 +44,9 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
                     const std::optional<std::string>& without_draft, std::string_view analysis,
                     std::size_t n_targets = 0);
 
+/// Calls in which every method of the pairs chooses as often as over all of them.
+CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs);
+
 /// What is replayed at a time.
 struct ReplayPart {
   std::vector<Index> layers;

@@ -46,6 +46,7 @@ Json config_of(const CostReplay& replay, const Json& settings) {
                  {"dense_layers", or_null(options.dense_layers)},
                  {"n_sink", options.n_sink},
                  {"settings", settings}};
+  if (options.calls.period > 1) config["period"] = options.calls.period;
   std::vector<MethodSpec> methods;
   for (const ReplayPair& pair : replay.pairs) {
     config["pairs"].push_back(pair_label(pair));

@@ -51,6 +51,11 @@ double n_layers_of(const std::vector<AlikeLayers>& layers) {
   return n;
 }
 
+std::vector<LayerWork> calls_at(std::vector<LayerWork> calls, double n_ctx, bool keeps_count) {
+  for (LayerWork& call : calls) call = at_context(call, n_ctx, keeps_count);
+  return calls;
+}
+
 /// The calls of a layer whose lists are as long as at any longer context. Of a method that keeps a
 /// count of keys (`count`, or fixed windows: 0) those are the calls with so many keys before them
 /// that leave some out: shorter ones keep what there is. Empty: the text is too short.
@@ -203,9 +208,7 @@ CallCost call_cost(const CostModel& model, const MethodWork& work, std::optional
   CallCost cost;
   const double n_layers = n_layers_of(layers);
   for (AlikeLayers one : layers) {
-    if (context) {
-      for (LayerWork& call : one.calls) call = at_context(call, *context, work.keeps_count);
-    }
+    if (context) one.calls = calls_at(one.calls, *context, work.keeps_count);
     const double share = one.n / n_layers;
     const LayerCost of_layer = mean_cost(one.calls, hardware, setting);
     cost.layer.stages += of_layer.stages.scaled(share);
@@ -240,29 +243,29 @@ PromptCost prompt_cost(const CostModel& model, const MethodWork& work, double n_
 std::optional<double> break_even_of(const MethodWork& work, const HardwareProfile& hardware,
                                     const CostSetting& setting, double gain) {
   if (!work.too_short.empty()) return std::nullopt;
-  std::vector<LayerWork> layers;
+  std::vector<AlikeLayers> layers;
+  double least = 0.0;
+  bool chooses = false;
   for (const AlikeLayers& one : work.at_length) {
     const LayerWork mean = mean_work(one.calls);
-    if (gain == 1.0 || !mean.is_dense) layers.push_back(mean);
+    if (gain != 1.0 && mean.is_dense) continue;
+    layers.push_back(one);
+    chooses = chooses || !mean.is_dense;
+    least = std::max({least, work.count + mean.shape.n_tok, mean.shape.n_tok + 1.0});
+    if (work.keeps_count && !mean.is_dense)
+      least = std::max(least, mean.attend.keys / mean.shape.n_kv);
   }
-  const auto saved = [&](double n_ctx) {  // seconds
+  // Seconds, call by call: a mean of calls that choose and calls that do not is neither.
+  const auto saved = [&](double n_ctx) {
     double seconds = 0.0;
-    for (const LayerWork& one : layers) {
-      CallShape shape = one.shape;
-      shape.n_ctx = n_ctx;
-      seconds += gain * predict_layer(dense_work(shape), hardware, setting).total() -
-                 predict_layer(at_context(one, n_ctx, work.keeps_count), hardware, setting).total();
+    for (const AlikeLayers& one : layers) {
+      const LayerCost cost =
+          mean_cost(calls_at(one.calls, n_ctx, work.keeps_count), hardware, setting);
+      seconds += one.n * (gain * cost.dense - cost.stages.total());
     }
     return seconds;
   };
-  const bool is_dense = std::ranges::all_of(layers, [](const LayerWork& w) { return w.is_dense; });
-  if (layers.empty() || is_dense || saved(kLongestPaying) < 0.0) return std::nullopt;
-  double least = work.count + layers.front().shape.n_tok;
-  for (const LayerWork& one : layers) {
-    least = std::max(least, one.shape.n_tok + 1.0);
-    if (work.keeps_count && !one.is_dense)
-      least = std::max(least, one.attend.keys / one.shape.n_kv);
-  }
+  if (!chooses || saved(kLongestPaying) < 0.0) return std::nullopt;
   double high = kLongestPaying;
   while (high > 2.0 * least && saved(high / 2.0) >= 0.0) high /= 2.0;
   double low = std::max(high / 2.0, least);

@@ -38,6 +38,8 @@ struct CoveragePlan {
   std::vector<std::size_t> alone;   // pairs that are replayed layer by layer
   std::vector<std::size_t> linked;  // pairs whose method passes context between layers
   std::vector<Index> layers;
+  Index n_windowed = 0;  // layers with a sliding window, which means over layers leave out
+  CallPlan calls;
   NucleusPlan nucleus;  // rows, heads and shares
   Index n_tokens = 0;
   std::vector<Index> top_k;  // budgets whose oracle mass is kept: 1, 2, 4, ...
@@ -67,8 +69,10 @@ CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageO
   plan.nucleus.target_mass = options.target_mass;
   plan.nucleus.min_visible = options.min_visible;
   plan.layers = part.layers;
+  for (const Index layer : plan.layers) plan.n_windowed += info.window_of(layer) ? 1 : 0;
   plan.nucleus.q_heads = part.q_heads;
-  for (const TokenRange& call : plan_calls(info, options.replay.calls, trace.where())) {
+  plan.calls = whole_periods(options.replay.calls, plan.pairs.pairs);
+  for (const TokenRange& call : plan_calls(info, plan.calls, trace.where())) {
     for (Index row : measured_rows(call.size(), options.replay.rows_per_chunk))
       plan.nucleus.row_pos.push_back(call.begin + row);
   }
@@ -459,7 +463,7 @@ std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
   return mapped<ReplayPair>(which, [&](std::size_t p) { return pairs[p]; });
 }
 
-/// Means over the layers, and what holds for all of them together.
+/// Means over these layers, and what holds for all of them together.
 Json totals_of(const Json& layers, const CoveragePlan& plan, const std::vector<double>& gains,
                double target_mass) {
   const Json means = mean_of_layers(layers);
@@ -468,10 +472,8 @@ Json totals_of(const Json& layers, const CoveragePlan& plan, const std::vector<d
                  {"target_mass", target_mass}};
   for (const double p : plan.nucleus.shares) totals[share_key(p)] = means[share_key(p)];
   totals["budget_mean"] = means["budget_mean"];
-  double largest = 0.0;
-  for (const Json& row : layers)
-    if (row["budget_max"].is_number()) largest = std::max(largest, row["budget_max"].get<double>());
-  totals["budget_max"] = largest;
+  totals["budget_max"] = max_of_layers(layers, "budget_max");
+  totals["windowed_layers"] = n_of(plan.layers) > plan.n_windowed ? plan.n_windowed : 0;
   totals["budget_shared"] = or_null(shared_budget(gains, target_mass));
   return totals;
 }
@@ -486,6 +488,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                      options.query_block, options.page_size);
   check_cells(grid, plan, options.max_cells);
   ReplayOptions replay = options.replay;
+  replay.calls = plan.calls;
   replay.q_heads = plan.nucleus.q_heads;
 
   // 1. what may still be refused comes before the first array: floors, and linked pairs, whose
@@ -509,6 +512,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   summary["tokens"] = plan.n_tokens;
   summary["layers"] = Json::array();
   std::vector<PairSummary> pair_summaries(plan.pairs.pairs.size());
+  const bool only_windows = plan.n_windowed == n_of(plan.layers);
+  Json counted = Json::array();  // rows of the layers that totals are of
   std::vector<double> all_gains(static_cast<std::size_t>(plan.nucleus.row_pos.back() + 1), 0.0);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     check_stop(run.stop, "coverage");
@@ -535,7 +540,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     if (!plan.linked.empty()) file(std::move(linked[l]), plan.linked);
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       if (pairs[p].map_kept.empty()) pairs[p].map_kept = map_mass;  // windowed: all is kept
-      pair_summaries[p].add(layer, plan.nucleus.q_heads, pairs[p]);
+      if (!window || only_windows) pair_summaries[p].add(layer, plan.nucleus.q_heads, pairs[p]);
     }
 
     const auto shared = shared_budget(nucleus.gains, options.target_mass);
@@ -543,6 +548,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                  {nucleus, shared, mean_topk_mass(nucleus, plan.top_k, plan.nucleus.q_heads.size()),
                   map_mass, pairs});
     summary["layers"].push_back(layer_summary(layer, window, nucleus, shared, plan));
+    if (window && !only_windows) continue;
+    counted.push_back(summary["layers"].back());
     for (std::size_t k = 0; k < all_gains.size(); ++k) all_gains[k] += nucleus.gains[k];
   }
 
@@ -550,7 +557,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   for (std::size_t p = 0; p < plan.pairs.pairs.size(); ++p)
     summary["pairs"].push_back(pair_summaries[p].json(plan.pairs.pairs[p]));
   summary["skipped"] = plan.pairs.skipped;
-  Json totals = totals_of(summary["layers"], plan, all_gains, options.target_mass);
+  Json totals = totals_of(counted, plan, all_gains, options.target_mass);
   totals["has_sinks"] = !info.sink_logits.empty();
   if (pinsker) {
     Json floors = add_pinsker(*pinsker, summary["layers"], run.output);

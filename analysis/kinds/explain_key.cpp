@@ -109,7 +109,7 @@ void ask_method(const KeySources& sources, const KeyQuestion& question,
   for (ReplayRun& run : make_runs(pairs, shape_of(info), question.dense_layers)) {
     check_stop(stop, "explain");
     run.calibrate(sources.calibration, data, pool);
-    run.advance(sources.trace, data, call.begin, question.chunk, n_prompt);
+    run.advance(sources.trace, data, call.begin, {.chunk = question.chunk}, n_prompt);
     check_stop(stop, "explain");
     run.begin_call(phase, call, draft_rows);
     for (const ReplayLayer& layer : data) {

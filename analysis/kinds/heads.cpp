@@ -210,6 +210,7 @@ HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
   out.skipped = std::move(plan.skipped);
 
   ReplayOptions replay = options.replay(part.q_heads);
+  replay.calls = whole_periods(replay.calls, out.pairs);
   replay.dense_layers = options.dense_layers;
   replay.n_sink = options.sink_tokens;
   const std::vector<LayerReplay> layers =
@@ -344,6 +345,7 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, const 
   summary["layers"] =
       measure_layers("heads", part.layers, arrays.layer, run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
+  summary["totals"]["retrieval_max"] = max_of_layers(summary["layers"], "retrieval_max");
   summary["totals"]["rows"] = n_of(plan.row_pos);
   summary["totals"]["heads"] = n_of(part.q_heads) * n_of(part.layers);
   summary["methods"] = methods_summary(plan, losses);

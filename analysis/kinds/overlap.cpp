@@ -163,6 +163,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
 
   ReplayOptions replay = options.replay(part.q_heads);
   replay.dense_layers = 0;
+  replay.calls = whole_periods(replay.calls, plan.pairs);
   const std::vector<TokenRange> calls = plan_calls(trace.info(), replay.calls, trace.where());
   replay.on_row = [&](const MeasuredRow& row) {
     const auto behind = std::ranges::upper_bound(calls, row.pos, {}, &TokenRange::begin);

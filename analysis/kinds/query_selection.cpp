@@ -248,6 +248,8 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   summary["layers"] = measure_layers("query-selection", part.layers, queries.columns.arrays,
                                      run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
+  for (const char* best : {"best_pearson_log", "best_partial_pearson"})
+    summary["totals"][best] = max_of_layers(summary["layers"], best);
   summary["totals"]["queries_per_head"] = plan.positions.size() - plan.counted;
   add_selection_plots(run.output);
   return run.finish(std::move(summary));

@@ -445,6 +445,9 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const 
 
   Totals sparse(arrays.columns);
   Totals all(arrays.columns);
+  const auto n_windowed = std::ranges::count_if(
+      info.layers, [&](Index layer) { return info.window_of(layer).has_value(); });
+  const bool only_windows = n_windowed == std::ssize(info.layers);
   const auto measure = [&](Index, Index layer) {
     for (std::size_t kv_slot = 0; kv_slot < info.kv_heads.size(); ++kv_slot) {
       const Index first_head = static_cast<Index>(kv_slot) * info.group();
@@ -460,18 +463,20 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const 
       visible.push_back(visible_keys(pos, info.window_of(layer)).size());
     Totals of_layer(arrays.columns);
     for (Totals* totals : {&of_layer, &all}) totals->add(visible);
-    if (layer >= options.dense_layers) sparse.add(visible);
-    entry["dense"] = layer < options.dense_layers;
+    const bool is_left = layer < options.dense_layers || (info.window_of(layer) && !only_windows);
+    if (!is_left) sparse.add(visible);
+    entry["dense"] = is_left;
     entry.update(of_layer.to_json());
   };
   Json summary;
   summary["layers"] =
       measure_layers("quest", info.layers, arrays.columns.arrays, run.progress, measure, summarize);
 
-  // the reduction of the whole model counts the dense layers as loaded in full
+  // the reduction of the whole model counts dense and windowed layers as loaded in full
   summary["totals"] = sparse.to_json();
   summary["totals"]["violations"] = all.sum_of("violations");
   summary["totals"]["steps"] = n_steps;
+  summary["totals"]["windowed_layers"] = only_windows ? 0 : n_windowed;
   for (const QuestSemantics s : kQuestSemantics) {
     const std::string key = of(s, "_reduction_per_kv_head");
     const std::int64_t saved = sparse.available_of(key) - sparse.sum_of(key);

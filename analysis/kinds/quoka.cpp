@@ -554,6 +554,8 @@ Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, const 
   summary["totals"]["reduction_per_kv_head_with_dense_layers"] = json_number(all.reduction());
   summary["totals"]["pearson_log_mean"] = json_number(correlation.value());
   summary["totals"]["chunks"] = plan.chunks.size();
+  summary["totals"]["windowed_layers"] = std::ranges::count_if(
+      info.layers, [&](Index layer) { return info.window_of(layer).has_value(); });
   add_plots(run.output);
   return run.finish(std::move(summary));
 }

@@ -126,7 +126,7 @@ class CellJudge {
     if (idle.empty()) return;
     add(kNothingChosen, idle,
         fmt::format("{} attended to every key, as the dense model does: no context was longer than "
-                    "the budget, or the method chooses in another phase",
+                    "the budget, the method chooses in another phase, or all layers have a window",
                     names));
   }
 

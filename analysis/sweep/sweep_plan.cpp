@@ -46,10 +46,14 @@ void make_pairs(SweepPlan& plan) {
           "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
           target.to_string());
   }
+  if (!plan.options.replay.q_heads.empty() &&
+      std::ranges::find(match, MatchQuantity::bytes, &MatchTarget::quantity) != match.end())
+    throw ConfigError("match bytes: they are a layer's, expected all heads, found some (--heads)");
   PairPlan pairs =
       plan_pairs(plan.options.selectors, plan.options.budgets, {plan.options.replay.calls.phase},
                  without_draft, "sweep", match.size());
   plan.pairs = std::move(pairs.pairs);
+  plan.options.replay.calls = whole_periods(plan.options.replay.calls, plan.pairs);
   for (const std::size_t target : pairs.targets) plan.targets.emplace_back(match[target]);
   plan.targets.resize(plan.pairs.size());
   plan.skipped.insert(plan.skipped.end(), pairs.skipped.begin(), pairs.skipped.end());
@@ -88,6 +92,7 @@ Json config_of(const SweepOptions& options) {
                  {"heads", replay.q_heads},
                  {"resamples", options.n_resamples},
                  {"seed", options.seed}};
+  if (replay.calls.period > 1) config["period"] = replay.calls.period;
   for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
   if (options.hardware) config["hardware"] = hardware_json(*options.hardware);
   return config;

@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <limits>
 
 #include "core/base/error.hpp"
 
 namespace kvscope {
+
+std::vector<Index> indices_at_least(std::span<const float> weights, double theta) {
+  std::vector<Index> kept;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (static_cast<double>(weights[i]) >= theta) kept.push_back(static_cast<Index>(i));
+  }
+  return kept;
+}
 
 namespace {
 
@@ -18,22 +27,6 @@ double mass_at_least(std::span<const float> weights, double theta) {
   for (const float a : weights)
     mass += static_cast<double>(a) >= theta ? static_cast<double>(a) : 0.0;
   return mass;
-}
-
-std::vector<Index> indices_at_least(std::span<const float> weights, double theta) {
-  std::vector<Index> kept;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (static_cast<double>(weights[i]) >= theta) kept.push_back(static_cast<Index>(i));
-  }
-  return kept;
-}
-
-std::vector<Index> positive_indices(std::span<const float> weights) {
-  std::vector<Index> kept;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] > 0.0f) kept.push_back(static_cast<Index>(i));
-  }
-  return kept;
 }
 
 /// Algorithm 2 and its repair: bisection on the threshold itself.
@@ -137,7 +130,7 @@ std::vector<Index> smallest_set(std::span<const float> weights, double p) {
 std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode mode) {
   if (!(p > 0.0)) throw ConfigError("nucleus: expected a share p > 0, found {}", p);
   if (weights.empty()) return {};
-  if (p >= 1.0) return positive_indices(weights);
+  if (p >= 1.0) return indices_at_least(weights, std::numeric_limits<float>::denorm_min());
   if (mode == NucleusMode::exact) return smallest_set(weights, p);
   const float largest = *std::max_element(weights.begin(), weights.end());
   if (!(largest > 0.0f)) return {};

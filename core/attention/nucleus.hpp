@@ -21,6 +21,9 @@ enum class NucleusMode {
   exact,      // the smallest set that reaches the target; ties by rising index
 };
 
+/// Indices of the weights that are at least theta, ascending.
+std::vector<Index> indices_at_least(std::span<const float> weights, double theta);
+
 /// Indices of the nucleus of `weights` (>= 0, finite), ascending. The target is p * sum(weights);
 /// p >= 1 keeps every weight > 0 in each mode. An all-zero row has an empty nucleus. Where
 /// paper_eps never bisects (largest weight <= 1e-6) its threshold is undefined in print: 0 is used,

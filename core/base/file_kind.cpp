@@ -98,7 +98,8 @@ FileKind kind_of_text(std::string_view head) {
       return is_own ? FileKind::notebook : FileKind::json;
     if (has_any(text, {"\"kvscope-figure\"", "\"kvscope-view\""})) return FileKind::manifest;
     if (has_any(text, {"\"kvscope-session\""})) return FileKind::session;
-    return is_own || has_any(text, {"\"config_hash\":"}) ? FileKind::own_json : FileKind::json;
+    return is_own || has_any(text, {"\"config_hash\":", "\"cost-shape\""}) ? FileKind::own_json
+                                                                           : FileKind::json;
   }
   for (const char* start : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
     if (text.starts_with(start)) return FileKind::html;

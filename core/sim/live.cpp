@@ -113,8 +113,8 @@ LiveSequence::LiveSequence(LiveSequence&&) noexcept = default;
 LiveSequence::~LiveSequence() = default;
 
 void LiveSequence::set_sparse(bool is_sparse) {
-  is_sparse_ = is_sparse || has_history_;
-  run_->set_open(is_sparse_);
+  is_sparse_ = is_sparse;
+  run_->set_open(is_sparse || has_history_);
 }
 
 bool LiveSequence::shares_dense_prefill() const {

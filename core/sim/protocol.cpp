@@ -1,6 +1,7 @@
 #include "core/sim/protocol.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
@@ -17,6 +18,14 @@ void check_shape(std::string_view what, Index layer, const TensorView<const floa
   if (tensor.shape() == expected) return;
   throw ShapeError("layer {}: {} has shape {}, expected {}", layer, what, to_string(tensor.shape()),
                    to_string(expected));
+}
+
+Tensor<float> clone_of(TensorView<const float> rows) {
+  auto clone = Tensor<float>::uninitialized(rows.shape());
+  float* next = clone.data();
+  for_each_row(rows,
+               [&](const float* row) { next = std::copy_n(row, rows.dim(rows.rank() - 1), next); });
+  return clone;
 }
 
 }  // namespace
@@ -70,8 +79,6 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
         "selector {}: {} needs the draft model's attention rows, and the recording has none",
         selector_->name(), enum_name(phase));
   }
-  before_verify_.clear();
-  if (caps_.permanent && phase == Phase::verify) before_verify_ = alive_;
   phase_ = phase;
   pos_begin_ = n_keys_;
   n_keys_ += n_tok;
@@ -101,19 +108,15 @@ bool SelectorRun::keeps_dense(Index layer) const {
   return layer < dense_layers_ || !caps_.is_defined(phase_);
 }
 
-void SelectorRun::begin_layer(const AttentionQuestion& input, const LayerExtras& extras) {
-  check_input(input);
-  next_layer_ = input.layer + 1;
-  AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
-  alive.append(n_keys_ - pos_begin_);
+void SelectorRun::make_question(const AttentionQuestion& input, const LayerExtras& extras) {
   call_ = SelectCall{input};
-  call_.pos_begin = pos_begin_;
-  call_.n_tok = n_keys_ - pos_begin_;
+  call_.pos_begin = input.k.dim(1) - input.q.dim(1);
+  call_.n_tok = input.q.dim(1);
   call_.score_scale = shape_.score_scale;
   call_.score_cap = shape_.score_cap;
   call_.phase = phase_;
   call_.step = n_calls_ - 1;
-  call_.alive = &alive;
+  call_.alive = &alive_[static_cast<std::size_t>(input.layer)];
   call_.budget = budgets_.back();
   call_.context = &context_;
   call_.draft_rows = draft_rows_;
@@ -122,15 +125,39 @@ void SelectorRun::begin_layer(const AttentionQuestion& input, const LayerExtras&
   call_.side = extras.side;
 }
 
+void SelectorRun::begin_layer(const AttentionQuestion& input, const LayerExtras& extras) {
+  check_input(input);
+  next_layer_ = input.layer + 1;
+  if (!verified_.empty()) evict_after_verify(input);
+  alive_[static_cast<std::size_t>(input.layer)].append(n_keys_ - pos_begin_);
+  make_question(input, extras);
+}
+
+void SelectorRun::evict_after_verify(const AttentionQuestion& input) {
+  Verified& verified = verified_[static_cast<std::size_t>(input.layer)];
+  const Tensor<float> q = std::exchange(verified.q, {});
+  if (q.count() == 0) return;
+  const Index n_accepted = std::min(pos_begin_ - verified.begin, q.dim(1));
+  if (n_accepted < 1) return;
+  AttentionQuestion past = input;
+  past.q = q.view().range(1, 0, n_accepted);
+  past.k = input.k.range(1, 0, pos_begin_);
+  if (!input.v.empty()) past.v = input.v.range(1, 0, pos_begin_);
+  make_question(past, {});
+  call_.phase = Phase::verify;
+  const Selection selection = selector_->select(call_);
+  if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selection));
+  selector_->evict(call_, alive_[static_cast<std::size_t>(input.layer)]);
+}
+
 std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& input,
                                                    const LayerExtras& extras) {
   if (caps_.needs_values && input.remote == nullptr && input.v.empty()) {
     throw ConfigError("selector {}: needs the values (v), and layer {} has none", selector_->name(),
                       input.layer);
   }
-  begin_layer(input, extras);
-  AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   engine_->set_pool(extras.pool);
+  begin_layer(input, extras);
   selections_.clear();  // before the next ones are made: with lists per query both are large
   if (keeps_dense(input.layer)) {
     for (std::size_t i = 0; i < budgets_.size(); ++i) selections_.push_back(alive_selection(call_));
@@ -144,8 +171,15 @@ std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& inpu
   call_.trace = nullptr;  // it is the caller's
   for (const Selection& selection : selections_)
     check_selection(selection, n_owners(selection.owner, shape_.n_q, shape_.n_kv), n_keys_);
+  const bool evicts = caps_.permanent && input.layer >= dense_layers_;
+  if (evicts && phase_ == Phase::verify) {  // once it is known which of its tokens stay
+    verified_.resize(alive_.size());
+    verified_[static_cast<std::size_t>(input.layer)] = {clone_of(input.q), pos_begin_};
+    return selections_;
+  }
   if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selections_.back()));
-  if (caps_.permanent && input.layer >= dense_layers_) {
+  if (evicts) {
+    AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
     before_evict_ = alive;
     selector_->evict(call_, alive);
     call_.alive = &before_evict_;
@@ -162,8 +196,9 @@ std::optional<ListPlan> SelectorRun::plan(Index layer) const {
 }
 
 HostRows SelectorRun::host_rows() const {
+  const bool looks_back = caps_.permanent && (phase_ == Phase::verify || !verified_.empty());
   const bool may_ask =
-      !watch_ && budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
+      !watch_ && !looks_back && budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
@@ -188,7 +223,8 @@ void SelectorRun::go_on_from(const SelectorRun& other) {
   }
   is_open_ = other.is_open_;
   alive_ = other.alive_;
-  before_verify_ = other.before_verify_;
+  verified_.clear();
+  for (const Verified& one : other.verified_) verified_.push_back({one.q.clone(), one.begin});
   phase_ = other.phase_;
   n_calls_ = other.n_calls_;
   next_layer_ = other.next_layer_;
@@ -199,19 +235,7 @@ void SelectorRun::go_on_from(const SelectorRun& other) {
 void SelectorRun::rollback(Index n_keys) {
   if (n_keys < 0 || n_keys > n_keys_)
     throw ShapeError("rollback to {} keys: the sequence has {}", n_keys, n_keys_);
-  const bool undo_evictions = !before_verify_.empty() && n_keys >= pos_begin_;
-  for (std::size_t layer = 0; layer < alive_.size(); ++layer) {
-    AliveMask& alive = alive_[layer];
-    if (alive.n_keys() <= n_keys && !undo_evictions) continue;
-    const Index n_left = std::min(alive.n_keys(), n_keys);
-    if (undo_evictions) {
-      alive = before_verify_[layer];
-      alive.append(n_left - alive.n_keys());
-    } else {
-      alive.truncate(n_left);
-    }
-  }
-  before_verify_.clear();
+  for (AliveMask& alive : alive_) alive.truncate(std::min(alive.n_keys(), n_keys));
   engine_->truncate(n_keys);
   n_keys_ = n_keys;
   pos_begin_ = n_keys;

@@ -88,9 +88,8 @@ class SelectorRun {
   /// ConfigError for a method that remembers more than the runs do (Selector::remembers).
   void go_on_from(const SelectorRun& other);
 
-  /// Forgets the keys at positions >= n_keys. What a permanent method evicted in the last call
-  /// comes back if that call was a verification and n_keys does not reach behind its begin;
-  /// evictions of older calls are final.
+  /// Forgets the keys at positions >= n_keys. What was evicted stays evicted: a permanent method
+  /// evicts for a verification when the next call begins, of the tokens that are left then.
   void rollback(Index n_keys);
 
   /// Positions so far, the running call included.
@@ -116,9 +115,18 @@ class SelectorRun {
 
  private:
   void check_input(const AttentionQuestion& input) const;
+  void make_question(const AttentionQuestion& input, const LayerExtras& extras);
   /// Counts the call's keys as seen in the layer, and makes the question to the method.
   void begin_layer(const AttentionQuestion& input, const LayerExtras& extras);
+  /// Has the method see and evict what it did not in the layer's last verification.
+  void evict_after_verify(const AttentionQuestion& input);
   bool keeps_dense(Index layer) const;
+
+  /// The queries of a layer's verification whose evictions are still to come.
+  struct Verified {
+    Tensor<float> q;  // [n_q, n_tok, d_head], or empty
+    Index begin = 0;
+  };
 
   std::unique_ptr<Selector> selector_;
   SelectorCaps caps_;
@@ -128,10 +136,9 @@ class SelectorRun {
   bool is_open_ = true;
   WatchSelection watch_;
 
-  std::vector<AliveMask> alive_;          // [n_layers]
-  std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before
-                                          // the last call, a verification
-  AliveMask before_evict_;                // of the last layer_call of a permanent method
+  std::vector<AliveMask> alive_;    // [n_layers]
+  std::vector<Verified> verified_;  // [n_layers] or empty: of a permanent method
+  AliveMask before_evict_;          // of the last layer_call of a permanent method
   CrossLayerContext context_;
   std::unique_ptr<ScoreEngine> engine_;
   SelectCall call_;

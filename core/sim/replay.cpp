@@ -204,7 +204,7 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
     const auto n_runs = static_cast<Index>(runs.size());
     pool.parallel_for(n_runs, [&](Index r, int) {
       ReplayRun& run = runs[static_cast<std::size_t>(r)];
-      run.advance(trace, data, call.begin, options.calls.chunk, n_prompt);
+      run.advance(trace, data, call.begin, options.calls, n_prompt);
       run.begin_call(options.calls.phase, call, draft_rows);
     });
     for (std::size_t i = 0; i < data.size(); ++i) {

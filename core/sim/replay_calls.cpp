@@ -1,6 +1,7 @@
 #include "core/sim/replay_calls.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
@@ -50,9 +51,14 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
     const Index first = prompt_end(info, plan);
     const Index last = info.n_tokens - n_prompt >= size ? info.n_tokens : n_prompt;
     const Index n_blocks = (last - first) / size;  // blocks end at `last`
-    for (Index block : evenly_spaced(0, n_blocks, plan.steps)) {
-      const Index block_end = last - (n_blocks - 1 - block) * size;
-      calls.push_back({block_end - size, block_end});
+    const Index in_run = std::min(plan.period / std::gcd(plan.period, size), n_blocks);
+    const Index n_runs = in_run > 0 ? n_blocks / in_run : 0;
+    for (Index run :
+         evenly_spaced(0, n_runs, std::max<Index>(1, plan.steps / std::max<Index>(1, in_run)))) {
+      for (Index block = run * in_run; block < (run + 1) * in_run; ++block) {
+        const Index block_end = last - (n_runs * in_run - 1 - block) * size;
+        calls.push_back({block_end - size, block_end});
+      }
     }
   }
   if (calls.empty()) {

@@ -14,6 +14,9 @@ struct CallPlan {
   Index chunk = 128;  // B_CP: queries of a prefill call
   Index steps = 16;   // decode, verify: calls measured, evenly spaced
   Index drafts = 4;   // verify: tokens verified at once
+  /// The most positions between two choices of a measured method (SelectorCaps::steps_per_choice):
+  /// measured calls come in runs in which it chooses as often as over all.
+  Index period = 1;
   /// These calls instead, ascending and apart, wherever the prompt ends; empty = as above.
   std::vector<TokenRange> at;
 };

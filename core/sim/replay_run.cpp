@@ -159,21 +159,23 @@ AttentionQuestion ReplayRun::layer_call(const ReplayLayer& layer, TensorView<con
 }
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
-                        Index begin, Index chunk, Index n_prompt) {
-  const Index n = caps().steps_per_choice;
+                        Index begin, const CallPlan& calls, Index n_prompt) {
+  // A draft was asked about measured verifications alone: between them its method takes steps.
+  const bool verifies = calls.phase == Phase::verify && !caps().needs_draft;
+  const Index size = verifies ? calls.drafts : 1;
   // From here on a list may serve that is still in use at `begin`.
-  const Index first_step = begin - begin % n;
+  const Index first_step = begin - begin % caps().steps_per_choice / size * size;
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();
-    const bool in_prompt = from < n_prompt;
-    const bool is_step = !has_history_ && from >= first_step;
+    const bool in_prompt = has_history_ && from < n_prompt;
+    const bool is_step = has_history_ ? !in_prompt : from >= first_step;
     const bool is_asked = has_history_ || is_step;
     run_->set_open(is_asked);
-    Index n_tok = (has_history_ ? begin : std::min(first_step, begin)) - from;
-    if (has_history_) n_tok = in_prompt ? std::min({n_tok, chunk, n_prompt - from}) : 1;
-    if (is_step) n_tok = 1;
-    const bool is_prefill = is_step ? false : in_prompt || !has_history_;
-    run_->begin_call(is_prefill ? Phase::prefill : Phase::decode, n_tok);
+    const bool is_block = is_step && verifies && (begin - from) % size == 0;
+    Index n_tok = is_block ? size : 1;
+    if (in_prompt) n_tok = std::min({begin - from, calls.chunk, n_prompt - from});
+    if (!is_asked) n_tok = first_step - from;
+    run_->begin_call(is_block ? Phase::verify : is_step ? Phase::decode : Phase::prefill, n_tok);
     for (const ReplayLayer& layer : layers) {
       if (layer.window) continue;
       if (is_asked) {

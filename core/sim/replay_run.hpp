@@ -9,6 +9,7 @@
 
 #include "core/sim/protocol.hpp"
 #include "core/sim/replay.hpp"
+#include "core/sim/replay_calls.hpp"
 
 namespace kvscope {
 
@@ -64,9 +65,10 @@ class ReplayRun {
   /// ConfigError if there is no such text (null), or if it is a recording of another model.
   void calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers, ThreadPool& pool);
   /// Appends what lies before `begin`. Methods with a history live through it in calls like the
-  /// model's own: prefill chunks up to n_prompt, then single steps; the others only see the keys.
+  /// model's own: prefill chunks up to n_prompt, then those of `calls`; the others only see the
+  /// keys.
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
-               Index chunk, Index n_prompt);
+               const CallPlan& calls, Index n_prompt);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
   /// Asks about one layer; selections() and costs() then hold one entry per member, and looked_at,
   /// if it is given, what the method looked at.

@@ -126,6 +126,7 @@ TEST_CASE("a sweep's heads and window layers do not count twice") {
   CHECK_HAS(table.note, "dense count (a: 1 of 2)");
   TableSpec heads = spec_of({"selector"}, {"q_head"}, "mass");
   CHECK_THAT(table_of(csv, heads).rows[0].cells[0].value, WithinAbs(0.9, 1e-12));
+  CHECK(table_of(csv, heads).note == "Of layer 0.");  // of the heads' rows alone
 }
 
 TEST_CASE("budgets carry their unit; several kinds stand apart; composites and names") {

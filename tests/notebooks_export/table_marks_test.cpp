@@ -110,7 +110,7 @@ TEST_CASE("two costs stand side by side, and are not averaged") {
       "loki,ratio,0.09,density=0.1,ratio=0.09,,0.1,2,,0,0.1,0.85\n"
       "quest,ratio,0.08,density=0.1,ratio=0.08,,0.1,2,,0,0.1,0.86\n";
   CHECK_SAYS(made(csv.c_str(), {"selector"}, {}, {"mass_mean"}),
-             "differ in match (density=0.05, ...density=0.1)");
+             "differ in match (density=0.05 to density=0.1)");
   const PaperTable table = made(csv.c_str(), {"selector"}, {"match"}, {"mass_mean"});
   REQUIRE(table.header[0] == Texts{"density=0.05", "density=0.1"});
   CHECK(table.level_titles[0] == "Cost");

@@ -1,5 +1,7 @@
 #include "analysis/cli/frame/text_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -49,6 +51,12 @@ std::string TextTable::text() const {
   add_line(rule);
   for (const auto& row : rows_) add_line(row);
   return out;
+}
+
+std::string windows_left_out(std::size_t n_layers) {
+  if (n_layers == 0) return "";
+  return fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
+                     n_layers, n_layers == 1 ? "" : "s", n_layers == 1 ? "is" : "are");
 }
 
 }  // namespace kvscope::cli

@@ -20,4 +20,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// Of layers with a sliding window, beside means over layers; empty if there are none.
+std::string windows_left_out(std::size_t n_layers);
+
 }  // namespace kvscope::cli

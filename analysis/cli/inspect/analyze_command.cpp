@@ -296,7 +296,8 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     const Json totals = summary.value("totals", summary);
     const std::string above = summary_table(summary, card_.columns) + more_text(summary) +
                               NumberFormats::of(formats).line();
-    print("{}{}{}: {}\n", above, above.empty() ? "" : "\n", card_.kind, headline(totals));
+    print("{}{}{}: {}\n{}", above, above.empty() ? "" : "\n", card_.kind, headline(totals),
+          windows_left_out(totals.value("windowed_layers", std::size_t{0})));
   }
 }
 

@@ -52,7 +52,7 @@ AnalysisCard coverage_card() {
   card.must_be_zero = "violations";
   card.more_of = "pairs";
   card.more = {{"selection", "{pair}"},          {"kept keys", "{kept_keys}"},
-               {"mass", "{mass_mean}"},          {"5th percentile", "{mass_p05}"},
+               {"mass", "{mass_mean}"},          {"p5 by layer", "{mass_p05}"},
                {"worst layer", "{worst_layer}"}, {"head", "{worst_head}"},
                {"its mass", "{worst_mass}"}};
   return card;

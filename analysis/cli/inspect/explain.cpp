@@ -167,6 +167,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                    {"kept_mass", look.is_dense ? 1.0 : look.kept_mass},
                    {"key", json_of(look, outcome)},
                    {"keeping_budget", or_null(budget.tokens)},
+                   {"keeping_budget_of", budget.is_exact ? "all" : "powers of two"},
                    {"sentence", outcome_sentence(look, outcome)},
                    {"heaviest", Json::array()}};
     for (const KeyOutcome& one : listed) report["heaviest"].push_back(json_of(look, one));
@@ -208,16 +209,16 @@ class ExplainCommand final : public Command {
         "Of prompts: the dense model answers, and the model under the method is fed the same "
         "tokens. For the first token that changes, dropped keys are put back and the model runs "
         "again each time: all of them, a layer's, a query head's, and single keys of the heads "
-        "that matter most. Told is which share of the loss (in nats) each brings back. Prompts are "
-        "those of kvscope simulate retrieval (same lengths, depths, trials and seed: same "
-        "prompts), or --prompt. Of needles a table also shows the heads that put at least --least "
-        "of their attention on the fact densely: that share, the share that the same head's query "
-        "would put there under the method, how many of the fact's tokens its list holds, the rank "
-        "of the best of them by the method's score, and the margin to the last key that was kept "
-        "(in units of the score, negative if lost).\n\n"
+        "that matter most. It prints the share of the loss (in nats) that each recovers. Prompts "
+        "are those of kvscope simulate retrieval (same lengths, depths, trials and seed: same "
+        "prompts), or --prompt. For needles a table lists each head whose dense attention on the "
+        "fact is at least --least: that share, the share under the method, how many of the fact's "
+        "tokens are kept, the best one's rank by the method's score (of pages where it ranks "
+        "pages), and its score minus the last kept one's.\n\n"
         "With a trace, one query of it is asked instead: what the method keeps for it, and for "
         "a key its weight, score and rank, the cut-off, its page, the representative queries "
-        "that gave it its score (QuoKA), and the smallest budget that keeps it.",
+        "that gave it its score (QuoKA), and a budget that keeps it: the smallest, where a larger "
+        "one keeps all that a smaller one does.",
         {{"kvscope explain trace.h5 --layers 3 --heads 5 --query 4000 --selector quoka --budget "
           "256",
           "the heaviest key that the query lost, and why"},

@@ -37,7 +37,8 @@ Target target_of(const std::optional<fs::path>& out, const std::string& figure) 
   constexpr std::string_view kOthers[] = {"svg",  "pdf", "png",  "tex",  "apng", "bmp", "csv",
                                           "eps",  "gif", "html", "jpeg", "jpg",  "md",  "json",
                                           "tiff", "ps",  "txt",  "webp", "h5"};
-  if (std::ranges::find(kOthers, ending) != std::end(kOthers))
+  std::error_code ignored;
+  if (std::ranges::find(kOthers, ending) != std::end(kOthers) && !fs::is_directory(*out, ignored))
     throw UsageError("--out: a figure is svg, pdf, png or tex, or a folder of all, found {}",
                      out->string());
   return {*out, figure, std::nullopt};

@@ -280,7 +280,9 @@ Answer about_result(const ResultView& result) {
   }
   for (const char* value : {"mass_mean", "accuracy", "perplexity", "acceptance_length", "score"}) {
     if (!has_rows_of(result, value)) continue;
-    answer.lines.push_back(fmt::format("kvscope table {{}} --rows selector --value {}", value));
+    answer.lines.push_back(fmt::format("kvscope table {{}} --rows selector{} --value {}",
+                                       has_rows_of(result, "budget") ? " --columns budget" : "",
+                                       value));
     break;
   }
   answer.lines.emplace_back("kvscope-explorer {}");
@@ -318,7 +320,7 @@ Answer about_json(const std::string& text, const fs::path& file) {
     rows_of(*result);
     return about_result(*result);
   } catch (const Error&) {
-    return {"a JSON file without rows; what kvscope fit wrote is an option of its method", {}};
+    return {"a JSON file without rows; one of kvscope fit is an option of its method", {}};
   }
 }
 
@@ -329,6 +331,9 @@ Answer about_other(const fs::path& file) {
   if (const auto instead = instead_of("kvset");
       file.filename().string().find(".kvset") != std::string::npos)
     return {fmt::format("of a set of recordings, which went: {}", instead), {}};
+  const auto endings = {".h5", ".hdf5", ".part"};
+  if (kind == FileKind::other && std::ranges::find(endings, file.extension()) != endings.end())
+    return {};
   switch (kind) {
     case FileKind::none:
     case FileKind::trace:

@@ -5,8 +5,8 @@
 
 namespace kvscope::cli {
 
-/// A sentence about a recording, a result, a model, a store, a table, a study file or a text, and
-/// three lines to type. Throws what `kvscope info` does where the file is none of them.
+/// A sentence about the file, and up to three lines to type. Throws what `kvscope info` does for a
+/// damaged recording or result, and where there is no file.
 std::string file_and_next_steps(const std::string& file);
 
 }  // namespace kvscope::cli

@@ -1,8 +1,6 @@
 // kvscope reproduce: draws a figure again from its manifest and compares the bytes.
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "analysis/cli/frame/command.hpp"
@@ -49,13 +47,15 @@ class ReproduceCommand final : public Command {
     std::error_code ignored;
     const FileKind kind = kind_of_file(manifest_);
     const bool is_picture = kind == FileKind::svg || kind == FileKind::pdf ||
-                            kind == FileKind::png || kind == FileKind::tex;
+                            kind == FileKind::png || kind == FileKind::tex || kind == FileKind::csv;
     const fs::path beside = fs::path(manifest_).replace_extension(".json");
     if (is_picture && fs::exists(beside, ignored)) {
       throw UsageError("{}: {}; what it was made of stands in {}", manifest_.string(),
                        words_of(kind), beside.string());
     }
-    if (kind != FileKind::none && kind != FileKind::manifest) {
+    const bool may_be_one = kind == FileKind::none || kind == FileKind::manifest ||
+                            kind == FileKind::json || kind == FileKind::own_json;
+    if (!may_be_one) {
       throw FormatError(
           "{}: expected the manifest of a figure, the .json that kvscope figure wrote beside it, "
           "found {}",
@@ -141,10 +141,8 @@ class ReproduceCommand final : public Command {
       throw IoError("{} is a view of the explorer, which draws it again, but {}",
                     manifest_.string(), e.what());
     }
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);
+    const int ended = wait_for_program(child);
+    if (ended < 256 && ended != 127) return ended;
     throw IoError("{}: {} ended without a verdict", manifest_.string(), program);
   }
 

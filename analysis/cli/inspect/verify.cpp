@@ -23,9 +23,8 @@ class VerifyCommand final : public Command {
         "check a trace: structure, checksums, recomputed attention rows",
         "Reads the whole file: every dataset's shape and attributes, every checksum, and "
         "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
-        "Exit code 3 if anything is wrong. --time and --share look at a part that --seed "
-        "chooses, for traces of which all takes hours: the answer says how much that was, and of "
-        "the rest nothing is known.",
+        "Exit code 3 if anything is wrong. For large traces, --time and --share check a part that "
+        "--seed chooses; the report says how much.",
         {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
          {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
           "more rows, other ones, as JSON"},

@@ -323,7 +323,7 @@ class BenchSelect final : public BenchReportCommand {
     options.add("n-q", "N", "query heads", n_q_, in(1, 1024));
     options.add("n-kv", "N", "KV heads", n_kv_, in(1, 1024));
     options.add("d-head", "N", "channels of a head", d_head_, in(1, 1024));
-    options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_, in(1, 1000));
+    options.add("repeat", "N", "measured rounds, after one to warm up", n_repeats_, in(1, 1000));
     options.add("seed", "N", "seed of the numbers", seed_);
     options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay",
                 precision_);

@@ -266,8 +266,8 @@ std::string describe_shape_costs(const Json& report) {
     return name + filled_in(" {low:.2f} to {high:.2f} ({rows} rows)", report.at("errors").at(what));
   };
   text += fmt::format(
-      "Predicted, not measured. Ends: as the ledger has it, a measured figure lies in eight of ten "
-      "cases between so many times the predicted one: {}, {}, {}.\n",
+      "Predicted, not measured. In eight of ten published cases the measured figure lay between so "
+      "many times the predicted one: {}, {}, {}.\n",
       words("attention_speedup", "speedups of attention"), words("model_speedup", "of a model"),
       words("time", "seconds"));
   return text;
@@ -461,6 +461,7 @@ class CostCommand final : public Command {
     if (layers.empty()) layers = info.layers;
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
     replay.options.only_costs = true;
+    replay.options.calls = whole_periods(replay.options.calls, plan.pairs);
     replay.options.calibration = calibration ? &*calibration : nullptr;
     WorkCollector works(info);
     ThreadPool pool(job_.work.n_threads());

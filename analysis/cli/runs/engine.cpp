@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <future>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "analysis/options/exit_code.hpp"
 #include "analysis/options/options.hpp"
+#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/run_program.hpp"
@@ -24,9 +26,7 @@ namespace kvscope::cli {
 
 namespace {
 
-struct LauncherEnd {
-  int ended = 0;  // as wait_for_program
-  std::string out;
+struct LauncherEnd : ProgramEnd {
   std::string err;
 };
 
@@ -36,15 +36,13 @@ constexpr std::size_t kMostWords = 1 << 16;
 /// A launcher, or a worker, to its end; a stop asks it to end its tasks.
 LauncherEnd run_launcher(const std::vector<std::string>& words, const std::stop_token& stop) {
   LauncherEnd end;
-  const ProgramEnd program = kvscope::run_program(
+  static_cast<ProgramEnd&>(end) = kvscope::run_program(
       words,
       [&](const std::string& line) {
         end.err += line + "\n";
         if (end.err.size() > kMostWords) end.err.erase(0, end.err.size() - kMostWords);
       },
       stop, SIGTERM);
-  end.ended = program.ended;
-  end.out = program.out;
   return end;
 }
 
@@ -78,14 +76,13 @@ constexpr double kPatience = 5.0;  // seconds
 /// replaced.
 class LocalRun {
  public:
-  explicit LocalRun(const EngineJob& job) : job_(job) {
-    for (int w = 0; w < job.workers; ++w) start();
-  }
+  explicit LocalRun(const EngineJob& job) : job_(job) {}
   ~LocalRun() { ending_.request_stop(); }  // what still runs is waited for
   LocalRun(const LocalRun&) = delete;
   LocalRun& operator=(const LocalRun&) = delete;
 
   std::string run() {
+    for (int w = 0; w < job_.workers; ++w) start();
     std::optional<Stopwatch> all_done;
     while (!workers_.empty()) {
       workers_.front().wait_for(std::chrono::milliseconds(200));
@@ -104,9 +101,12 @@ class LocalRun {
  private:
   bool is_stopping() const { return job_.stop.stop_requested() || !failure_.empty(); }
 
-  void start() {
+  /// Where the system has no thread for another worker, those that run are enough.
+  void start() try {
     workers_.push_back(std::async(
         std::launch::async, [this] { return run_launcher(job_.words, ending_.get_token()); }));
+  } catch (const std::system_error& error) {
+    if (workers_.empty()) throw IoError("a worker cannot be started: {}", error.what());
   }
 
   /// After a worker's end: another one takes its place where a signal ended it.

@@ -49,8 +49,8 @@ class LadderCommand final : public AnalyzeCommand {
         "bits or by a mean query, and share a list among the queries of a chunk. Each of "
         "these simplifications is replayed alone, and together with those before it, on the "
         "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
-        "Of scores of few bits it counts the lists whose cut lies among equal scores, and the "
-        "keys that their order decides. What cannot be applied to a method is named with the "
+        "For scores of few bits it counts the lists with ties at the cut, and the keys that those "
+        "ties decide. What cannot be applied to a method is named with the "
         "reason. Each is also a method for other commands, as quest+coarsen:owner=layer,page=64 "
         "or quest+every=4. kvscope figure ladder draws the result.",
         {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",

@@ -63,7 +63,7 @@ void WorkerOptions::declare(OptionSet& options) {
               "who does the work: local (processes here), mpi, slurm or ray [this process]",
               engine_);
   options.add("workers", "N", "processes of the engine [all cores]", workers_, in(1, kMostWorkers));
-  options.flag("worker", "take items of the store until none is left, and make nothing of them",
+  options.flag("worker", "take items of the store until none is left, and write no result",
                worker_);
   options.flag("retry-failed", "try items again that failed before", retry_failed_);
   options.need({"workers"}, {"engine"});

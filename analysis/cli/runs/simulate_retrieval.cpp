@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/cli/frame/command.hpp"
@@ -71,7 +72,9 @@ std::string by_length(const Json& rows) {
   if (by_turn) header.emplace_back("turn");
   header.emplace_back("method");
   for (double length : lengths) header.push_back(number_text(length, 9));
-  header.insert(header.end(), {"prompts", "KV reduction", "dense solves it"});
+  const std::string at_longest =
+      lengths.size() > 1 ? " at " + number_text(longest, 9) : std::string();
+  header.insert(header.end(), {"prompts", "KV reduction" + at_longest, "dense solves it"});
   TextTable text(header);
   for (std::size_t first = 0; first < rows.size(); ++first) {
     const RowHead& head = heads[first];
@@ -233,6 +236,7 @@ class SimulateRetrieval final : public SimulateCommand {
   }
   void prepare(const std::filesystem::path& model, const SimulationSetup& setup,
                ThreadPool& pool) final {
+    note_always_sparse(setup);
     if (chat_ == ChatUse::never) return;
     const Tokenizer& tokenizer = *setup.models.tokenizer;
     if (chat_ == ChatUse::automatic && !ChatTemplate::find(model, tokenizer)) return;
@@ -269,6 +273,24 @@ class SimulateRetrieval final : public SimulateCommand {
   }
 
  private:
+  /// Names the methods that see parts of a prompt which a protocol leaves dense.
+  void note_always_sparse(const SimulationSetup& setup) const {
+    const std::vector<Protocol> protocols = parse_protocols(protocols_);
+    if (std::ranges::all_of(protocols, [](const Protocol& one) {
+          return one.sparse_context && one.sparse_question && one.sparse_answer;
+        }))
+      return;
+    std::set<std::string> names;
+    for (const LivePair& pair : setup.pairs) {
+      const SelectorCaps& caps = pair.options.selector.caps();
+      if (caps.permanent || caps.needs_probs) names.insert(pair.options.selector.text());
+    }
+    if (!names.empty())
+      note(
+          "kvscope: {}: what they keep follows from every call, so that what a protocol leaves "
+          "dense runs under them too; their costs are of the other calls",
+          fmt::join(names, ", "));
+  }
   RetrievalOptions retrieval_options() const {
     RetrievalOptions options = task_;
     options.lengths = counts_of(lengths_, "lengths");

@@ -223,7 +223,7 @@ SweepSummary sweep_summary(const SweepResult& result) {
   add(is_matched, {{"setting", "{knob}"}, {"to meet", "{match}"}, {"reached", "{reached}"}});
   add(true, {{"kept", "{kept}"}, {"union", "{union}"}, {"mass", "{mass_mean}"}});
   add(has_split, {{"lost choosing", "{lost_choosing}"}, {"lost dividing", "{lost_dividing}"}});
-  add(true, {{"p5", "{mass_p05}"},
+  add(true, {{"p5 by layer", "{mass_p05}"},
              {"min", "{lowest}"},
              {"recall@10", "{recall10}"},
              {"rel. error", "{output_error_rel}"},
@@ -233,11 +233,11 @@ SweepSummary sweep_summary(const SweepResult& result) {
   Json rows = Json::array();
   std::string notes;
   Json lines = Json::array();  // of pairs that cost what they were to
-  Index n_windowed = 0;        // layers of a trace
+  std::size_t n_windowed = 0;  // layers of a trace
   for (std::size_t next = 0; next < result.blocks.size();) {
     rows.push_back(means_of_pair(result.blocks, next));
     const Json& pair = rows.back();
-    n_windowed = std::max(n_windowed, pair.at("n_windowed").get<Index>());
+    n_windowed = std::max(n_windowed, pair.at("n_windowed").get<std::size_t>());
     if (pair.at("match_note") != "")
       notes += filled_in(many_traces ? "* {trace}, {selector}, {match}: {match_note}\n"
                                      : "* {selector}, {match}: {match_note}\n",
@@ -245,11 +245,7 @@ SweepSummary sweep_summary(const SweepResult& result) {
     else
       lines.push_back(pair);
   }
-  std::string text = filled_table(rows, columns) + notes;
-  if (n_windowed > 0)
-    text +=
-        fmt::format("{} layer{} with a sliding window {} not in the means, and count as dense.\n",
-                    n_windowed, n_windowed == 1 ? "" : "s", n_windowed == 1 ? "is" : "are");
+  std::string text = filled_table(rows, columns) + notes + windows_left_out(n_windowed);
   if (std::ranges::any_of(result.traces, &SweepTraceInfo::has_sinks))
     text += "Shares of attention are of what keys get: sink logits take the rest.\n";
   text += NumberFormats::of(result.config).line();
@@ -273,8 +269,8 @@ class SweepCommand final : public Command {
         "method (its budget, or the option that sets its cost; column knob) is adjusted until the "
         "keys or bytes of the measured rows, dense layers and forced keys included, reach the "
         "target; rows have the setting, the cost reached and, if it differs, the reason. Where "
-        "keys are matched, two rows are added: method ceiling holds the most attention that so "
-        "many keys can, however they are given out; oracle-topk, as many for every row. They "
+        "keys are matched, two rows are added: ceiling, the most attention that so many keys can "
+        "hold however divided among rows; oracle-topk, the same, equally many per row. They "
         "split what a method loses: by choosing (lost_choosing: other keys of the same rows hold "
         "more) and by dividing (lost_dividing: other rows and heads need them more).",
         {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",

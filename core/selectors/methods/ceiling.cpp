@@ -24,6 +24,7 @@
 #include <numeric>
 
 #include "core/attention/key_kernels.hpp"
+#include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/selectors/candidates.hpp"
@@ -57,7 +58,7 @@ class Ceiling final : public Selector {
   std::vector<Selection> do_select_budgets(SelectCall call,
                                            std::span<const Budget> budgets) override {
     return select_by_exact_weights(call, budgets.size(), [&](const ExactRow& row, std::size_t) {
-      if (of_ == CeilingOf::mass) return above(row.weights);
+      if (of_ == CeilingOf::mass) return indices_at_least(row.weights, level_);
       return least_error(call, row);
     });
   }
@@ -78,14 +79,6 @@ class Ceiling final : public Selector {
   }
 
  private:
-  std::vector<Index> above(std::span<const float> shares) const {
-    std::vector<Index> kept;
-    for (std::size_t key = 0; key < shares.size(); ++key) {
-      if (static_cast<double>(shares[key]) >= level_) kept.push_back(static_cast<Index>(key));
-    }
-    return kept;
-  }
-
   std::vector<Index> least_error(const SelectCall& call, const ExactRow& row) const {
     const auto values = call.v.sub(row.kv_head).range(0, row.visible.begin, row.visible.end);
     const std::vector<double> weights(row.weights.begin(), row.weights.end());

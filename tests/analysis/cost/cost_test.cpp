@@ -183,6 +183,17 @@ TEST_CASE("cost: break-even is where the method stops being slower") {
   };
   CHECK(gain(*even) >= 0.0);
   CHECK(gain(*even - 2.0) < 0.0);
+  LayerWork between = work;  // of a step that does not choose
+  between.score_flops = 0.0;
+  const MethodWork some = {.keeps_count = true, .at_length = {{1.0, {work, between, between}}}};
+  const auto sooner = break_even_of(some, card, {});
+  REQUIRE(sooner);
+  CHECK(gain(*sooner) +
+            2.0 *
+                (gain(*sooner) + predict_layer(at_context(work, *sooner, true), card, {}).total() -
+                 predict_layer(at_context(between, *sooner, true), card, {}).total()) >=
+        0.0);
+  CHECK(*sooner < *even - 2.0);
   CHECK_FALSE(break_even_of({.keeps_count = true, .at_length = {{1.0, {dense_work(work.shape)}}}},
                             card, {}));
 }

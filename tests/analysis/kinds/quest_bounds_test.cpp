@@ -187,9 +187,17 @@ TEST_CASE("quest: steps are the decoded positions if there are any") {
   CHECK_SAYS(run(test::planted_trace({}), options, result), "64 prompt and 0 decoded");
 }
 
-TEST_CASE("quest: totals leave out the dense layers") {
+TEST_CASE("quest: totals leave out the dense layers, and those with a sliding window") {
   MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 200});
+  MemoryTrace windowed = test::planted_trace(test::PlantOptions{.n_layers = 3, .n_tokens = 200},
+                                             [](TraceInfo& info) { info.window[1] = 20; });
   QuestOptions options;
+  options.dense_layers = 1;
+  MemoryResult of_windowed;
+  const auto left = run(windowed, options, of_windowed);
+  REQUIRE(left["totals"]["kernel_mass"] == left["layers"][2]["kernel_mass"]);
+  REQUIRE(left["totals"]["windowed_layers"] == 1);
+  options = {};
   options.budget = 48;
   MemoryResult result;
   const auto summary = run(trace, options, result);

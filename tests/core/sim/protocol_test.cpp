@@ -84,17 +84,27 @@ TEST_CASE("layers that are left dense, and phases that a method rests in, cost n
   CHECK(cost("spargeattn", Phase::decode, std::nullopt) == 0.0);
 }
 
-TEST_CASE("a rollback of a verification brings back what it evicted") {
-  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
-  SelectorRun run(make_selector("keydiff", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
-  run_call(run, sequence, Phase::prefill, 20);
-  const auto before = alive_keys(run.alive(1), 0);
-  run_call(run, sequence, Phase::verify, 4);
-  CHECK(alive_keys(run.alive(1), 0).size() == 8);
-  run.rollback(22);
-  auto expected = before;
-  expected.insert({20, 21});
-  CHECK(alive_keys(run.alive(1), 0) == expected);
+TEST_CASE("a verification evicts for the tokens that were accepted, and for no others") {
+  const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 20});
+  for (const std::string spec :
+       {"keydiff", "knorm", "h2o", "tova", "snapkv", "keydiff@tokens=8+tova"}) {
+    INFO(spec);
+    const auto made = [&] {
+      SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
+      run_call(run, sequence, Phase::prefill, 20);
+      return run;
+    };
+    SelectorRun run = made();
+    SelectorRun alone = made();  // is asked about the accepted tokens alone
+    while (run.n_keys() + 5 < 60) {
+      const Index n_before = run.n_keys();
+      run_call(run, sequence, Phase::verify, 5);
+      if (spec != "snapkv") CHECK(run.alive(1).n_alive(0) <= 8 + 5);  // it evicts of prompts alone
+      run.rollback(n_before + 2);
+      run_call(alone, sequence, Phase::verify, 2);
+      CHECK(alive_keys(run.alive(1), 0) == alive_keys(alone.alive(1), 0));
+    }
+  }
 }
 
 }  // namespace kvscope::test::protocol_test

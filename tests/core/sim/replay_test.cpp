@@ -211,6 +211,9 @@ TEST_CASE("calls of the phases") {
   plan.drafts = 4;
   plan.steps = 9;
   CHECK(plan_calls(info, plan, "t") == std::vector<TokenRange>{{42, 46}, {46, 50}});
+  plan = {.phase = Phase::decode, .steps = 4, .period = 2};  // runs in which each second one is
+  CHECK(plan_calls(info, plan, "t") ==
+        std::vector<TokenRange>{{40, 41}, {41, 42}, {48, 49}, {49, 50}});
   info.n_tokens = info.n_prompt = 1;
   CHECK_SAYS(plan_calls(info, plan, "short.h5"), "short.h5: 1 prompt");
 }
@@ -359,6 +362,29 @@ TEST_CASE("decode steps of a recording that decoded nothing are lived through as
                     with_decoded[1].pairs[p].of(ReplayMetric::mass)));
     CHECK(same_bits(prompt_only[1].pairs[p].of(ReplayMetric::kept),
                     with_decoded[1].pairs[p].of(ReplayMetric::kept)));
+  }
+}
+
+TEST_CASE("a call has the same numbers whichever other calls are measured") {
+  const MemoryTrace trace = planted_trace(small(), [](TraceInfo& info) { info.n_prompt = 45; });
+  const std::vector<ReplayPair> pairs = {{"tova", Budget::parse("12")},
+                                         {"h2o", Budget::parse("12")},
+                                         {"quest:page-size=4+every=4", Budget::parse("12")}};
+  for (const Phase phase : {Phase::decode, Phase::verify}) {
+    ReplayOptions options = prefill();
+    options.calls = {.phase = phase, .steps = 90, .drafts = 3};
+    const auto all = replay(trace, pairs, options)[1];
+    options.calls.steps = 4;
+    const auto some = replay(trace, pairs, options)[1];
+    REQUIRE(some.calls.size() == 4);
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      INFO(enum_name(phase) << ", " << pairs[p].selector.text());
+      for (std::size_t c = 0; c < some.calls.size(); ++c) {
+        const auto at = std::ranges::find(all.calls, some.calls[c]) - all.calls.begin();
+        CHECK(some.pairs[p].of(ReplayMetric::mass)[c] ==
+              all.pairs[p].of(ReplayMetric::mass)[static_cast<std::size_t>(at)]);
+      }
+    }
   }
 }
 

@@ -111,7 +111,7 @@ def of_basedpyright(folder: Path) -> list[tuple[int, str]]:
             if one["severity"] == "error"]
 
 
-@pytest.fixture(scope="module", params=[of_mypy, of_basedpyright], ids=["mypy", "pyright"])
+@pytest.fixture(scope="module", params=[pytest.param(of_mypy, marks=pytest.mark.slow), of_basedpyright], ids=["mypy", "pyright"])
 def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """What a type checker says of the right lines and then the wrong ones, by line."""
     name = request.param.__name__.removeprefix("of_")
