@@ -56,7 +56,7 @@ kvscope_script_test("attack: every kind of hostile input, half an hour" attack/a
                     ARGS ${program} --seconds 1700 --seed 2)
 
 # Every call that can fail, fails once: for the cheapest commands each of them, for all commands a share that a seed draws.
-kvscope_script_test("faults: every failing call of small commands" faults/faults.py
+kvscope_script_test("faults: every failing call of small commands" faults/faults.py LABELS slow
                     ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --commands "tokenize,table,figure,sweep of a store that knows all")
 kvscope_script_test("faults: a tenth of the failing calls of every command" faults/faults.py LABELS slow
                     ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --share 0.1 --reads 0.01 --seed 1)

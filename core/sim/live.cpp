@@ -37,7 +37,9 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return live_.run_->layer_call(question, {.pool = &live_.pool_})[0];
   }
 
-  HostRows host_rows(Index) override { return live_.run_->host_rows(); }
+  HostRows host_rows(Index) override {
+    return live_.run_->looks_back() ? HostRows::all : live_.run_->host_rows();
+  }
 
   std::optional<ListPlan> plan(Index layer) override {
     const std::optional<ListPlan> plan = live_.run_->plan(layer);

@@ -41,7 +41,7 @@ SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShap
       caps_(selector_->caps()),
       shape_(shape),
       budgets_(std::move(budgets)),
-      dense_layers_(dense_layers.value_or(caps_.dense_layers)),
+      dense_layers_(std::max(dense_layers.value_or(0), caps_.dense_layers)),
       alive_(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_kv)),
       engine_(std::make_unique<ScoreEngine>(precision)) {
   if (budgets_.empty()) throw ConfigError("selector {}: no budget given", selector_->name());
@@ -128,26 +128,47 @@ void SelectorRun::make_question(const AttentionQuestion& input, const LayerExtra
 void SelectorRun::begin_layer(const AttentionQuestion& input, const LayerExtras& extras) {
   check_input(input);
   next_layer_ = input.layer + 1;
-  if (!verified_.empty()) evict_after_verify(input);
+  const bool has_keys = input.remote != nullptr || input.k.data() != nullptr;
+  if (waits(input.layer) && has_keys) evict_after_verify(input, extras);
   alive_[static_cast<std::size_t>(input.layer)].append(n_keys_ - pos_begin_);
   make_question(input, extras);
 }
 
-void SelectorRun::evict_after_verify(const AttentionQuestion& input) {
-  Verified& verified = verified_[static_cast<std::size_t>(input.layer)];
-  const Tensor<float> q = std::exchange(verified.q, {});
-  if (q.count() == 0) return;
-  const Index n_accepted = std::min(pos_begin_ - verified.begin, q.dim(1));
+void SelectorRun::evict_after_verify(const AttentionQuestion& input, const LayerExtras& extras) {
+  const Index n_accepted = n_verified(input.layer);
+  const Verified verified =
+      std::exchange(verified_[static_cast<std::size_t>(input.layer)], Verified{});
   if (n_accepted < 1) return;
+  if (verified.is_remote && extras.verified == nullptr)
+    throw ConfigError("selector {}: the rows of its last verification are missing",
+                      selector_->name());
+  const Index end = verified.begin + n_accepted;
   AttentionQuestion past = input;
-  past.q = q.view().range(1, 0, n_accepted);
-  past.k = input.k.range(1, 0, pos_begin_);
-  if (!input.v.empty()) past.v = input.v.range(1, 0, pos_begin_);
+  past.q = verified.q.count() > 0
+               ? verified.q.view().range(1, 0, n_accepted)
+               : TensorView<const float>(nullptr, {shape_.n_q, n_accepted, shape_.d_head});
+  past.k = input.k.range(1, 0, end);
+  if (input.v.rank() == 3) past.v = input.v.range(1, 0, end);
+  past.remote = verified.is_remote ? extras.verified : nullptr;
   make_question(past, {});
   call_.phase = Phase::verify;
   const Selection selection = selector_->select(call_);
   if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selection));
   selector_->evict(call_, alive_[static_cast<std::size_t>(input.layer)]);
+}
+
+bool SelectorRun::waits(Index layer) const {
+  return !verified_.empty() && verified_[static_cast<std::size_t>(layer)].n_tok > 0;
+}
+
+Index SelectorRun::n_verified(Index layer) const {
+  if (!waits(layer)) return 0;
+  const Verified& verified = verified_[static_cast<std::size_t>(layer)];
+  return std::clamp<Index>(pos_begin_ - verified.begin, 0, verified.n_tok);
+}
+
+bool SelectorRun::looks_back() const {
+  return caps_.permanent && (phase_ == Phase::verify || !verified_.empty());
 }
 
 std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& input,
@@ -174,7 +195,9 @@ std::span<const Selection> SelectorRun::layer_call(const AttentionQuestion& inpu
   const bool evicts = caps_.permanent && input.layer >= dense_layers_;
   if (evicts && phase_ == Phase::verify) {  // once it is known which of its tokens stay
     verified_.resize(alive_.size());
-    verified_[static_cast<std::size_t>(input.layer)] = {clone_of(input.q), pos_begin_};
+    verified_[static_cast<std::size_t>(input.layer)] = {
+        input.q.data() == nullptr ? Tensor<float>() : clone_of(input.q), pos_begin_,
+        n_keys_ - pos_begin_, input.remote != nullptr};
     return selections_;
   }
   if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, selections_.back()));
@@ -196,9 +219,8 @@ std::optional<ListPlan> SelectorRun::plan(Index layer) const {
 }
 
 HostRows SelectorRun::host_rows() const {
-  const bool looks_back = caps_.permanent && (phase_ == Phase::verify || !verified_.empty());
   const bool may_ask =
-      !watch_ && !looks_back && budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
+      !watch_ && budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
@@ -224,7 +246,8 @@ void SelectorRun::go_on_from(const SelectorRun& other) {
   is_open_ = other.is_open_;
   alive_ = other.alive_;
   verified_.clear();
-  for (const Verified& one : other.verified_) verified_.push_back({one.q.clone(), one.begin});
+  for (const Verified& one : other.verified_)
+    verified_.push_back({one.q.clone(), one.begin, one.n_tok, one.is_remote});
   phase_ = other.phase_;
   n_calls_ = other.n_calls_;
   next_layer_ = other.next_layer_;

@@ -30,6 +30,9 @@ struct LayerExtras {
   ThreadPool* pool = nullptr;
   SelectionTrace* trace = nullptr;  // see SelectCall
   const SideView* side = nullptr;   // see SelectCall
+  /// The queries that were accepted of the layer's last verification (SelectorRun::n_verified), and
+  /// the keys up to them, where it was asked about rows that lie elsewhere.
+  const RemoteRows* verified = nullptr;
 };
 
 /// A method's selection for a question, or another one in its place. Nothing is left to a backend
@@ -92,6 +95,14 @@ class SelectorRun {
   /// evicts for a verification when the next call begins, of the tokens that are left then.
   void rollback(Index n_keys);
 
+  /// How many queries of the layer's last verification the running call has a permanent method
+  /// evict for: those that no rollback took away.
+  Index n_verified(Index layer) const;
+  /// True if the layer's running call was a verification that is still to be evicted for.
+  bool waits(Index layer) const;
+  /// True if a permanent method verifies, or did: it needs queries again when their call is over.
+  bool looks_back() const;
+
   /// Positions so far, the running call included.
   Index n_keys() const { return n_keys_; }
   Index pos_begin() const { return pos_begin_; }
@@ -119,13 +130,15 @@ class SelectorRun {
   /// Counts the call's keys as seen in the layer, and makes the question to the method.
   void begin_layer(const AttentionQuestion& input, const LayerExtras& extras);
   /// Has the method see and evict what it did not in the layer's last verification.
-  void evict_after_verify(const AttentionQuestion& input);
+  void evict_after_verify(const AttentionQuestion& input, const LayerExtras& extras);
   bool keeps_dense(Index layer) const;
 
   /// The queries of a layer's verification whose evictions are still to come.
   struct Verified {
-    Tensor<float> q;  // [n_q, n_tok, d_head], or empty
+    Tensor<float> q;  // [n_q, n_tok, d_head], or empty where they lie elsewhere
     Index begin = 0;
+    Index n_tok = 0;
+    bool is_remote = false;
   };
 
   std::unique_ptr<Selector> selector_;

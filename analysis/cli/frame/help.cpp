@@ -368,8 +368,9 @@ class HelpCommand final : public Command {
       }
     }
     for (const auto& command : all_commands()) {
-      names.push_back(command->name());
-      if (command->name() != wanted) continue;
+      const std::string name = command->name();
+      names.insert(names.end(), {name, name.substr(name.rfind(' ') + 1)});
+      if (name != wanted) continue;
       OptionSet options;
       command->declare(options);
       print(command_text(*command, options));

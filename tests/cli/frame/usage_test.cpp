@@ -275,6 +275,7 @@ TEST_CASE("what went is answered with what to use instead") {
       {{"--manual"}, "kvscope help --all"}};
   for (const auto& [words, says] : gone) refused(words, 2, {says});
   CHECK_HAS(ran({"help", "merge"}).out, "merge went. Instead: the same command with --store DIR");
+  refused({"help", "retreival"}, 2, {"Did you mean retrieval?"});
   CHECK(ran({"help", "live"}).out.find("went") == std::string::npos);  // an option's word alone
 }
 

@@ -21,6 +21,11 @@ class TorchRows:
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
         self._q, self._k, self._v, self._scale = q, k, v, scale
 
+    def first(self, n: int) -> TorchRows:
+        """The same of the first n queries, and the keys up to them."""
+        end = self._k.shape[1] - self._q.shape[1] + n
+        return TorchRows(self._q[:, :n], self._k[:, :end], self._v[:, :end], self._scale)
+
     def _lists(self, lists: list[Any]) -> list[tuple[Tensor, Tensor]]:
         """(positions, keys [n, d] in f64) by KV head."""
         if not lists:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -207,14 +208,16 @@ class Run {
     }
     std::vector<Budget> parsed;
     for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
+    MethodSpec method(spec);
+    if (dense_layers) method.fill("dense-layers", *dense_layers);
     make_ = [=, precision = f32 ? ScorePrecision::f32 : ScorePrecision::f64] {
-      return std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, parsed, dense_layers,
-                                           precision);
+      return std::make_unique<SelectorRun>(method.make(), shape, parsed, dense_layers, precision);
     };
     run_ = make_();
   }
   /// Goes on as `other` by itself. Of the rows of next_call() it has none yet.
-  Run(const Run& other) : make_(other.make_), pool_(other.pool_), run_(make_()) {
+  Run(const Run& other)
+      : make_(other.make_), pool_(other.pool_), run_(make_()), verified_(other.verified_) {
     run_->go_on_from(*other.run_);
   }
 
@@ -258,10 +261,16 @@ class Run {
           run_->selector().name(), needed == HostRows::all ? "keys" : "queries");
     }
     const PythonRows rows(object, run_->shape(), run_->n_keys());
+    std::optional<PythonRows> accepted;  // of the layer's last verification
+    if (const Index n = run_->n_verified(layer); n > 0)
+      accepted.emplace(verified_.at(layer).attr("first")(n), run_->shape(), run_->pos_begin());
     AttentionQuestion call = shapes_of_call(layer);
     if (q) call.q = view_of(*q);
     call.remote = &rows;
-    return selections_to(call);
+    Selections selections = selections_to(call, accepted ? &*accepted : nullptr);
+    verified_.erase(layer);
+    if (run_->waits(layer)) verified_.emplace(layer, object);
+    return selections;
   }
 
   /// Takes the place of a call that the method is not asked in.
@@ -290,11 +299,12 @@ class Run {
     return {
         .layer = layer, .q = {nullptr, Shape{shape.n_q, n_tok, shape.d_head}}, .k = kv, .v = kv};
   }
-  Selections selections_to(const AttentionQuestion& call) {
+  Selections selections_to(const AttentionQuestion& call, const RemoteRows* verified = nullptr) {
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;
-      for (const Selection& selection :
-           released([&] { return run_->layer_call(call, {.pool = pool_.get()}); })) {
+      for (const Selection& selection : released([&] {
+             return run_->layer_call(call, {.pool = pool_.get(), .verified = verified});
+           })) {
         auto holder = std::make_shared<SelectionHolder>();
         holder->selection = selection.clone();
         out.push_back(std::move(holder));
@@ -306,7 +316,8 @@ class Run {
   std::function<std::unique_ptr<SelectorRun>()> make_;
   std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<SelectorRun> run_;
-  GrowingRows k_, v_;  // of next_call()
+  std::map<Index, nb::object> verified_;  // the rows of a layer that waits
+  GrowingRows k_, v_;                     // of next_call()
 };
 
 /// Throws ConfigError for a budget that the method does not understand.
