@@ -13,6 +13,7 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
+#include "analysis/cli/frame/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/read_files.hpp"

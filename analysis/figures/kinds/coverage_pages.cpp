@@ -188,7 +188,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     }
     const std::vector<std::string> names = pair_names(result, kept, mass);
     const auto of_pair = [&](std::size_t p) {
-      return attention.part(kept, slot * names.size() + p);
+      return attention.part(kept, attention.slot * names.size() + p);
     };
     if (!input.options.against.empty()) {
       const auto [first, other] = compared(input.options, names, result.name());
