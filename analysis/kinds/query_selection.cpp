@@ -248,8 +248,11 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   summary["layers"] = measure_layers("query-selection", part.layers, queries.columns.arrays,
                                      run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  for (const char* best : {"best_pearson_log", "best_partial_pearson"})
-    summary["totals"][best] = max_of_layers(summary["layers"], best);
+  const Json best = max_of_layers(summary["layers"], "best_pearson_log");
+  for (const Json& layer : summary["layers"]) {
+    for (const char* of_head : {"best_pearson_log", "best_partial_pearson"})
+      if (layer.at("best_pearson_log") == best) summary["totals"][of_head] = layer.at(of_head);
+  }
   summary["totals"]["queries_per_head"] = plan.positions.size() - plan.counted;
   add_selection_plots(run.output);
   return run.finish(std::move(summary));
