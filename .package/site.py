@@ -30,7 +30,7 @@ PAGES = {
                   "core/selectors/CONFORMANCE.md"],
     "Results": ["results/README.md", "results/smollm2/README.md", "results/gemma3/README.md", "results/verifier/README.md"],
     "Project": ["CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "core/selectors/README.md", "core/model/README.md", "analysis/kinds/README.md",
-                "gui/panels/README.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md", "tests/golden/README.md", "tests/mutation/README.md"],
+                "gui/panels/README.md", "SECURITY.md", "tests/attack/README.md", "tests/bench/README.md", "tests/architecture/README.md", "tests/golden/README.md", "tests/mutation/README.md"],
 }
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 

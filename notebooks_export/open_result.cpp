@@ -9,7 +9,6 @@
 #include "analysis/base/read_table.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
-#include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -232,12 +231,20 @@ bool is_hdf5(const fs::path& file) {
 
 }  // namespace
 
+std::vector<FileKind> kinds_of_results() {
+  return {FileKind::result, FileKind::csv, FileKind::json, FileKind::own_json};
+}
+
 std::unique_ptr<ResultView> open_result(const fs::path& file) {
   const std::string name = file.string();
   std::error_code error;
   if (fs::is_directory(file, error)) throw IoError("{} is a folder, expected a file", name);
   if (file != "-" && !fs::exists(file, error)) throw IoError("cannot read {}: no such file", name);
   if (is_hdf5(file)) return std::make_unique<ResultFile>(ResultFile::open(file));
+  std::vector<FileKind> readable = kinds_of_results();
+  readable.insert(readable.end(), {FileKind::none, FileKind::empty, FileKind::text});  // pipes too
+  if (const FileKind kind = kind_of_file(file); std::ranges::find(readable, kind) == readable.end())
+    throw FormatError("{} is {}, expected a result in HDF5, CSV or JSON", name, words_of(kind));
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (text.find('\0') != std::string::npos)
     throw FormatError("{}: expected a result in HDF5, CSV or JSON", name);

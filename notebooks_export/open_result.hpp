@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "analysis/figures/result_view.hpp"
+#include "core/base/file_kind.hpp"
 
 namespace kvscope {
 
+/// What a result can be in, HDF5 first.
+std::vector<FileKind> kinds_of_results();
+
 /// Opens a result file (HDF5), a report with rows (JSON) or a table (CSV; kind "table"), told apart
-/// by their contents. Throws IoError or FormatError.
+/// by their contents. Throws IoError or FormatError, naming a file of another kind.
 std::unique_ptr<ResultView> open_result(const std::filesystem::path& file);
 
 /// The rows of a result: rows_of what open_result opens.

@@ -319,6 +319,8 @@ std::string prompts_sentence(const LeftOut& left_out) {
     text += fmt::format("{}Averaged over the kinds {}.", text.empty() ? "" : " ",
                         fmt::join(left_out.kinds, ", "));
   }
+  if (left_out.has_windows)
+    text += fmt::format("{}Layers with a sliding window are left out.", text.empty() ? "" : " ");
   return text;
 }
 

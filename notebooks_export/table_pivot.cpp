@@ -163,8 +163,11 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& m
     if (std::any_of(rows.begin(), rows.end(), is_meant)) keep(is_meant);
   }
   const TableColumn* window = table.find("window");
-  if (window && !window->is_text && !mentions(spec, "window"))
+  if (window && !window->is_text && !mentions(spec, "window")) {
+    const std::size_t n_before = rows.size();
     keep([&](std::size_t row) { return !(window->numbers[row] > 0); });
+    left_out.has_windows = rows.size() < n_before;
+  }
   if (rows.empty()) throw ConfigError("the result has no rows to make a table of");
   leave_out_unsolved(table, spec, rows, left_out);
   return rows;
@@ -314,6 +317,13 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
           "or some of the rows with --where",
           kMaxCells);
     }
+  }
+  for (const auto& [key, sample] : pivot.samples) {
+    if (sample.n > 1 && table.has("layer") &&
+        values[std::get<2>(key)].column->name == "predicted_speedup")
+      throw ConfigError(
+          "the mean of the layers' predicted_speedup is no speedup: take --value "
+          "predicted_us,predicted_dense_us, or put layer into the rows or columns");
   }
   if (pivot.columns.keys.empty()) {
     if (!column_fields.empty())

@@ -26,13 +26,6 @@ if(KVSCOPE_BUILD_GUI)
   foreach(file files layout live program selection)
     kvscope_script_test("window: ${file}" ${window} LABELS window slow TIMEOUT 900 ARGS ${programs} --file ${file}_test)
   endforeach()
-  # The cases of test_gui that need a display skip in the run without one; here they have it.
-  find_program(KVSCOPE_XVFB_RUN xvfb-run)
-  if(KVSCOPE_XVFB_RUN)
-    add_test(NAME "window: cases of gui under Xvfb"
-      COMMAND "${KVSCOPE_XVFB_RUN}" -a -n 240 -s "-screen 0 1280x800x24 -noreset" $<TARGET_FILE:test_gui> "[window]")
-    set_tests_properties("window: cases of gui under Xvfb" PROPERTIES LABELS "window;slow" TIMEOUT 120)
-  endif()
 endif()
 
 # The notebooks, executed under Jupyter, which a virtual environment in the build folder gets from pip.

@@ -78,6 +78,11 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
           : fmt::format("{}: nothing is left to do: {}", analysis, fmt::join(plan.skipped, "; ")));
 }
 
+Index dense_layers_of(MethodSpec method, Index otherwise) {
+  method.fill("dense-layers", otherwise);
+  return std::max(otherwise, method.caps().dense_layers);
+}
+
 CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs) {
   for (const ReplayPair& pair : pairs)
     calls.period = std::lcm(calls.period, pair.selector.caps().steps_per_choice);

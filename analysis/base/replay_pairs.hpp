@@ -44,6 +44,10 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
                     const std::optional<std::string>& without_draft, std::string_view analysis,
                     std::size_t n_targets = 0);
 
+/// Leading layers that the method leaves dense, by its own text or, where that leaves it open, by
+/// `otherwise`.
+Index dense_layers_of(MethodSpec method, Index otherwise);
+
 /// Calls in which every method of the pairs chooses as often as over all of them.
 CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs);
 

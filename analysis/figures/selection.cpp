@@ -223,6 +223,21 @@ std::string method_at_budget(const Table& table, std::size_t row) {
   return method_label(table.text("selector").at(row)) + (budget.empty() ? "" : ", " + budget);
 }
 
+std::string means_over(const Table& table) {
+  constexpr std::pair<std::string_view, std::string_view> kColumns[] = {
+      {"file", "files"}, {"model", "models"},   {"text", "texts"},   {"protocol", "protocols"},
+      {"kind", "kinds"}, {"length", "lengths"}, {"depth", "depths"}, {"turn", "turns"}};
+  std::vector<std::string> parts;
+  for (const auto& [name, words] : kColumns) {
+    const TableColumn* const column = table.find(name);
+    std::set<std::string> values;
+    for (std::size_t row = 0; column != nullptr && row < table.n_rows(); ++row)
+      values.insert(column->cell(row));
+    if (values.size() > 1) parts.push_back(fmt::format("{} {}", values.size(), words));
+  }
+  return parts.empty() ? "" : fmt::format("Means over {}.", fmt::join(parts, ", "));
+}
+
 Summary summarize(std::vector<double> values, BandKind band) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
   const double nan = std::numeric_limits<double>::quiet_NaN();

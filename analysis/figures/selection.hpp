@@ -63,6 +63,10 @@ std::string budget_label(const Table& table, std::size_t row);
 /// Column selector with its budget: "Quest, 256".
 std::string method_at_budget(const Table& table, std::size_t row);
 
+/// "Means over 8 protocols and 2 lengths.": what a closed loop's rows differ in besides method and
+/// budget; empty if in nothing.
+std::string means_over(const Table& table);
+
 /// A mean or median with its band.
 struct Summary {
   double middle = 0.0;

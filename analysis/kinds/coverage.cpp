@@ -333,7 +333,9 @@ std::string share_key(double p) {
 
 Json layer_summary(Index layer, std::optional<Index> window, const LayerNucleus& nucleus,
                    std::optional<Index> shared, const CoveragePlan& plan) {
-  Json row = {{"layer", layer}, {"window", or_null(window)}, {"rows", nucleus.n_rows}};
+  Json row = {{"layer", layer},
+              {"window", or_null(window)},
+              {"rows", nucleus.n_rows * n_of(plan.nucleus.q_heads)}};
   for (std::size_t s = 0; s < plan.nucleus.shares.size(); ++s) {
     Mean over_heads;
     for (std::size_t h = 0; h < plan.nucleus.q_heads.size(); ++h)
@@ -402,8 +404,10 @@ constexpr PinskerNumber kPinskerNumbers[] = {
     {"specattn_kept", "specattn_kept", &PinskerLayer::specattn_kept, "1",
      "share of visible keys it keeps"}};
 
-/// Writes the floors, and adds each layer's to its row; returns the totals.
-Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& output) {
+/// Writes the floors, and adds each layer's to its row, of the rows that have a floor; returns the
+/// totals of the layers that `counts`.
+Json add_pinsker(const PinskerResult& pinsker, const std::vector<bool>& counts, Json& layers,
+                 ResultWriter& output) {
   write_axis(output, "verified_pos", pinsker.row_pos, "token", "verified positions");
   const Index n_layers = n_of(pinsker.layers);
   const auto draft_layers = mapped<std::int64_t>(pinsker.layers, &PinskerLayer::draft_layer);
@@ -413,6 +417,7 @@ Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& outpu
   Index vacuous = 0;
   for (std::size_t l = 0; l < pinsker.layers.size(); ++l) {
     layers[l]["draft_layer"] = pinsker.layers[l].draft_layer;
+    if (!counts[l]) continue;
     violations += pinsker.layers[l].violations;
     vacuous += std::ranges::count_if(pinsker.layers[l].floor, [](double x) { return x <= 0.0; });
   }
@@ -428,8 +433,13 @@ Json add_pinsker(const PinskerResult& pinsker, Json& layers, ResultWriter& outpu
     for (std::size_t l = 0; l < pinsker.layers.size(); ++l) {
       const std::vector<double>& values = pinsker.layers[l].*number.of;
       output.write<double>(number.array, static_cast<Index>(l), values);
-      layers[l][number.key] = json_number(mean(values));
-      for (const double x : values) over_rows.add(x);
+      Mean of_layer;
+      for (std::size_t r = 0; r < values.size(); ++r) {
+        if (std::isnan(pinsker.layers[l].floor[r])) continue;  // the last position of a call
+        of_layer.add(values[r]);
+        if (counts[l]) over_rows.add(values[r]);
+      }
+      layers[l][number.key] = json_number(of_layer.value());
     }
     totals[number.key] = json_number(over_rows.value());
   }
@@ -514,6 +524,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   std::vector<PairSummary> pair_summaries(plan.pairs.pairs.size());
   const bool only_windows = plan.n_windowed == n_of(plan.layers);
   Json counted = Json::array();  // rows of the layers that totals are of
+  std::vector<bool> counts;      // by layer
   std::vector<double> all_gains(static_cast<std::size_t>(plan.nucleus.row_pos.back() + 1), 0.0);
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
     check_stop(run.stop, "coverage");
@@ -548,7 +559,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                  {nucleus, shared, mean_topk_mass(nucleus, plan.top_k, plan.nucleus.q_heads.size()),
                   map_mass, pairs});
     summary["layers"].push_back(layer_summary(layer, window, nucleus, shared, plan));
-    if (window && !only_windows) continue;
+    counts.push_back(!window || only_windows);
+    if (!counts.back()) continue;
     counted.push_back(summary["layers"].back());
     for (std::size_t k = 0; k < all_gains.size(); ++k) all_gains[k] += nucleus.gains[k];
   }
@@ -560,7 +572,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   Json totals = totals_of(counted, plan, all_gains, options.target_mass);
   totals["has_sinks"] = !info.sink_logits.empty();
   if (pinsker) {
-    Json floors = add_pinsker(*pinsker, summary["layers"], run.output);
+    Json floors = add_pinsker(*pinsker, counts, summary["layers"], run.output);
     summary["pinsker"] = floors;
     floors.erase("rows");  // of the totals, those are the measured ones
     totals.update(floors);

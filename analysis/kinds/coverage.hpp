@@ -40,7 +40,8 @@ struct CoverageOptions {
              "with --draft: monotone (least divergence), identity, proportional, or 0/0/1/2");
 };
 
-/// Rows are the measured ones of every call, as in a sweep; heads are the measured ones.
+/// Rows are the measured ones of every call, as in a sweep; heads are the measured ones, but of
+/// what is compared with a draft: SpecAttn chooses for all heads of a layer together.
 ///
 /// Selections, per layer, pair (in the order of summary["pairs"]) and query head
 ///   kept_mass, kept_mass_p05   mean and 5th percentile over rows of the kept attention

@@ -56,7 +56,8 @@ struct AnswerStep {
 /// What was put back and what that did to the explained token.
 struct Restored {
   PutBack what;
-  double weight = 0.0;  // of a key: dense attention of the head's last query
+  double weight = 0.0;  // of a key: share of the exact attention of the head's last query, in the
+                        // method's run
   double surprise = 0.0;
   double recovered = 0.0;  // share of what the method lost; NaN where it lost nothing
   TokenId says = 0;        // the likeliest token now

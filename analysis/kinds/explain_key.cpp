@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -236,6 +237,8 @@ void add_selection(const KeySources& sources, const KeyQuestion& question,
     look.by_rule.push_back(list.is_forced[i] != 0);
     look.kept_mass += look.weight(pos);
   }
+  if (!info.layer_sink_logits(question.layer).empty())  // which takes its part of the weights
+    look.kept_mass /= std::accumulate(look.weights.begin(), look.weights.end(), 0.0);
   const bool has_row = owner < static_cast<Index>(seen.scores.size()) &&
                        !seen.scores[static_cast<std::size_t>(owner)].empty();
   if (!has_row) {

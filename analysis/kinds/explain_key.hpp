@@ -61,7 +61,7 @@ struct QueryLook {
   TokenRange owner_heads;     // query heads that share the list
   std::vector<KeyPos> kept;   // attended keys, ascending, none after the query
   std::vector<bool> by_rule;  // [kept.size()] sinks, recent keys, the running chunk
-  double kept_mass = 0.0;     // dense attention on them
+  double kept_mass = 0.0;     // dense attention on them, of what keys get
 
   /// What the method ranks: keys, or pages of them; empty if it gives no score.
   Index page_size = 1;

@@ -6,6 +6,7 @@
 
 #include "analysis/base/layer_arrays.hpp"
 #include "analysis/base/measure_layers.hpp"
+#include "analysis/base/replay_means.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
@@ -217,13 +218,13 @@ HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
       replay_layers(trace, /*draft=*/nullptr, part.layers, out.pairs, replay, pool, progress, stop);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerReplay& layer = layers[l];
-    const std::size_t n_calls = layer.calls.size();
-    const bool is_dense = layer.has_window || part.layers[l] < options.dense_layers;
     for (std::size_t h = 0; h < out.n_heads; ++h) {
-      for (const PairReplay& pair : layer.pairs) {
-        const std::span<const double> kept(pair.of(ReplayMetric::mass).data() + h * n_calls,
-                                           n_calls);
-        out.lost.push_back(is_dense ? kNan : 1.0 - mean(kept));
+      for (std::size_t p = 0; p < layer.pairs.size(); ++p) {
+        const bool is_dense =
+            layer.has_window ||
+            layer.layer < dense_layers_of(out.pairs[p].selector, options.dense_layers);
+        out.lost.push_back(
+            is_dense ? kNan : 1.0 - mean_of(layer, layer.pairs[p], ReplayMetric::mass, h, h + 1));
       }
     }
   }

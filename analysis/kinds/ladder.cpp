@@ -174,7 +174,8 @@ std::vector<std::vector<KeyPos>> scored_lists(const Selection& selection) {
   return lists;
 }
 
-/// Positions at least a chunk apart, the trace's last one among them.
+/// Positions at least a chunk apart, the trace's last one among them. One after the other they
+/// stand at every place of the steps between two choices, as all positions do.
 std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& options,
                                    const std::string& where) {
   const Index last = info.n_tokens - 1;
@@ -183,8 +184,15 @@ std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& o
     throw ConfigError("ladder: {} holds {} tokens, expected more than a chunk of {}", where,
                       info.n_tokens, options.chunk);
   }
-  const Index n = std::min(options.rows, (last - first) / options.chunk + 1);
-  return evenly_spaced(first, info.n_tokens, n);
+  const Index shift = options.every - 1;
+  const Index room = std::max<Index>(0, last - first - shift);
+  const Index n = std::min(options.rows, room / (options.chunk + shift) + 1);
+  std::vector<Index> positions = evenly_spaced(last - room, info.n_tokens, n);
+  for (Index i = 0; i < n; ++i) {
+    Index& position = positions[static_cast<std::size_t>(i)];
+    position -= (position + n - 1 - i + (options.every - last % options.every)) % options.every;
+  }
+  return positions;
 }
 
 class LadderReplay {
@@ -216,7 +224,12 @@ class LadderReplay {
       all[method.text()].resize(layers.size());
       for (Measured& one : all[method.text()]) one.lists.resize(replay.calls.at.size());
     }
-    if (!of_chunks) {
+    if (of_chunks) {
+      replay.on_selection = [&](const SelectedCall& selected) {
+        if (selected.selection.rows_per_list < selected.tokens.size())
+          throw ConfigError("has a list per query in chunks too");
+      };
+    } else {
       replay.on_selection = [&](const SelectedCall& selected) {
         auto lists = scored_lists(selected.selection);
         const auto slot = std::ranges::find(layers, selected.layer) - layers.begin();
@@ -294,6 +307,7 @@ void refuse_what_fails(std::vector<LadderLevel>& levels, const std::vector<Index
       try {
         if (!method.spec.empty()) replay.measure({method.spec}, layers, method.is_chunk, true);
       } catch (const ConfigError& error) {
+        if (&level == &levels.front()) throw;  // the method as it is
         method.refused = error.what();
         method.spec = {};
       }
@@ -354,7 +368,8 @@ class LadderArrays {
     Json row = {{"concession", level.restriction},
                 {"rung", level.name},
                 {"selector", text_of(alone.spec)},
-                {"refused", alone.refused}};
+                {"refused", alone.refused},
+                {"together_refused", alone.refused.empty() ? together.refused : ""}};
     const auto mean = [&](std::size_t i) { return json_number(means_[r][i].value()); };
     for (std::size_t v = 0; v < kValues.size(); ++v) row[std::string(kValues[v])] = mean(v);
     row["together_selector"] = text_of(together.spec);
@@ -401,13 +416,12 @@ std::vector<Index> ladder_layers(const TraceInfo& info, const LadderOptions& opt
   std::ranges::sort(layers);
   require_unique(layers, "layer", "ladder");
   for (const Index layer : layers) info.layer_slot(layer);
-  std::erase_if(layers, [&](Index layer) {
-    return layer < options.dense_layers || info.window_of(layer).has_value();
-  });
+  const Index n_dense = dense_layers_of(options.selector, options.dense_layers);
+  std::erase_if(layers,
+                [&](Index layer) { return layer < n_dense || info.window_of(layer).has_value(); });
   if (layers.empty()) {
     throw ConfigError(
-        "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
-        options.dense_layers);
+        "ladder: no layer is left that a method chooses in ({} leading layers are dense)", n_dense);
   }
   return layers;
 }
@@ -455,6 +469,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
   if (!options.selector.caps().decode)
     summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
   summary["totals"] = mean_of_layers(summary["layers"]);
+  summary["totals"]["queries"] = positions.size();
   for (const std::string_view mode : kModes) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
       run.output.add_plot({fmt::format("plot_{}_{}", mode, kValues[v]),

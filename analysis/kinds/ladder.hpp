@@ -20,8 +20,8 @@ struct LadderOptions {
 
   Index rows = option(
       rows, "rows", 16,
-      "queries that are measured, evenly spaced over the last three quarters, at least a chunk "
-      "apart",
+      "most queries that are measured, evenly spaced over the last three quarters, at least a "
+      "chunk apart",
       at_least(1));
   Index chunk = option(chunk, "chunk", 128,
                        "queries that share a list on the last level; the measured one is its last",

@@ -230,7 +230,8 @@ struct LayerMeans {
       : kl(mean_over_rows(results.kl, [](double x) { return x; })),
         smoothed(mean_over_rows(results.smoothed, [](double x) { return x; })),
         variation(mean_over_rows(results.variation, [](double x) { return x; })),
-        floor(mean_over_rows(results.kl, [&](double x) { return nucleus - std::sqrt(0.5 * x); })) {}
+        floor(mean_over_rows(
+            results.kl, [&](double x) { return std::max(0.0, nucleus - std::sqrt(0.5 * x)); })) {}
   Tensor<double> kl, smoothed, variation, floor;
 };
 
@@ -240,7 +241,7 @@ void write_means(const LayerMeans& means, const RowResults& results, ResultWrite
                "KL(verifier || draft), all rows smoothed");
   write_matrix(output, "total_variation", means.variation, "1", "total variation distance");
   write_matrix(output, "pinsker_floor", means.floor, "1",
-               "floor p - sqrt(KL / 2) on the verifier's mass");
+               "floor max(0, p - sqrt(KL / 2)) on the verifier's mass");
   output.put<double>("kl_rows", results.kl.shape(), {"row", "draft_layer", "verifier_layer"}, "nat",
                      "KL(verifier || draft) per row", results.kl.flat());
 }

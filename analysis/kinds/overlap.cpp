@@ -186,10 +186,16 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
   }
   Totals totals(columns);
   std::vector<std::array<Mean, std::size(kOverlapColumns)>> of_couple(couples.size());
-  const auto measure = [&](Index slot, Index /*layer*/) {
+  const auto measure = [&](Index slot, Index layer) {
+    Members dense = 0;  // of which the layer says nothing
+    for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+      if (layer < dense_layers_of(plan.pairs[p].selector, 0)) dense |= Members{1} << p;
+    }
     for (std::size_t h = 0; h < part.q_heads.size(); ++h) {
       for (std::size_t c = 0; c < couples.size(); ++c) {
-        const Overlap overlap = sums[static_cast<std::size_t>(slot)].mean(h, c);
+        const bool is_dense = ((couples[c].first | couples[c].second) & dense) != 0;
+        const Overlap overlap =
+            is_dense ? Overlap{} : sums[static_cast<std::size_t>(slot)].mean(h, c);
         heads.put(static_cast<Index>(h), static_cast<Index>(c), overlap);
         for (std::size_t i = 0; i < of_couple[c].size(); ++i)
           of_couple[c][i].add(overlap.*kOverlapColumns[i].member);

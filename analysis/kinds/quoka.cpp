@@ -537,10 +537,11 @@ Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, const 
     Tally tally;
     tally.add(arrays, plan, selects);
     all.add(arrays, plan, selects);
-    if (selects) sparse.add(arrays, plan, selects);
     entry["dense"] = !selects;
     entry.update(tally.to_json());
     add_correlations_to(entry, info, correlations);
+    if (!selects) return;
+    sparse.add(arrays, plan, selects);
     correlation.add(mean(correlations[1]->flat()));
   };
   Json summary;

@@ -223,13 +223,31 @@ void OptionSet::fail_unexpected(const std::string& text) const {
       argument_advice_.empty() ? "" : "; " + argument_advice_);
 }
 
-std::string OptionSet::taken_for_another(
-    const std::vector<std::pair<const OptionSpec*, std::string>>& values) {
-  for (const auto& [spec, text] : values) {
-    if (spec->required && !spec->choices.empty() &&
-        std::ranges::find(spec->choices, text) == spec->choices.end())
-      return fmt::format(": \"{}\" stands where {} is expected, one of {}", text, spec->name,
-                         fmt::join(spec->choices, ", "));
+std::string OptionSet::taken_for_another() const {
+  for (const OptionSpec& spec : positionals_) {
+    for (const auto& [name, text] : values_) {
+      if (name == spec.name && spec.required && !spec.choices.empty() &&
+          std::ranges::find(spec.choices, text) == spec.choices.end())
+        return fmt::format(": \"{}\" stands where {} is expected, one of {}", text, spec.name,
+                           fmt::join(spec.choices, ", "));
+    }
+  }
+  return "";
+}
+
+std::string OptionSet::wrong_file() const {
+  for (const auto& [name, text] : values_) {
+    const auto spec = std::ranges::find(positionals_, name, &OptionSpec::name);
+    if (spec == positionals_.end()) continue;
+    const bool is_word = std::ranges::find(spec->choices, text) != spec->choices.end();
+    if (is_word || (spec->takes.empty() && spec->choices.empty())) continue;
+    const FileKind kind = kind_of_file(text);
+    const bool is_there = kind != FileKind::none && kind != FileKind::empty;
+    if (!is_there || std::ranges::find(spec->takes, kind) != spec->takes.end()) continue;
+    return fmt::format("{} is {}, where {} is expected{}; kvscope {} says what takes it", text,
+                       words_of(kind), spec->name,
+                       spec->takes.empty() ? "" : fmt::format(", {}", words_of(spec->takes[0])),
+                       shell_word(text));
   }
   return "";
 }
@@ -247,7 +265,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
   const auto parsed = parse_with_boost(args, options_);
 
   Words loose;
-  std::vector<std::pair<const OptionSpec*, std::string>> values;
+  std::vector<const OptionSpec*> specs;  // of values_
   for (const auto& option : parsed.options) {
     if (option.string_key == kPositionalKey) {
       if (option.position_key < 0) throw UsageError("unknown option --{}", kPositionalKey);
@@ -264,7 +282,8 @@ void OptionSet::parse(std::span<const std::string> typed) {
     if (!spec->placeholder.empty() && !spec->repeatable && given(spec->name))
       throw UsageError("--{} is given twice", spec->name);
     given_.push_back(spec->name);
-    values.emplace_back(&*spec, option.value.empty() ? std::string() : option.value.front());
+    specs.push_back(&*spec);
+    values_.emplace_back(spec->name, option.value.empty() ? std::string() : option.value.front());
   }
 
   std::size_t slot = 0;
@@ -272,18 +291,16 @@ void OptionSet::parse(std::span<const std::string> typed) {
     if (slot >= positionals_.size()) fail_unexpected(text);
     const auto& spec = positionals_[slot];
     given_.push_back(spec.name);
-    values.emplace_back(&spec, text);
+    specs.push_back(&spec);
+    values_.emplace_back(spec.name, text);
     if (!spec.repeatable) ++slot;
   }
   for (const auto& spec : positionals_) {
     if (spec.required && !given(spec.name))
-      throw UsageError("{} is missing{}", spec.name, taken_for_another(values));
+      throw UsageError("{} is missing{}", spec.name, taken_for_another());
   }
   try {
-    for (const auto& [spec, text] : values) {
-      spec->set(text);
-      values_.emplace_back(spec->name, text);
-    }
+    for (std::size_t i = 0; i < specs.size(); ++i) specs[i]->set(values_[i].second);
     for (const auto& more : more_) more(*this);
     check_rules();
     for (const auto& check : checks_) check();

@@ -22,6 +22,7 @@
 
 #include "analysis/options/exit_code.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/file_kind.hpp"
 
 namespace kvscope {
 
@@ -63,6 +64,7 @@ struct OptionSpec {
   Words choices;
   std::string missing;  // what is said where it is not given; empty: it need not be
   ValueKind kind = ValueKind::text;
+  std::vector<FileKind> takes;  // of a file; empty: it is not said
   char short_name = '\0';
   bool repeatable = false;
   bool required = false;  // positional arguments only
@@ -71,6 +73,12 @@ struct OptionSpec {
   /// It must be given; `what` says what is expected ("expected a file ...").
   OptionSpec& needed(std::string what) {
     missing = std::move(what);
+    return *this;
+  }
+  /// Its value is a file of one of these kinds.
+  OptionSpec& of(std::vector<FileKind> kinds) {
+    kind = ValueKind::file;
+    takes = std::move(kinds);
     return *this;
   }
   /// The help with what else there is to say of the value: its choices and default.
@@ -117,6 +125,10 @@ class OptionSet {
   /// unknown one.
   void parse(std::span<const std::string> args);
 
+  /// A sentence, if an argument is a file of a kind that the command does not take; else nothing.
+  /// parse() knows it as soon as it throws what another mistake is.
+  std::string wrong_file() const;
+
   /// True once parse() met --help; targets are unchanged then.
   bool wants_help() const { return wants_help_; }
   /// True if the option (or positional argument) was given.
@@ -150,8 +162,7 @@ class OptionSet {
   void check_rules() const;
   [[noreturn]] void fail_unexpected(const std::string& text) const;
   /// ": WORD stands where KIND is expected" if one of several words was left out; else nothing.
-  static std::string taken_for_another(
-      const std::vector<std::pair<const OptionSpec*, std::string>>& values);
+  std::string taken_for_another() const;
 
   std::vector<OptionSpec> options_;
   std::vector<OptionSpec> positionals_;

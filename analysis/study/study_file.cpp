@@ -289,10 +289,14 @@ StudyFile read_study_file(const fs::path& file) {
   study.file = file;
   study.name = file.stem().string();
   toml::table table;
-  constexpr FileKind kNoTexts[] = {FileKind::trace, FileKind::result,      FileKind::hdf5,
-                                   FileKind::gguf,  FileKind::safetensors, FileKind::other};
+  constexpr FileKind kOthers[] = {FileKind::trace, FileKind::result,      FileKind::hdf5,
+                                  FileKind::gguf,  FileKind::safetensors, FileKind::session,
+                                  FileKind::pdf,   FileKind::manifest,    FileKind::notebook,
+                                  FileKind::png,   FileKind::other};
+  // A study may look like a table, which has commas in its first line too.
   if (const FileKind kind = kind_of_file(file);
-      std::ranges::find(kNoTexts, kind) != std::end(kNoTexts))
+      std::ranges::find(kOthers, kind) != std::end(kOthers) ||
+      (kind == FileKind::csv && file.extension() == ".csv"))
     throw FormatError("{}: expected a study file (TOML), found {}", file.string(), words_of(kind));
   try {
     table = toml::parse(read_whole_file(file, kMostBytes), file.string());

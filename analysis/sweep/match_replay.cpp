@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/base/replay_means.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -39,17 +40,17 @@ std::vector<LayerReplay> replay_side_by_side(const MatchScene& scene, const Repl
 
 double mean_visible(const LayerReplay& layer) {
   if (layer.has_window)
-    return layer.pairs.empty() ? kNan : mean(layer.pairs.front().of(ReplayMetric::kept));
-  Mean over_calls;
+    return layer.pairs.empty() ? kNan : mean_of(layer, layer.pairs.front(), ReplayMetric::kept);
+  std::vector<double> by_call;
   for (std::size_t c = 0; c < layer.calls.size(); ++c) {
     const TokenRange call = layer.calls[c];
     double sum = 0.0;
     const std::vector<Index> rows =
         measured_rows(call.size(), layer.row_begin[c + 1] - layer.row_begin[c]);
     for (const Index row : rows) sum += static_cast<double>(call.begin + row + 1);
-    over_calls.add(sum / static_cast<double>(rows.size()));
+    by_call.push_back(sum / static_cast<double>(rows.size()));
   }
-  return over_calls.value();
+  return weighted_mean(by_call, row_weights(layer));
 }
 
 double measured_cost(std::span<const LayerReplay> layers, std::size_t slot,
@@ -59,9 +60,9 @@ double measured_cost(std::span<const LayerReplay> layers, std::size_t slot,
   Mean bytes;
   for (const LayerReplay& layer : layers) {
     if (layer.has_window) continue;
-    keys.add(mean(layer.pairs[slot].of(ReplayMetric::kept)));
+    keys.add(mean_of(layer, layer.pairs[slot], ReplayMetric::kept));
     visible.add(mean_visible(layer));
-    bytes.add(mean(layer.pairs[slot].of(ReplayMetric::bytes)) *
+    bytes.add(mean_of(layer, layer.pairs[slot], ReplayMetric::bytes) *
               static_cast<double>(layer.q_heads.size()));
   }
   if (quantity == MatchQuantity::us) return kNan;
@@ -129,7 +130,7 @@ std::string match_reasons(std::span<const LayerReplay> layers, std::size_t slot)
     ++n_layers;
     n_dense += layer.pairs[slot].is_dense ? 1 : 0;
     if (!layer.pairs[slot].is_dense)
-      forced.add(mean(layer.pairs[slot].of(ReplayMetric::forced_share)));
+      forced.add(mean_of(layer, layer.pairs[slot], ReplayMetric::forced_share));
   }
   std::string text;
   if (n_dense > 0) text += fmt::format("; {} of {} layers stay dense", n_dense, n_layers);

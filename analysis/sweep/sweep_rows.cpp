@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analysis/base/measure_layers.hpp"
+#include "analysis/base/replay_means.hpp"
 #include "analysis/sweep/match_replay.hpp"
 #include "core/base/number_text.hpp"
 
@@ -27,14 +28,13 @@ constexpr Ends kEnds[] = {
 };
 
 /// Of heads that look far, each with the same weight, what they keep there; NaN if none does.
-double far_mass(const PairReplay& pair, std::size_t first, std::size_t last, std::size_t n_calls) {
-  const auto mean_of_head = [&](ReplayMetric metric, std::size_t head) {
-    return mean(std::span<const double>(pair.of(metric)).subspan(head * n_calls, n_calls));
-  };
+double far_mass(const LayerReplay& replay, const PairReplay& pair, std::size_t first,
+                std::size_t last) {
   Mean kept;
   for (std::size_t head = first; head < last; ++head) {
-    const double share = mean_of_head(ReplayMetric::far_share, head);
-    if (share > 0.0) kept.add(mean_of_head(ReplayMetric::far_kept, head) / share);
+    const double share = mean_of(replay, pair, ReplayMetric::far_share, head, head + 1);
+    if (share > 0.0)
+      kept.add(mean_of(replay, pair, ReplayMetric::far_kept, head, head + 1) / share);
   }
   return kept.value();
 }
@@ -73,15 +73,14 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
     const auto column = std::ranges::find(
         kSweepNumbers, metric == ReplayMetric::mass ? "mass_mean" : kReplayMetricNames[m]);
     if (column == kSweepNumbers.end()) continue;
-    const std::span<const double> values(pair.of(metric).data() + first * n_calls,
-                                         (last - first) * n_calls);
     const bool is_sum = metric >= ReplayMetric::score_flops;  // a layer's row adds heads up
     row.numbers[static_cast<std::size_t>(column - kSweepNumbers.begin())] =
-        mean(values) * (is_sum ? static_cast<double>(last - first) : 1.0);
+        mean_of(replay, pair, metric, first, last) *
+        (is_sum ? static_cast<double>(last - first) : 1.0);
   }
   row.number(SweepNumber::density) =
       replay.has_window ? 1.0 : row.number(SweepNumber::kept) / mean_visible(replay);
-  row.number(SweepNumber::far_mass) = far_mass(pair, first, last, n_calls);
+  row.number(SweepNumber::far_mass) = far_mass(replay, pair, first, last);
   row.number(SweepNumber::lost_choosing) =
       lost(row.number(SweepNumber::best_mass), row.number(SweepNumber::mass_mean));
   row.number(SweepNumber::match_reached) = labels.match.reached.value_or(kNan);
@@ -94,6 +93,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   Bootstrap bootstrap(labels.n_resamples,
                       {labels.seed, labels.trace_index, static_cast<std::uint64_t>(replay.layer),
                        q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
+  const std::vector<double> weights = row_weights(replay);
   for (const Ends& ends : kEnds) {
     std::vector<double> by_call(n_calls, 0.0);  // rows of a call depend on each other: whole calls
     for (std::size_t c = 0; c < n_calls; ++c) {
@@ -101,7 +101,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
         by_call[c] += pair.of(ends.metric)[h * n_calls + c];
       by_call[c] /= static_cast<double>(last - first);
     }
-    const Interval interval = bootstrap.mean(by_call);
+    const Interval interval = bootstrap.mean(by_call, weights);
     row.number(ends.low) = interval.low;
     row.number(ends.high) = interval.high;
   }
@@ -122,17 +122,24 @@ void Bootstrap::draw(std::size_t n_values) {
   }
 }
 
-Interval Bootstrap::mean(std::span<const double> values) {
-  std::vector<double> known;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(known),
-               [](double x) { return !std::isnan(x); });
+Interval Bootstrap::mean(std::span<const double> values, std::span<const double> weights) {
+  std::vector<double> known, known_weights;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) continue;
+    known.push_back(values[i]);
+    known_weights.push_back(weights.empty() ? 1.0 : weights[i]);
+  }
   if (known.empty() || n_resamples_ < 1) return {kNan, kNan};
   draw(known.size());
   std::vector<double> means;
   for (std::size_t first = 0; first < drawn_.size(); first += known.size()) {
     double sum = 0.0;
-    for (const std::uint32_t at : std::span(drawn_).subspan(first, known.size())) sum += known[at];
-    means.push_back(sum / static_cast<double>(known.size()));
+    double total = 0.0;
+    for (const std::uint32_t at : std::span(drawn_).subspan(first, known.size())) {
+      sum += known_weights[at] * known[at];
+      total += known_weights[at];
+    }
+    means.push_back(sum / total);
   }
   std::ranges::sort(means);  // both percentiles sort: once is enough
   return {quantile(means, 0.025), quantile(means, 0.975)};

@@ -24,8 +24,9 @@ class Bootstrap {
  public:
   Bootstrap(Index n_resamples, std::initializer_list<std::uint64_t> stream)
       : n_resamples_(n_resamples), rng_(stream) {}
-  /// Of the mean of `values` (NaN left out). NaN without values or resamples.
-  Interval mean(std::span<const double> values);
+  /// Of the mean of `values` (NaN left out), by `weights` where there are any. NaN without values
+  /// or resamples.
+  Interval mean(std::span<const double> values, std::span<const double> weights = {});
 
  private:
   void draw(std::size_t n_values);

@@ -91,7 +91,7 @@ std::vector<Action> App::actions() {
                      find_panel("runs")->set_options({{"command", name}});
                      show_panel_alone("runs");
                    },
-                   "run command start " + command.description});
+                   "run command start " + command.other_words + " " + command.description});
   }
   for (std::size_t i = 0; i < session_->documents().size(); ++i) {
     all.push_back({"Trace", session_->documents()[i]->name(), "", [this, i] {

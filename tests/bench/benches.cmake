@@ -18,7 +18,6 @@ kvscope_bench(bench_engine bench/engine.cpp kvscope::core fmt::fmt)
 kvscope_bench(bench_vattention bench/vattention_guarantee.cpp kvscope::traces fmt::fmt)
 if(KVSCOPE_BUILD_GUI)
   # Frame times of the explorer.
-  kvscope_bench(bench_explorer bench/explorer_frames.cpp kvscope::gui fmt::fmt)
   kvscope_bench(bench_explorer_panels bench/explorer_panels.cpp kvscope::gui fmt::fmt)
 endif()
 if(TARGET kvscope_cuda)

@@ -32,13 +32,4 @@ std::string draft_recording(int n_tokens, int n_decode) {
               {"--model", "draft", "--tokens", recording(n_tokens, n_decode)});
 }
 
-void flip(const std::filesystem::path& file) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  const auto at = static_cast<std::streamoff>(std::filesystem::file_size(file) * 6 / 10);
-  bytes.seekg(at);
-  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(at);
-  bytes.put(flipped);
-}
-
 }  // namespace kvscope::test

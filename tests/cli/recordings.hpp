@@ -13,7 +13,4 @@ std::string recording(int n_tokens, int n_decode = 0);
 /// The draft on the tokens of that recording: the path of a draft.h5.
 std::string draft_recording(int n_tokens, int n_decode = 0);
 
-/// One bit amid a recording's keys, values or queries; the same again mends it.
-void flip(const std::filesystem::path& file);
-
 }  // namespace kvscope::test

@@ -92,7 +92,8 @@ def command_line_answers_and_refuses_with_a_sentence(bench):
     for arguments, code, word in [
             (["--bogus"], 2, "--bogus"), (["--size", "12"], 2, "--size"), ([bench.verifier, *shot, "--panel", "nope"], 2, "nope"),
             ([bench.verifier, *shot, "--layout", "nope"], 2, "nope"), (["nowhere.h5", *shot], 3, "nowhere.h5"),
-            ([words, *shot], 3, "words.h5"), (["--session", "nowhere.json", *shot], 3, "nowhere.json"), ([bench.verifier], 3, "DISPLAY")]:
+            ([words, *shot], 3, "words.h5"), (["--session", "nowhere.json", *shot], 3, "nowhere.json"), ([bench.verifier], 3, "DISPLAY"),
+            ([bench.verifier], 3, "--screenshot")]:
         done = bench.headless(*arguments)
         assert done.returncode == code, f"{arguments}: {done.returncode}, expected {code}: {done.stderr}"
         assert done.stderr.startswith("kvscope-explorer: ") and word in done.stderr and done.stderr.count("\n") == 1, done.stderr

@@ -13,9 +13,9 @@ file(REMOVE_RECURSE "${SCRATCH}")
 file(MAKE_DIRECTORY "${SCRATCH}")
 run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${prefix}")
 
-file(READ "${CONSUMER}/../../../ARCHITECTURE.md" page)
+file(READ "${CONSUMER}/../../../FIRST_HOUR.md" page)
 if(NOT page MATCHES "```cpp\n([^`]+)```")
-  message(FATAL_ERROR "ARCHITECTURE.md shows no program of the libraries")
+  message(FATAL_ERROR "FIRST_HOUR.md shows no program of the libraries")
 endif()
 file(WRITE "${SCRATCH}/mine.cpp" "${CMAKE_MATCH_1}")
 

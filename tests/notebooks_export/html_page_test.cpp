@@ -37,17 +37,6 @@ std::vector<unsigned> bytes_of(const std::string& html, const std::string& id) {
   return bytes;
 }
 
-/// As page/page_data.js reads them.
-double weight_at(const std::vector<unsigned>& bytes, std::size_t at) {
-  const unsigned code = bytes.at(at) | bytes.at(at + 1) << 8;
-  if (code < 2) return code == 0 ? std::nan("") : 0.0;
-  return std::pow(kPageFloor, 1.0 - (code - 2.0) / 65533.0);
-}
-double share_at(const std::vector<unsigned>& bytes, std::size_t at) {
-  const unsigned code = bytes.at(at) | bytes.at(at + 1) << 8;
-  return code == 0 ? std::nan("") : (code - 1.0) / 65534.0;
-}
-
 TraceOpener opener(const TraceSource& trace) {
   return [&](const std::filesystem::path&) {
     return std::shared_ptr<const TraceSource>(&trace, [](const TraceSource*) {});
@@ -86,79 +75,6 @@ PageContent read(const std::string& text, const TraceSource& trace) {
   const testing::TempDir folder;
   const auto file = folder.write("s.json", text);
   return page_of_session(file, opener(trace));
-}
-
-TEST_CASE("html page: every cell of an atlas is the weights', to 2e-4", "[html_page]") {
-  const MemoryTrace trace = windowed_trace(GENERATE(false, true));
-  const HtmlPageOptions options{.max_cells = GENERATE(0, 16)};
-  const HtmlPage page = page_of(atlas_of_trace("t.h5", {{}, {1, 3}}, opener(trace)), options);
-  REQUIRE(page.block == (options.max_cells == 0 ? 1 : 4));
-  for (Index slot = 0; slot < 4; ++slot) {
-    const CellGrid grid{53, page.block, trace.info().window[static_cast<std::size_t>(slot / 2)]};
-    std::vector<double> largest(static_cast<std::size_t>(grid.side() * grid.side()), -1.0);
-    for (Index pos = 0; pos < 53; ++pos) {
-      const auto row = test::naive_row(trace, slot / 2, slot % 2 == 0 ? 1 : 3, pos);
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        const Index key = pos + 1 - static_cast<Index>(row.size() - i);
-        double& cell = largest[pos / page.block * grid.side() + key / page.block];
-        cell = std::max(cell, row[i]);
-      }
-    }
-    const auto bytes = bytes_of(page.html, fmt::format("map-{}", slot));
-    std::size_t at = 0;
-    for (const double exact : largest) {
-      if (exact < 0.0) continue;  // no query sees a key
-      CHECK(weight_at(bytes, at) == Approx(exact).epsilon(2e-4).margin(kPageFloor));
-      at += 2;
-    }
-    CHECK((at + 2) / 3 * 3 == bytes.size());  // filled up to whole groups
-  }
-}
-
-TEST_CASE("html page: what methods keep and words read is what explain says", "[html_page]") {
-  const MemoryTrace trace = windowed_trace();
-  const PageContent content = read(session().dump(), trace);
-  const HtmlPage page = page_of(content, {.max_cells = GENERATE(0, 14)});
-  const auto heaviest = bytes_of(page.html, "heaviest-0");
-  ThreadPool pool(1);
-  for (std::size_t m = 0; m < 2; ++m) {
-    const PageMethod& method = content.heads[0].methods[m];
-    const auto kept = bytes_of(page.html, fmt::format("kept-0-{}", m));
-    const auto masses = bytes_of(page.html, fmt::format("mass-0-{}", m));
-    std::vector<QueryLook> looks;
-    for (Index pos = 0; pos < 53; ++pos) {
-      const KeyQuestion question{0, 2, pos, method.method, method.budget, 16, 0, false};
-      const QueryLook& look =
-          looks.emplace_back(look_at_query({trace, nullptr, nullptr}, question, pool, {}));
-      CHECK(share_at(masses, 2 * static_cast<std::size_t>(pos)) ==
-            Approx(look.kept_mass).margin(1e-5));
-      const std::vector<Index> order = look.heaviest(32);
-      for (std::size_t j = 0; j < 32; ++j) {
-        const std::size_t at = (static_cast<std::size_t>(pos) * 32 + j) * 7;
-        const unsigned key = heaviest[at] | heaviest[at + 1] << 8 | heaviest[at + 2] << 16;
-        REQUIRE(key == (j < order.size() ? static_cast<unsigned>(order[j]) : 0xffffffU));
-        if (j >= order.size()) continue;
-        CHECK(weight_at(heaviest, at + 4) == Approx(look.weight(order[j])).epsilon(2e-4));
-        CHECK((heaviest[at + 6] >> m & 1U) ==
-              (outcome_of(look, order[j]).end == KeyEnd::dropped ? 0U : 1U));
-      }
-    }
-    const CellGrid grid{53, page.block, std::nullopt};
-    std::size_t at = 0;
-    for (Index r = 0; r < grid.side(); ++r) {
-      for (Index c = 0; c <= r; ++c, ++at) {
-        double n_seen = 0.0;
-        double n_kept = 0.0;
-        for (Index pos = r * page.block; pos < std::min<Index>(53, (r + 1) * page.block); ++pos) {
-          for (Index key = c * page.block; key <= std::min(pos, (c + 1) * page.block - 1); ++key) {
-            n_seen += 1.0;
-            n_kept += std::ranges::binary_search(looks[pos].kept, static_cast<KeyPos>(key));
-          }
-        }
-        CHECK((kept.at(at) - 1.0) / 254.0 == Approx(n_kept / n_seen).margin(2e-3));
-      }
-    }
-  }
 }
 
 TEST_CASE("html page: bookmarks become steps, with the session's sliders", "[html_page]") {

@@ -61,24 +61,6 @@ TEST_CASE("rows of several files stand below each other, with their file's name"
   CHECK(both.numbers("mass")[1] == 1.0);
 }
 
-TEST_CASE("what is no result is refused in a sentence") {
-  const TempDir dir;
-  const auto refuses = [&](const std::filesystem::path& file, const char* words) {
-    INFO(file);
-    CHECK_SAYS_AS(FormatError, open_result(file), words);
-  };
-  refuses(dir.write("text.h5", "no HDF5"), "text.h5");
-  refuses(dir.write("cut.json", "{"), "expected JSON");
-  refuses(dir.write("norows.json", R"({"kind": "sweep"})"), "rows");
-  refuses(dir.write("empty.csv", ""), "empty");
-  refuses(dir.write("header.csv", "selector,mass\n"), "no rows");
-  refuses(dir.write("picture.png", std::string("\x89PNG\0\1", 6)), "HDF5, CSV or JSON");
-  CHECK_THROWS_AS(open_result(dir.path()), IoError);
-  CHECK_THROWS_AS(open_result(dir.path() / "none"), IoError);
-  CHECK_THROWS_AS(rows_of(*open_result(write_result(dir, "norows.h5", {{"total", 1}}))),
-                  FormatError);
-}
-
 TEST_CASE("a report with very many fields beside its rows is read in little time") {
   const TempDir dir;
   std::string text = R"({"rows":[{"selector":"quest","mass":0.5}])";

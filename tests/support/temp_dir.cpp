@@ -41,4 +41,13 @@ std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+void flip(const std::filesystem::path& file) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto at = static_cast<std::streamoff>(std::filesystem::file_size(file) * 6 / 10);
+  bytes.seekg(at);
+  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(at);
+  bytes.put(flipped);
+}
+
 }  // namespace kvscope::testing

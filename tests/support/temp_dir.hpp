@@ -30,10 +30,15 @@ class TempDir {
 /// All bytes of a file; throws std::runtime_error if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
+/// Turns one bit behind a file's middle: in a recording amid keys, values or queries. The same
+/// again mends it.
+void flip(const std::filesystem::path& file);
+
 }  // namespace kvscope::testing
 
 namespace kvscope {
 
+using testing::flip;
 using testing::read_file;
 using testing::TempDir;
 

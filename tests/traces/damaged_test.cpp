@@ -1,12 +1,6 @@
 // Damaged and hostile trace files: each gives one sentence, none a crash.
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <functional>
-#include <random>
-
-#include "tests/support/sanitizers.hpp"
 #include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
@@ -21,17 +15,6 @@ SyntheticTrace sample() {
   plan.capture.stats = plan.capture.attn_dense = true;
   plan.capture.page_size = 4;
   return make_trace(plan);
-}
-
-/// Reads all there is; an Error is fine, anything else is not.
-void read_everything(const std::filesystem::path& path) {
-  try {
-    ThreadPool pool(1);
-    (void)verify_trace(path, {.n_rows = 2, .seed = 0}, pool);
-    const TraceFile file = TraceFile::open(path, {.allow_partial = true, .check_data = false});
-    (void)file.token_bytes();
-  } catch (const Error&) {
-  }
 }
 
 /// Runs a Python edit of a sound trace `f` (open for writing), then gives the message that opening
@@ -155,43 +138,6 @@ TEST_CASE("a file in memory reads as one on disk") {
   const TraceFile file = TraceFile::open_image(std::as_bytes(std::span(bytes)), "image");
   CHECK(file.where() == "image");
   CHECK(file.read_k(2, 1, {10, 11})(0, 3) == truth.layers[2].k(1, 10, 3));
-}
-
-/// Runs work in a child process; true if it ended by itself with status 0 (no signal, no foreign
-/// exception, no time-out).
-bool survives(const std::function<void()>& work) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(60);
-    try {
-      work();
-    } catch (...) {
-      _exit(1);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-TEST_CASE("flipped bits anywhere give sentences, not crashes") {
-  if (test::kThreadSanitizer)
-    SKIP("ThreadSanitizer allows no first look in another process, and HDF5 1.10 crashes on some");
-  const TempFolder folder;
-  write_all(sample(), *create_trace(folder / "t.h5", {}));
-  const std::string bytes = slurp(folder / "t.h5");
-  std::mt19937_64 rng(5);
-  for (int round = 0; round < 300; ++round) {
-    std::string damaged = bytes;
-    for (int n = 1 + round % 3; n > 0; --n) {
-      const std::size_t at = rng() % damaged.size();
-      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (rng() % 8)));
-    }
-    spill(folder / "d.h5", damaged);
-    INFO("round " << round);
-    CHECK(survives([&] { read_everything(folder / "d.h5"); }));
-  }
 }
 
 }  // namespace kvscope::test::damaged_test

@@ -127,7 +127,7 @@ TEST_CASE("an error while a thread writes is a later call's, with its sentence, 
     const std::string said = message_of([&] { write_all(truth, *receiver); });
     CHECK_HAS(said, "/layers/1/k: head slot 1, position 17, element 3 is NaN");
     CHECK(message_of([&] { receiver->finish(TraceStatus::interrupted); }) == said);
-    CHECK_HAS(receiver->recovery_hint(), "the 4 calls recorded before are safe");
+    CHECK_HAS(receiver->recovery_hint(), "the 4 calls recorded before are safe", "kvscope recover");
   }
   CHECK_FALSE(fs::exists(out));
   const fs::path kept = folder / "r.h5";

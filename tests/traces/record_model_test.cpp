@@ -9,7 +9,6 @@
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
-#include "traces/recover.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -187,28 +186,6 @@ TEST_CASE(
   const TraceFile other = TraceFile::open(folder / "u.h5");
   CHECK(std::equal(other.tokens().begin(), other.tokens().end(), file.tokens().begin(),
                    file.tokens().end()));
-}
-
-TEST_CASE("an error in the middle keeps the calls before, and says how to save them") {
-  const fs::path dir = golden_dir() / "llama3_gqa";
-  const Transformer model = Transformer::load(dir);
-  const auto tokens = read_golden_tokens(dir / "golden.h5");
-  const TempFolder folder;
-  ThreadPool pool(1);
-  RecordOptions options{.chunk = 5};
-  {
-    auto receiver = create_trace(folder / "t.h5", {});
-    const auto fail_later = [](const Progress& progress) {
-      if (progress.done >= 15) throw IoError("the screen is full");
-    };
-    CHECK_SAYS(record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
-               "the screen is full", "kvscope recover");
-  }
-  CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
-  std::vector<TokenId> wrong = tokens;
-  wrong[3] = static_cast<TokenId>(model.config().n_vocab);
-  auto receiver = create_trace(folder / "u.h5", {});
-  CHECK_SAYS(record_trace(model, nullptr, wrong, options, *receiver, pool, {}), "prompt token 3");
 }
 
 }  // namespace kvscope::test::record_model_test

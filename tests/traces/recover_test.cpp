@@ -1,13 +1,11 @@
-// Recordings that were killed, or whose disk was full, and what is recovered of them.
+// Recordings that were killed, and what is recovered of them.
 #include "traces/recover.hpp"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <functional>
 #include <random>
 #include <stop_token>
 #include <thread>
@@ -48,16 +46,14 @@ std::unique_ptr<TraceReceiver> recorder(const Way& way, const fs::path& out) {
   return create_trace(out, way.options);
 }
 
-/// Another process that records: it tells of each call with a byte once it is safe, and with "!"
-/// of an error. `prepare` runs there between begin and the first call.
+/// Another process that records: it tells of each call with a byte once it is safe.
 class OtherRecorder {
  public:
-  OtherRecorder(const SyntheticTrace& truth, const Way& way, const fs::path& out,
-                const std::function<void()>& prepare) {
+  OtherRecorder(const SyntheticTrace& truth, const Way& way, const fs::path& out) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     child_ = fork();
-    if (child_ == 0) _exit(record(truth, way, out, ends[1], prepare));
+    if (child_ == 0) _exit(record(truth, way, out, ends[1]));
     REQUIRE(child_ > 0);
     close(ends[1]);
     told_ = ends[0];
@@ -77,19 +73,16 @@ class OtherRecorder {
   void kill() { ::kill(child_, SIGKILL); }
 
  private:
-  static int record(const SyntheticTrace& truth, const Way& way, const fs::path& out, int pipe_end,
-                    const std::function<void()>& prepare) {
-    const auto tell = [&](const std::string& text) {
-      if (write(pipe_end, text.data(), text.size()) < 0) _exit(9);
-    };
+  static int record(const SyntheticTrace& truth, const Way& way, const fs::path& out,
+                    int pipe_end) {
     try {
       const auto receiver = recorder(way, out);
       receiver->begin(truth.info);
-      if (prepare) prepare();
       Index n_calls = 0;
       Index n_told = 0;
       const auto tell_calls = [&] {
-        for (; n_told < n_calls - receiver->n_waiting_calls(); ++n_told) tell("c");
+        for (; n_told < n_calls - receiver->n_waiting_calls(); ++n_told)
+          if (write(pipe_end, "c", 1) < 0) _exit(9);
       };
       write_calls(truth, *receiver, 0, truth.info.calls.size(), [&](std::size_t) {
         ++n_calls;
@@ -100,9 +93,6 @@ class OtherRecorder {
       receiver->finish(TraceStatus::complete);
       tell_calls();
       return 0;
-    } catch (const IoError& error) {
-      tell(std::string("!") + error.what());
-      return 3;
     } catch (...) {
       return 1;
     }
@@ -125,7 +115,7 @@ TEST_CASE("kill -9 at a random moment: no call is lost that was safe, nothing op
     const TempFolder folder;
     const fs::path out = folder / "t.h5";
     const fs::path growing = out.string() + ".part";
-    OtherRecorder other(truth, way, out, {});
+    OtherRecorder other(truth, way, out);
     // Waits for a random number of calls, then for a random moment after it.
     other.wait_for(rng() % n_calls);
     std::this_thread::sleep_for(std::chrono::microseconds(rng() % 2000));
@@ -170,57 +160,6 @@ TEST_CASE("kill -9 at a random moment: no call is lost that was safe, nothing op
   CHECK(n_killed_inside >= 6);
 }
 
-TEST_CASE("a full disk ends the recording with advice, and what was committed is recovered") {
-  // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only
-  // rows from 40 on are kept, and of the file's arrays /logits lies last: the first calls fit, the
-  // first one with rows does not.
-  const Way way =
-      GENERATE(Way{"here", {}}, Way{"by threads", {.queue_bytes = 1 << 20, .n_threads = 3}});
-  INFO(way.name);
-  Plan plan = plan_of_many_calls();
-  plan.capture = {};
-  plan.capture.logits = true;
-  plan.rows = {40, 80};
-  const SyntheticTrace truth = make_trace(plan);
-  const TempFolder folder;
-  const fs::path out = folder / "t.h5";
-  write_all(truth, *create_trace(folder / "whole.h5", {}));
-  const std::size_t limit = place_of(truth.logits(40, 0), slurp(folder / "whole.h5"));
-  OtherRecorder other(truth, way, out, [&] {
-    signal(SIGXFSZ, SIG_IGN);
-    const rlimit allowed = {limit, limit};
-    setrlimit(RLIMIT_FSIZE, &allowed);
-  });
-  int status = 0;
-  const std::string said = other.end(status);
-  REQUIRE(WIFEXITED(status));
-  INFO(said);
-  CHECK(WEXITSTATUS(status) == 3);
-  CHECK_HAS(said, "cannot write", "kvscope recover");
-  CHECK(!fs::exists(out));
-  const RecoverReport report = recover_trace(folder / "t.h5.part", out, /*overwrite=*/false);
-  CHECK(report.n_calls == 10);
-  CHECK(report.n_tokens == 40);
-  CHECK(TraceFile::open(out).info().status == TraceStatus::recovered);
-}
-
-TEST_CASE("an error after some calls keeps them, and names the way to save them") {
-  const SyntheticTrace truth = make_trace(plan_of_many_calls());
-  const TempFolder folder;
-  {
-    auto receiver = create_trace(folder / "t.h5", {});
-    write_begun(truth, *receiver, 3);
-    CHECK_HAS(receiver->recovery_hint(), "kvscope recover");
-    CHECK_SAYS(recover_trace(folder / "t.h5.part", folder / "r.h5", false), "being recorded");
-  }
-  const RecoverReport report =
-      recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
-  CHECK(report.n_calls == 3);
-  CHECK(report.n_tokens == 12);
-  require_prefix(TraceFile::open(folder / "r.h5"), truth);
-  CHECK(fs::exists(folder / "t.h5.part"));
-}
-
 TEST_CASE("damage in a part ends the recovery before the damaged call") {
   const SyntheticTrace truth = make_trace(plan_of_many_calls());
   const TempFolder folder;
@@ -252,16 +191,6 @@ TEST_CASE("a recovery that is stopped, while checking or copying, leaves no file
   CHECK(was_there);
   CHECK(fs::exists(folder / "t.h5.part"));
   CHECK(folder.n_files() == 1);
-}
-
-TEST_CASE("what cannot be recovered is refused with a sentence") {
-  const TempFolder folder;
-  spill(folder / "junk.h5.part", "this is no HDF5 file");
-  REQUIRE_THROWS_AS(recover_trace(folder / "junk.h5.part", folder / "r.h5", false), FormatError);
-  REQUIRE_THROWS_AS(recover_trace(folder / "missing.h5.part", folder / "r.h5", false), IoError);
-  spill(folder / "there.h5", "precious");
-  REQUIRE_THROWS_AS(recover_trace(folder / "junk.h5.part", folder / "there.h5", false), IoError);
-  CHECK(slurp(folder / "there.h5") == "precious");
 }
 
 }  // namespace kvscope::test::recover_test

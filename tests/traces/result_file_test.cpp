@@ -154,11 +154,4 @@ TEST_CASE("a failed analysis leaves no file, and nothing is overwritten unasked"
   CHECK(ResultFile::open(folder / "r.h5").arrays().size() == 4);
 }
 
-TEST_CASE("a trace is not a result") {
-  const TempFolder folder;
-  spill(folder / "r.h5", "nothing");
-  CHECK_THROWS_AS(ResultFile::open(folder / "r.h5"), FormatError);
-  CHECK_THROWS_AS(ResultFile::open(folder / "missing.h5"), IoError);
-}
-
 }  // namespace kvscope::test::result_file_test

@@ -58,6 +58,9 @@ TEST_CASE("sinks and windows belong to what the keys give") {
   CHECK(written_and_verified(trace).ok);
   trace.info.window[1] = 5;  // was 6
   CHECK_FALSE(written_and_verified(trace).ok);
+  trace.info.window[1] = 6;
+  trace.info.sink_logits[1] += 0.1f;
+  CHECK_FALSE(written_and_verified(trace).ok);
 }
 
 TEST_CASE("rounding to the storage type is no contradiction") {

@@ -216,25 +216,6 @@ TEST_CASE("layers of several shapes come back as they were written, and verify")
   CHECK_FALSE(verified(folder / "changed.h5").ok);
 }
 
-TEST_CASE("an interrupted recording is a valid shorter trace") {
-  const bool compressed = GENERATE(false, true);
-  const TempFolder folder;
-  const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
-  WriterOptions options;
-  if (compressed) options.gzip_level = 2;
-  auto receiver = create_trace(folder / "t.h5", options);
-  write_begun(truth, *receiver, 2);
-  receiver->finish(TraceStatus::interrupted);
-  REQUIRE(!fs::exists(folder / "t.h5.part"));
-  const TraceFile file = TraceFile::open(folder / "t.h5");
-  CHECK(file.info().status == TraceStatus::interrupted);
-  CHECK(file.info().n_tokens == 16);
-  CHECK(file.info().n_prompt == 16);
-  CHECK(file.info().rows == TokenRange{0, 16});
-  CHECK_FALSE(is_chunked(folder / "t.h5"));  // whoever interrupts does not wait for a compression
-  require_equal(file, truth);
-}
-
 TEST_CASE("a compression that is stopped leaves the whole recording uncompressed") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
@@ -277,24 +258,6 @@ TEST_CASE("a recording without one whole call leaves nothing behind") {
   REQUIRE(!fs::exists(folder / "t.h5"));
   REQUIRE(!fs::exists(folder / "t.h5.part"));
   REQUIRE(!fs::exists(folder / "u.h5.part"));
-}
-
-TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") {
-  const TempFolder folder;
-  const SyntheticTrace truth = make_trace(Plan{});
-  write_all(truth, *create_trace(folder / "t.h5", {}));
-  const std::string before = slurp(folder / "t.h5");
-  CHECK_SAYS(create_trace(folder / "t.h5", {}), "exists");
-  {
-    auto receiver = create_trace(folder / "t.h5", {.overwrite = true});
-    write_begun(truth, *receiver, 1);
-    REQUIRE(slurp(folder / "t.h5") == before);
-  }
-  // The sink died without finish: a stale .part is there now.
-  fs::remove(folder / "t.h5");
-  CHECK_SAYS(create_trace(folder / "t.h5", {})->begin(truth.info), "kvscope recover");
-  write_all(truth, *create_trace(folder / "t.h5", {.overwrite = true}));
-  REQUIRE(TraceFile::open(folder / "t.h5").info().status == TraceStatus::complete);
 }
 
 TEST_CASE("a reader that looks at the .part does not keep the recording from ending") {

@@ -303,6 +303,7 @@ Json command_json(const Command& command, const OptionSet& options) {
   Json json = {{"name", command.name()},
                {"summary", command.card().summary},
                {"description", command.card().description},
+               {"other_words", other_words(command.name())},
                {"arguments", Json::array()},
                {"options", Json::array()}};
   for (const auto& spec : options.positionals()) json["arguments"].push_back(spec_json(spec));
@@ -378,8 +379,8 @@ class HelpCommand final : public Command {
     }
     std::string found = help_about(wanted);
     if (const auto instead = instead_of(wanted); !instead.empty())
-      found = fmt::format("{} went. Instead: {}\n{}{}", wanted, instead, found.empty() ? "" : "\n",
-                          found);
+      found =
+          fmt::format("Instead of {}: {}\n{}{}", wanted, instead, found.empty() ? "" : "\n", found);
     if (found.empty())
       throw UsageError("no command, and nothing is about \"{}\"{}", wanted,
                        did_you_mean(wanted, names));

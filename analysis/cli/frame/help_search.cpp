@@ -25,8 +25,8 @@ using Words = std::vector<std::string>;
 const std::map<std::string, std::string>& synonyms() {
   static const std::map<std::string, std::string> kAll = {
       {"record",
-       "dump capture trace save store qkv keys queries values attention checkpoint gguf hf "
-       "huggingface transformers prompt prefill decode chat hdf5 h5 dtype bf16 resume generate "
+       "own text dump capture trace save store qkv keys queries values attention checkpoint gguf "
+       "hf huggingface transformers prompt prefill decode chat hdf5 h5 dtype bf16 resume generate "
        "safetensors gqa cuda nvidia gpu"},
       {"info",
        "show inspect describe contents metadata header shapes list what is this file provenance "
@@ -41,14 +41,15 @@ const std::map<std::string, std::string>& synonyms() {
       {"analyze theorem-b1", "theorem lemma proof cosine similarity inequality violated quoka"},
       {"analyze quest", "pages page upper bound min max block tightness criticality"},
       {"analyze layer-map", "kl divergence draft verifier speculative specattn alignment match"},
-      {"analyze geometry", "pca embedding cluster scatter space directions angle cosine shape"},
+      {"analyze geometry",
+       "pca 2d projection embedding cluster scatter space directions angle cosine shape"},
       {"analyze query-selection", "correlation which queries pick matter choose scatter"},
       {"analyze coverage",
        "sparsity sparse mass nucleus top-p needed keys enough recall how many heat map heatmap"},
       {"analyze attention-map", "attention weights matrix heat map heatmap pattern pooled maps"},
       {"analyze heads",
-       "head types atlas induction retrieval streaming local sink sinks kinds functions compare "
-       "traces"},
+       "head types entropy atlas induction retrieval streaming local sink sinks kinds functions "
+       "compare traces"},
       {"analyze overlap", "agreement jaccard same keys differ intersection similar disagree"},
       {"explain",
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
@@ -84,10 +85,13 @@ const std::map<std::string, std::string>& synonyms() {
       {"study table", "aggregate combine csv results collect"},
       {"study report", "write up summary html markdown page"},
       {"table", "latex tex markdown csv bold significance paper columns rows export booktabs"},
-      {"figure", "pareto plot graph chart draw pdf svg png pgfplots tikz picture curve matplotlib"},
+      {"figure",
+       "error bars pareto plot graph chart draw pdf svg png pgfplots tikz picture curve "
+       "matplotlib"},
       {"figures", "plots which available kinds gallery plot types"},
       {"notebook", "ipynb jupyter numpy python pandas colab"},
-      {"export", "html share web browser page image interactive publish story film bookmarks"},
+      {"export",
+       "html send colleague share web browser page image interactive publish story film bookmarks"},
       {"reproduce", "same bytes manifest again identical regenerate figure provenance"},
       {"version", "build commit compiler bug simd avx"},
       {"completion", "tab shell bash zsh fish autocomplete"},
@@ -145,8 +149,7 @@ Weights weights_of(Command& command) {
   OptionSet options;
   command.declare(options);
   add_words(weights, command.name(), 6.0);
-  if (const auto found = synonyms().find(command.name()); found != synonyms().end())
-    add_words(weights, found->second, 5.0);
+  add_words(weights, other_words(command.name()), 5.0);
   if (command.name() == "selectors" || command.name() == "sweep") {
     for (const SelectorEntry& entry : selector_registry().entries())
       add_words(weights, entry.name, 4.0);
@@ -162,6 +165,11 @@ Weights weights_of(Command& command) {
 }
 
 }  // namespace
+
+std::string other_words(const std::string& command) {
+  const auto found = synonyms().find(command);
+  return found == synonyms().end() ? "" : found->second;
+}
 
 bool is_about_window(const std::string& words) {
   return std::ranges::any_of(words_of(words),

@@ -6,6 +6,9 @@
 
 namespace kvscope::cli {
 
+/// What people call a command, in words that its summary has not: for the window's palette too.
+std::string other_words(const std::string& command);
+
 /// Names of the commands that answer, the best first; at most n. Words count in a command's name
 /// and synonyms, its summary, and (least) its description, examples and options; rare ones more.
 std::vector<std::string> commands_about(const std::string& words, std::size_t n);

@@ -132,12 +132,18 @@ int run(const Words& words, std::string& help_hint) {
   help_hint = fmt::format("kvscope {} --help", command.name());
   OptionSet options;
   command.declare(options);
-  options.parse(std::span(words).subspan(chosen->n_words));
-  if (options.wants_help()) {
-    print(command_text(command, options));
-    return kOk;
+  try {
+    options.parse(std::span(words).subspan(chosen->n_words));
+    if (options.wants_help()) {
+      print(command_text(command, options));
+      return kOk;
+    }
+    return command.run(options, command_line_of(words));
+  } catch (const UsageError&) {
+    const std::string wrong = options.wrong_file();  // which the other mistake is due to
+    if (!wrong.empty()) throw UsageError(wrong);
+    throw;
   }
-  return command.run(options, command_line_of(words));
 }
 
 // One line, whatever the message holds.

@@ -147,11 +147,15 @@ std::string AnalyzeCommand::more_text(const Json& summary) const {
 
 void AnalyzeCommand::declare(OptionSet& options) {
   if (n_traces_ == 2) {
-    options.positional("VERIFIER", "the trace of the large model", files_[0], /*required=*/true);
-    options.positional("DRAFT", "the trace of the small model over the same tokens", files_[1],
-                       /*required=*/true);
+    options.positional("VERIFIER", "the trace of the large model", files_[0], /*required=*/true)
+        .of({FileKind::trace});
+    options
+        .positional("DRAFT", "the trace of the small model over the same tokens", files_[1],
+                    /*required=*/true)
+        .of({FileKind::trace});
   } else {
-    options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true);
+    options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true)
+        .of({FileKind::trace});
   }
   options.add("out", "FILE", "write the arrays to this HDF5 file", job_.out)
       .needed(card_.needs_out)

@@ -126,10 +126,12 @@ class AnalyzeCoverage final : public AnalyzeCommand {
         "the worst row); one budget for all: {budget_shared}",
         told);
     if (!totals.contains("specattn_mass")) return budget;
-    return budget + filled_in(
-                        "; SpecAttn keeps {specattn_mass:%}, floor {pinsker_floor:%}, violated "
-                        "{violations} times",
-                        totals);
+    return budget +
+           filled_in(
+               "; SpecAttn, one list for all heads, keeps {specattn_mass:%} of what all of "
+               "them attend to, floor {pinsker_floor:%}, violated "
+               "{violations} times",
+               totals);
   }
 
   std::optional<fs::path> draft_;

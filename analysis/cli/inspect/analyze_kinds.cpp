@@ -25,7 +25,8 @@ KVSCOPE_COMMAND(
                     {"keys saved", "{reduction_per_kv_head}"},
                     {"r(S_q, log weight)", "{pearson_log_mean}"}},
         .headline = "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: "
-                    "{mass_p05:%}) and save {reduction_per_kv_head:%} of the key reads",
+                    "{mass_p05:%}) and save {reduction_per_kv_head:%} of the key reads; recall and "
+                    "sink are means over the {chunks} calls, of which each decoded token is one",
         .measured = "rows_where_the_budget_cuts",
         .if_none = "the budget covers the past keys of every chunk, or no layer is chosen from: "
                    "nothing is left out, so nothing is measured; give a smaller --budget, or "
@@ -85,7 +86,8 @@ KVSCOPE_COMMAND(
                     {"nearest", "{argmax_draft_layer}"},
                     {"its KL", "{argmax_kl}"}},
         .headline = "mean KL of the mapped layers {kl_mean_mapped:3} nat; monotone map costs "
-                    "{monotone_cost:3}, the unconstrained one {argmax_cost:3}"})
+                    "{monotone_cost:3}, the unconstrained one {argmax_cost:3}; --eps smoothed "
+                    "{smoothed_layer_rows} layer rows, of which zeros would make it infinite"})
 
 KVSCOPE_COMMAND(
     205, AnalyzeOne<GeometryOptions>, analyze_geometry,
@@ -198,8 +200,9 @@ KVSCOPE_COMMAND(
                     {"first alone", "{first_mass}"},
                     {"second alone", "{second_mass}"}},
         .headline =
-            "of their keys before a call two sides share {jaccard:%} on average; of a row's "
-            "attention {shared_mass:%} lies on keys before the call that both keep, "
+            "of their keys before a call two sides share {jaccard:%} on average (over budgets, "
+            "and over each method against all the others too); of a row's attention "
+            "{shared_mass:%} lies on keys before the call that both keep, "
             "{first_mass:%} and {second_mass:%} on those that one alone keeps",
         .more_of = "couples",
         .more = {{"first", "{first}"},

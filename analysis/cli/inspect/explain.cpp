@@ -106,7 +106,7 @@ void ExplainKeyOptions::declare(OptionSet& options) {
   options
       .positional("trace", "a recording: explain one query and key of it instead of prompts", trace,
                   /*required=*/false)
-      .kind = ValueKind::file;
+      .of({FileKind::trace});
   options.add("layers", "N", "with a trace: the layer", layer);
   options.add("heads", "N", "with a trace: the query head", head);
   options.add("query", "N", "with a trace: position of the query", query);

@@ -217,7 +217,7 @@ class AnswerReport {
                                                  {"q_head", "{q_head}"},
                                                  {"key", "{key}"},
                                                  {"token", "{text:q}"},
-                                                 {"dense weight", "{dense_weight:3}"},
+                                                 {"weight under method", "{weight:3}"},
                                                  {"comes back", "{recovered:back}"},
                                                  {"says", "{says:q}"}}));
   }
@@ -227,9 +227,8 @@ class AnswerReport {
     if (one.what.layer >= 0) out["layer"] = one.what.layer;
     if (one.what.q_head >= 0) out["q_head"] = one.what.q_head;
     if (one.what.key >= 0)
-      out.update({{"key", one.what.key},
-                  {"text", prompt_token(one.what.key)},
-                  {"dense_weight", one.weight}});
+      out.update(
+          {{"key", one.what.key}, {"text", prompt_token(one.what.key)}, {"weight", one.weight}});
     out.update({{"surprise", one.surprise},
                 {"recovered", json_number(one.recovered)},
                 {"says", token(one.says)}});

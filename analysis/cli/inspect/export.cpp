@@ -51,8 +51,10 @@ class ExportCommand final : public Command {
               "the bookmarks and results of a saved session of the window"}}};
   }
   void declare(OptionSet& options) override {
-    options.positional("TRACE", "a recorded trace, or a saved session of kvscope-explorer (.json)",
-                       input_, /*required=*/true);
+    options
+        .positional("TRACE", "a recorded trace, or a saved session of kvscope-explorer (.json)",
+                    input_, /*required=*/true)
+        .of({FileKind::trace, FileKind::session, FileKind::json, FileKind::own_json});
     options.flag("html", "write a page: what is done anyway, since there is one format", html_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
     selection_.declare(options);

@@ -11,6 +11,7 @@
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "notebooks_export/figure_manifest.hpp"
+#include "notebooks_export/open_result.hpp"
 
 namespace kvscope::cli {
 
@@ -74,8 +75,10 @@ class FigureCommand final : public Command {
     OptionSpec& name = options.positional(
         "NAME", "the figure; kvscope figures says what each shows", figure_, /*required=*/true);
     for (const FigureKind& kind : figure_kinds()) name.choices.push_back(kind.name);
-    options.positional("RESULT", "what it is drawn from, in the order that kvscope figures says",
-                       results_, /*required=*/true);
+    options
+        .positional("RESULT", "what it is drawn from, in the order that kvscope figures says",
+                    results_, /*required=*/true)
+        .of(kinds_of_results());
     options
         .add("out", "DIR|FILE",
              "folder for the files, or one file that ends in .svg, .pdf, .png or .tex [.]", out_)

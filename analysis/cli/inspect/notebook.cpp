@@ -162,8 +162,10 @@ class NotebookCommand final : public Command {
   void declare(OptionSet& options) override {
     OptionSpec& kind = options.positional("KIND", "what it is about", kind_, /*required=*/true);
     for (const NotebookKind& each : notebook_kinds()) kind.choices.push_back(each.name);
-    options.positional("RESULT", "what analyze, sweep or simulate wrote", results_,
-                       /*required=*/true);
+    options
+        .positional("RESULT", "what analyze, sweep or simulate wrote", results_,
+                    /*required=*/true)
+        .of(kinds_of_results());
     options.add("trace", "FILE", "a trace of the results [found by its name]", traces_);
     options.add("out", "FILE", "the notebook [KIND.ipynb]", out_).short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);

@@ -111,7 +111,7 @@ class TableCommand final : public Command {
     options
         .positional("PRESET|RESULT", "a layout of the papers, then results of any command", words_,
                     /*required=*/false)
-        .kind = ValueKind::file;
+        .of(kinds_of_results());
     options.add("rows", "FIELD[,FIELD]", "what rows are: outer groups first, the method last",
                 rows_);
     options.add("columns", "FIELD[,FIELD]", "what columns are: outer headings first", columns_);

@@ -45,8 +45,10 @@ class FitCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("METHOD", "the method, with its options as NAME:option=value", method_,
                        /*required=*/true);
-    options.positional("TRACE", "a recording of the model, all layers and heads", trace_,
-                       /*required=*/true);
+    options
+        .positional("TRACE", "a recording of the model, all layers and heads", trace_,
+                    /*required=*/true)
+        .of({FileKind::trace});
     options.add("out", "FILE", "the file to write (JSON)", out_)
         .needed("expected a file for what the method learns")
         .short_name = 'o';

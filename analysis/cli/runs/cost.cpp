@@ -336,7 +336,8 @@ class CostCommand final : public Command {
           "a map over context and batch; kvscope figure cost-map draws it"}}};
   }
   void declare(OptionSet& options) override {
-    options.positional("TRACE", "a recorded trace", trace_, /*required=*/false);
+    options.positional("TRACE", "a recorded trace", trace_, /*required=*/false)
+        .of({FileKind::trace});
     replay_.declare(options);
     options.add("hardware", "LIST",
                 fmt::format("profiles: {}, or files (of tests/bench's bench_machine)",

@@ -33,7 +33,8 @@ AnalysisCard ladder_card() {
                {"KiB", "{together_bytes:KiB}"},
                {"with a tie", "{tie_share:%}?"},
                {"keys changed", "{tie_changed}?"},
-               {"", "not taken: {refused}?"}};
+               {"", "not taken: {refused}?"},
+               {"", "not together: {together_refused}?"}};
   return card;
 }
 
@@ -93,10 +94,11 @@ class LadderCommand final : public AnalyzeCommand {
     return analyze_ladder(traces[0], ladder_options(), run);
   }
   std::string headline(const Json& totals) const override {
-    return selector_ + filled_in(
-                           " keeps {mass:%} of the attention as it is, {together_mass:%} with "
-                           "every restriction that it can take but the chunk",
-                           totals);
+    return selector_ +
+           filled_in(
+               " keeps {mass:%} of the attention as it is, {together_mass:%} with "
+               "every restriction that it can take but the chunk (means over {queries} queries)",
+               totals);
   }
 
   std::string selector_;

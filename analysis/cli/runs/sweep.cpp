@@ -291,7 +291,8 @@ class SweepCommand final : public Command {
           "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}}};
   }
   void declare(OptionSet& options) override {
-    options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
+    options.positional("TRACE", "recorded traces", traces_, /*required=*/false)
+        .of({FileKind::trace});
     replay_.declare(options);
     options.add(
         "match", "LIST",

@@ -271,18 +271,17 @@ void add_captions(plot::Figure& figure, const Table& table,
                   const std::vector<EqualCostMethod>& methods, const std::string& target,
                   const EqualCostExtras& extras) {
   const bool is_live = !is_sweep(table);
-  // A closed loop has a row for each length, kind and protocol.
   const bool are_means = std::ranges::any_of(
       methods, [](const auto& one) { return one.values.front().middle.n() > 1; });
-  const std::string over = !is_live
-                               ? "Means over the layers without a sliding window" +
-                                     std::string(has_several_traces(table) ? " and traces" : "")
-                               : "Means over lengths, kinds and protocols";
+  const std::string over = is_live
+                               ? figures::means_over(table)
+                               : "Means over the layers without a sliding window" +
+                                     std::string(has_several_traces(table) ? " and traces." : ".");
   figure.caption.push_back(fmt::format(
       "Every method with its budget setting (its budget, or the option that sets its cost) turned "
       "until the measured cost is {}: dense layers count, and so do keys that are kept in addition "
-      "to the budget.{}",
-      target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
+      "to the budget.{}{}",
+      target, over.empty() ? "" : " ", over));
   if (extras.has_intervals) {
     figure.caption.push_back(
         fmt::format("Lines: the result's 95% intervals{}.",

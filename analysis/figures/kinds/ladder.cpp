@@ -111,12 +111,14 @@ plot::Figure make_ladder(const FigureInput& input) {
   }
   const Json& config = result.info().config;
   const std::string budget = text_at(config, "budget");
+  const double n_queries = number_at(totals_of(result.summary()), "queries");
   figure.caption.push_back(fmt::format(
       "{}{}: each restriction of an engine alone, and together with those above it (of each kind "
-      "the last one); means over layers, query heads and the same queries. Bytes: scoring, and K "
+      "the last one); means over layers, query heads and the same {}queries. Bytes: scoring, and K "
       "and V of the kept keys, for all heads of a layer; a chunk's are divided among its queries, "
       "and its own keys are kept in addition to the budget.",
-      text_at(config, "selector", "?"), budget.empty() ? "" : " " + budget));
+      text_at(config, "selector", "?"), budget.empty() ? "" : " " + budget,
+      std::isnan(n_queries) ? "" : fmt::format("{} ", n_queries)));
   refused.say("Not taken", figure.caption);
   return figure;
 }

@@ -12,10 +12,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
+#include "analysis/figures/sweep_curves.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
@@ -94,14 +97,43 @@ const LossMetric& loss_metric(const Table& table, const std::string& wanted) {
       table.name(), there.empty() ? "none of them" : fmt::format("{}", fmt::join(there, ", ")));
 }
 
-LossesByName losses_of(const Table& table, const LossMetric& metric) {
-  LossesByName losses;
+/// The rows of layers that every method acts in, where the table has layers, and what to say of the
+/// others; else all rows.
+struct LossRows {
+  std::vector<std::size_t> rows;
+  std::vector<std::string> sentences;
+};
+
+LossRows rows_of_losses(const Table& table, const FigureOptions& options) {
+  LossRows out;
+  if (!table.has("layer")) {
+    for (std::size_t r = 0; r < table.n_rows(); ++r) out.rows.push_back(r);
+    if (const std::string over = figures::means_over(table); !over.empty())
+      out.sentences.push_back(over);
+    return out;
+  }
+  const auto place_of = [&](std::size_t r) {
+    return std::tuple(table.has_text("trace") ? table.text("trace").codes[r] : 0,
+                      table.numbers("layer")[r], word_in(table, "phase", r));
+  };
+  const figures::SweepSelection selection = figures::select_sweep_rows(
+      table, options, figures::DenseLayers::leave_out_for_all, figures::BudgetKinds::all);
+  std::set<std::tuple<std::int32_t, double, std::string>> places;
+  for (const std::size_t r : selection.rows) places.insert(place_of(r));
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    // one head and layers with a sliding window stand in a sweep's table alone
-    const bool is_cell = std::isnan(number_in(table, "q_head", r)) &&
-                         !(table.has("window") && number_in(table, "window", r) != 0.0);
+    if (std::isnan(number_in(table, "q_head", r)) && places.contains(place_of(r)))
+      out.rows.push_back(r);
+  }
+  out.sentences = selection.sentences;
+  return out;
+}
+
+LossesByName losses_of(const Table& table, const std::vector<std::size_t>& rows,
+                       const LossMetric& metric) {
+  LossesByName losses;
+  for (const std::size_t r : rows) {
     const double value = number_in(table, std::string(metric.column), r);
-    if (!is_cell || std::isnan(value)) continue;
+    if (std::isnan(value)) continue;
     MeasuredLoss& found = losses[point_name(table, r)];
     found.selector = table.text("selector").at(r);
     found.value.add(value);
@@ -244,7 +276,8 @@ plot::Panel panel_of(const std::vector<LossPoint>& points, const LossMetric& met
 plot::Figure make_pareto(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const LossMetric& metric = loss_metric(table, input.options.metric);
-  const LossesByName losses = losses_of(table, metric);
+  const LossRows rows = rows_of_losses(table, input.options);
+  const LossesByName losses = losses_of(table, rows.rows, metric);
   const auto full = losses.find("full");
   if (metric.column == "accuracy" && full == losses.end())
     throw ConfigError("{}: has no full attention, of which losses are taken", table.name());
@@ -262,7 +295,7 @@ plot::Figure make_pareto(const FigureInput& input) {
   const figures::MethodTones tones(selectors);
 
   plot::Figure figure;
-  std::vector<std::string> left_out;
+  figures::LeftOut without_time;
   for (const Times& times : all_times) {
     std::vector<LossPoint> points = {{"full", "full", false, times.dense_us, 0.0, 0.0, 0.0}};
     for (const auto& [name, loss] : losses) {
@@ -270,7 +303,7 @@ plot::Figure make_pareto(const FigureInput& input) {
         continue;
       const auto us = times.us.find(name);
       if (us == times.us.end() || std::isnan(us->second)) {
-        left_out.push_back(name);
+        without_time.add(name);
         continue;
       }
       points.push_back(
@@ -288,12 +321,13 @@ plot::Figure make_pareto(const FigureInput& input) {
   }
   figure.caption.insert(
       figure.caption.begin(),
-      "Predicted time of attention in one layer and measured loss with its 95% interval; several "
-      "dots of a method are its budgets. Grey: the front, as far as the means go. Small: beaten by "
+      "Predicted time of attention in one layer and measured loss with its 95% interval (of means, "
+      "the mean of its ends); several dots of a method are its budgets. Grey: the front, as far as "
+      "the means go. Small: beaten by "
       "a method that takes no more time, whose interval lies below. Left of the dotted line: "
       "faster than full attention. Oracles and controls beat nobody.");
-  if (!left_out.empty())
-    figure.caption.push_back(fmt::format("Without a time: {}.", fmt::join(left_out, ", ")));
+  figure.caption.insert(figure.caption.end(), rows.sentences.begin(), rows.sentences.end());
+  without_time.say("Without a time", figure.caption);
   return figure;
 }
 

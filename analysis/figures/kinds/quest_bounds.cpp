@@ -9,6 +9,8 @@
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/scale.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -83,7 +85,16 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const figures::ArrayData truth(result, "true_max");
   const figures::ArrayData violated(result, "violated");
   const figures::ArrayData rank(result, "best_rank");
-  const figures::HeadSlots shown(result, "bound", input.options);
+  figures::HeadSlots shown(result, "bound", input.options);
+  const Json* const rows = list_at(result.summary(), "layers");
+  const auto is_dense = [&](Index l) {
+    return rows != nullptr && static_cast<std::size_t>(l) < rows->size() &&
+           (*rows)[static_cast<std::size_t>(l)].value("dense", false);
+  };
+  const bool leaves_out = input.options.layers.empty() &&
+                          std::ranges::any_of(shown.layers, is_dense) &&
+                          !std::ranges::all_of(shown.layers, is_dense);
+  if (leaves_out) std::erase_if(shown.layers, is_dense);
   const std::size_t program =
       input.options.metric.empty() ? 0 : figures::metric_slot(input.options.metric, kPrograms);
   const auto* selected = result.find(kPrograms[program] + "/selected");
@@ -123,6 +134,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
       "rounding. Best page: share of n = {} steps and query heads whose page of largest true "
       "maximum is among the first pages by the bound.",
       n_points, n_violated, n_ranks));
+  if (leaves_out)
+    figure.caption.emplace_back("Layers that are dense or have a sliding window are left out.");
   figure.caption.push_back(
       are_marked
           ? fmt::format("Kept pages: by Quest's {} program.", kPrograms[program])

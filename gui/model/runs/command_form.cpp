@@ -63,7 +63,8 @@ std::vector<CommandSpec> read_commands(const std::string& text) {
   for (const Json& entry : json) {
     CommandSpec command{.name = word_at(entry, "name"),
                         .summary = word_at(entry, "summary"),
-                        .description = word_at(entry, "description")};
+                        .description = word_at(entry, "description"),
+                        .other_words = word_at(entry, "other_words")};
     for (const char* part : {"arguments", "options"}) {
       if (!entry.contains(part) || !entry[part].is_array()) continue;
       for (const Json& option : entry[part])

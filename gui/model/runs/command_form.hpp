@@ -30,6 +30,7 @@ struct CommandSpec {
   std::string name;     // "analyze quest"
   std::string summary;  // one line
   std::string description;
+  std::string other_words;             // what people call it
   std::vector<CommandOption> options;  // arguments first
   const CommandOption* find(std::string_view option) const;
 };

@@ -108,33 +108,6 @@ TEST_CASE("cost: a processor gathers each list anew, and many vectors score as m
   CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 5e11));
 }
 
-TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys") {
-  // bytes alone, 3 us per launch, 1 dense and 3 sparse launches
-  struct Card {
-    double bandwidth;
-    double dense_us;
-    double sparse_us;
-  };
-  for (const Card& one : {Card{2.04e12, 69, 17}, Card{3.35e12, 43, 14}, Card{4.8e12, 31, 12.5},
-                          Card{8e12, 20, 11}, Card{1.01e12, 136, 26}}) {
-    HardwareProfile card = plain_card();
-    card.peak["bf16"].value = 1e18;
-    card.launch.value = 3e-6;
-    card.topk.value = 0.0;
-    card.bandwidth.points = {{1.0, one.bandwidth}};
-    LayerWork sparse{.shape = {32, 8, 128, 1, 32768},
-                     .attend = {2048 * 32, 2048 * 8, 2048 * 8, 4},
-                     .score_flops = 1.0,
-                     .ranked = 1.0};
-    // one eighth of the bytes in all: a sixteenth for the list, a sixteenth for scoring
-    sparse.score_bytes = 2.0 * 8 * 2048 * 128 * 2;
-    const double dense = 1e6 * predict_layer(dense_work(sparse.shape), card, {}).total();
-    const double chosen = 1e6 * predict_layer(sparse, card, {}).total();
-    CHECK(dense == Approx(one.dense_us).margin(1.0));
-    CHECK(chosen == Approx(one.sparse_us).margin(1.0));
-  }
-}
-
 TEST_CASE("cost: the work behind a selection is what loops count") {
   // two KV heads with two query heads each, three queries at 7 to 9, a list for all of them
   Selection selection(ListOwner::q_head, 3, 3);

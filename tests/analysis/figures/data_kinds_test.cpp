@@ -79,6 +79,22 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
   CHECK_SAYS(pareto({.selector = "snapkv"}), "no row of these methods");
   CHECK_SAYS(pareto({.metric = "mass"}), "found relative_increase");
   CHECK_SAYS(drawn(loss, "pareto"), "has no predicted times");
+
+  // Layers that one method leaves dense count for none; what a mean is over is said.
+  std::string layers =
+      "phase,selector,budget_kind,budget,layer,q_head,dense,window,mass_mean,mass_low,mass_high,"
+      "predicted_us,predicted_dense_us\n";
+  layers += "decode,quest,tokens,32,0,,1,0,1,1,1,9,9\ndecode,quest,tokens,32,1,,0,0,.5,.4,.6,4,9\n";
+  layers +=
+      "decode,tova,tokens,32,0,,0,0,.1,.1,.1,3,9\ndecode,tova,tokens,32,1,,0,0,.7,.6,.8,3,9\n";
+  const plot::Figure of_layers = drawn(result_of(layers, "sweep"), "pareto");
+  CHECK(mark_of<plot::Line>(of_layers.panels[0], 1).y[0] == Approx(0.5));
+  CHECK_HAS(testing::caption_of(of_layers), "leaves dense are left out for all");
+  const std::string loops =
+      "selector,budget_kind,budget,kept,protocol,accuracy,accuracy_low,accuracy_high\n"
+      "quest,tokens,64,64,decode,.5,.4,.6\nquest,tokens,64,64,prefill,1,.9,1\n";
+  CHECK_HAS(testing::caption_of(drawn(result_of(loops), "budget", {.metric = "accuracy"})),
+            "Means over 2 protocols.");
 }
 
 TEST_CASE("curves along measured keys, bytes or the nominal budget") {

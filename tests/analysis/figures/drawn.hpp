@@ -7,6 +7,7 @@
 
 #include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "analysis/figures/selection.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/lint.hpp"
 #include "tests/support/figure_bands.hpp"
@@ -37,6 +38,17 @@ inline plot::Figure drawn(const MemoryResult& result, const std::string& name,
   plot::Figure figure = make_figure(find_figure_kind(name), {{&result}, options});
   for (const std::string& fault : faults_of(figure)) FAIL_CHECK(name << ": " << fault);
   return figure;
+}
+
+/// The line of a method, whatever its budget.
+inline const plot::Line& line_named(const plot::Panel& panel, const std::string& selector) {
+  const std::string label = figures::method_label(selector);
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* line = std::get_if<plot::Line>(&mark);
+    if (line != nullptr && line->label.starts_with(label)) return *line;
+  }
+  FAIL("no line " << label);
+  return std::get<plot::Line>(panel.marks[0]);
 }
 
 template <class M>

@@ -11,16 +11,6 @@
 
 namespace kvscope::kinds_test {
 
-/// A table as a result, and a figure made of it.
-struct TableResult {
-  explicit TableResult(const std::string& csv, const std::string& kind = "table")
-      : memory(testing::result_of(csv, kind)) {}
-  plot::Figure make(const std::string& name, const FigureOptions& options = {}) const {
-    return testing::drawn(memory, name, options);
-  }
-  MemoryResult memory;
-};
-
 const std::string kSweepHead =
     "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
     "output_error_rel,bytes\n";
@@ -46,38 +36,29 @@ std::string sweep_csv_text() {
   return csv;
 }
 
-const plot::Line& line_named(const plot::Panel& panel, const std::string& selector) {
-  const std::string label = figures::method_label(selector);
-  for (const plot::Mark& mark : panel.marks) {
-    const auto* line = std::get_if<plot::Line>(&mark);
-    if (line != nullptr && line->label.starts_with(label)) return *line;
-  }
-  FAIL("no line " << label);
-  return std::get<plot::Line>(panel.marks[0]);
-}
-
 TEST_CASE("budget curves are means over the heads of layers that are sparse for all") {
-  const TableResult result(sweep_csv_text(), "sweep");
-  const plot::Figure figure = result.make("budget");
+  const MemoryResult result = testing::result_of(sweep_csv_text(), "sweep");
+  const plot::Figure figure = testing::drawn(result, "budget");
   REQUIRE(figure.panels.size() == 3);
-  const plot::Line& quest = line_named(figure.panels[0], "quest");
+  const plot::Line& quest = testing::line_named(figure.panels[0], "quest");
   CHECK(quest.x == std::vector<double>{32, 64});
   CHECK(quest.y[0] == Approx(0.5 + 0.05 + 0.05));  // heads 0 and 1 of layer 1
   CHECK(quest.y[1] == Approx(0.5 + 0.05 + 0.1));
-  const plot::Line& oracle = line_named(figure.panels[0], "oracle-topk");
+  const plot::Line& oracle = testing::line_named(figure.panels[0], "oracle-topk");
   CHECK(oracle.tone.role == plot::Role::reference);
   CHECK(oracle.y[0] == Approx(0.7));  // layer 0 does not count, though it is sparse for the oracle
   CHECK(quest.low.empty());  // heads are no sample: without recorded intervals there is no band
   CHECK_HAS(testing::caption_of(figure), "none are recorded for mass, recall10", "n = 2");
   FigureOptions options{.metric = "recall10", .band = BandKind::range};
-  CHECK(result.make("budget", options).panels.size() == 1);
-  CHECK(line_named(result.make("bytes").panels[0], "quest").x[0] == Approx(3200.0));
+  CHECK(testing::drawn(result, "budget", options).panels.size() == 1);
+  CHECK(testing::line_named(testing::drawn(result, "bytes").panels[0], "quest").x[0] ==
+        Approx(3200.0));
 }
 
 TEST_CASE("coverage by head masks what is dense") {
-  const TableResult result(sweep_csv_text(), "sweep");
+  const MemoryResult result = testing::result_of(sweep_csv_text(), "sweep");
   FigureOptions options{.selector = "quest", .budget = "64"};
-  const plot::Figure figure = result.make("coverage-heads", options);
+  const plot::Figure figure = testing::drawn(result, "coverage-heads", options);
   const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
   REQUIRE(map.values.size() == 4);
   CHECK(std::isnan(map.values[0]));
@@ -93,26 +74,29 @@ TEST_CASE("a budget beyond the context leaves no layer out") {
              (budget == 64 ? ",1,0,1.0" : ",0,0,0.5") + ",0.5,0.1,3200\n";
     }
   }
-  const plot::Figure figure = TableResult(csv, "sweep").make("budget");
+  const plot::Figure figure = testing::drawn(testing::result_of(csv, "sweep"), "budget");
   const auto& line = std::get<plot::Line>(figure.panels[0].marks[0]);
   CHECK(line.x == std::vector<double>{32.0, 64.0});
   CHECK(line.y == std::vector<double>{0.5, 1.0});
 }
 
 TEST_CASE("needle, perplexity and latency are made from plain tables") {
-  const TableResult needle(
+  const MemoryResult needle = testing::result_of(
       "selector,budget,length,depth,accuracy\nquoka,64,1024,0,1\nquoka,64,1024,1,0.5\n"
       "quoka,64,2048,0,0\nquoka,64,1024,0,0\n");
-  const plot::Figure grid = needle.make("needle");
+  const plot::Figure grid = testing::drawn(needle, "needle");
   const auto& map = std::get<plot::HeatMap>(grid.panels[0].marks[0]);
   CHECK(map.values[0] == 0.5F);  // two prompts averaged
   CHECK(std::isnan(map.values[3]));
-  const TableResult ppl("selector,position,log_perplexity\nfull,1,0\nfull,2,1\n");
-  CHECK(line_named(ppl.make("perplexity").panels[0], "full").y[1] == Approx(std::exp(1.0)));
-  const TableResult times(
+  const MemoryResult ppl =
+      testing::result_of("selector,position,log_perplexity\nfull,1,0\nfull,2,1\n");
+  CHECK(testing::line_named(testing::drawn(ppl, "perplexity").panels[0], "full").y[1] ==
+        Approx(std::exp(1.0)));
+  const MemoryResult times = testing::result_of(
       "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
       "001\n");
-  CHECK(line_named(times.make("latency").panels[1], "quest").y == std::vector<double>{2.0, 4.0});
+  CHECK(testing::line_named(testing::drawn(times, "latency").panels[1], "quest").y ==
+        std::vector<double>{2.0, 4.0});
 }
 
 TEST_CASE("every method has a look of its own, the same in every figure") {
@@ -148,49 +132,56 @@ TEST_CASE("a method beyond the oracle has its reason in the caption") {
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n";
   const std::string oracle = "a,prefill,oracle-topk,tokens,1,0,16,0,0,248,0.538,100\n";
   FigureOptions options{.metric = "mass", .x = "budget"};
-  const plot::Figure beyond =
-      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
-          .make("budget", options);
+  const plot::Figure beyond = testing::drawn(
+      testing::result_of(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n",
+                         "sweep"),
+      "budget", options);
   CHECK(beyond.panels[0].title.empty());
   CHECK_HAS(testing::caption_of(beyond),
             "\nAt budget 16 QuoKA is above the oracle: 308 keys to its 248.\n", "keep more keys");
-  const plot::Figure below =
-      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
-          .make("budget", options);
+  const plot::Figure below = testing::drawn(
+      testing::result_of(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n",
+                         "sweep"),
+      "budget", options);
   CHECK_THAT(testing::caption_of(below), !has("above the oracle"));
   // heads beside each other: every panel says its keys, where one is beyond
   FigureOptions at_budget{.budget = "16"};
-  const plot::Figure heads =
-      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
-          .make("coverage-heads", at_budget);
+  const plot::Figure heads = testing::drawn(
+      testing::result_of(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n",
+                         "sweep"),
+      "coverage-heads", at_budget);
   REQUIRE(heads.panels.size() == 2);
   CHECK_HAS(heads.panels[0].title, "248 keys per query");
   CHECK_HAS(heads.panels[1].title, "308 keys per query");
-  const plot::Figure usual =
-      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
-          .make("coverage-heads", at_budget);
+  const plot::Figure usual = testing::drawn(
+      testing::result_of(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n",
+                         "sweep"),
+      "coverage-heads", at_budget);
   CHECK_THAT(usual.panels[1].title, !has("keys per query"));
 }
 
 TEST_CASE("closed loops: an oracle below a method says why in the caption") {
   const std::string head = "selector,budget_kind,budget,length,depth,accuracy,kept\n";
   const std::string oracle = "oracle-topk,tokens,128,2048,0.5,0.5,128\n";
-  const plot::Figure more =
-      TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table").make("needle");
+  const plot::Figure more = testing::drawn(
+      testing::result_of(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table"), "needle");
   CHECK_THAT(more.panels[0].title, !has("above"));
   CHECK_HAS(testing::caption_of(more), "\nQuoKA is above the oracle: 210 keys to its 128.\n",
             "no bound on answers");
-  const plot::Figure same =
-      TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table").make("needle");
+  const plot::Figure same = testing::drawn(
+      testing::result_of(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table"), "needle");
   CHECK_HAS(testing::caption_of(same), "QuoKA is above the oracle: it ranks weights, not answers");
   const plot::Figure other =  // of another budget
-      TableResult(head + oracle + "quoka,tokens,512,2048,0.5,1,512\n", "table").make("needle");
+      testing::drawn(
+          testing::result_of(head + oracle + "quoka,tokens,512,2048,0.5,1,512\n", "table"),
+          "needle");
   CHECK_THAT(testing::caption_of(other), !has("above"));
 
   const std::string loss = "selector,budget_kind,budget,position,log_perplexity,kept\n";
   const std::string curve = "oracle-topk,tokens,64,1,3,64\noracle-topk,tokens,64,2,3,64\n";
   const auto caption = [&](const char* rows) {
-    return testing::caption_of(TableResult(loss + curve + rows, "table").make("perplexity"));
+    return testing::caption_of(
+        testing::drawn(testing::result_of(loss + curve + rows, "table"), "perplexity"));
   };
   CHECK_HAS(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,2.5,80\n"),
             "\nQuest is below the oracle");
@@ -199,10 +190,11 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption") {
 
 TEST_CASE("needle: a depth is a share, and a mean says of how many cells") {
   const std::string head = "selector,budget,length,depth,accuracy\n";
-  CHECK_SAYS(TableResult(head + "quoka,64,1024,50,1\n").make("needle"), "from 0 to 1", "found 50");
-  const plot::Figure figure =
-      TableResult(head + "quoka,64,1024,0,1\nquoka,64,1024,0.5,0.5\nquoka,64,2048,0,1\n")
-          .make("needle");
+  CHECK_SAYS(testing::drawn(testing::result_of(head + "quoka,64,1024,50,1\n"), "needle"),
+             "from 0 to 1", "found 50");
+  const plot::Figure figure = testing::drawn(
+      testing::result_of(head + "quoka,64,1024,0,1\nquoka,64,1024,0.5,0.5\nquoka,64,2048,0,1\n"),
+      "needle");
   CHECK_HAS(figure.panels[0].title, "mean 83% over 3 of 4 cells");
 }
 
@@ -213,17 +205,17 @@ TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken"
       "ratio\n"
       "full,,1024,3,2,1.9,2.1,2,1,0,1,1,1,1\n"
       "quoka,128,1024,3,1,0.9,1.1,1,0.2,0.1,1.9,1.7,2.2,3.2\n";
-  const plot::Figure figure = TableResult(csv).make("latency");
+  const plot::Figure figure = testing::drawn(testing::result_of(csv), "latency");
   REQUIRE(figure.panels.size() == 4);
   CHECK(figure.panels[0].y.label == "Time to the first token (ms)");
-  CHECK(line_named(figure.panels[1], "quoka").y[0] == Approx(300.0));
-  const plot::Line& ratio = line_named(figure.panels[2], "quoka");
+  CHECK(testing::line_named(figure.panels[1], "quoka").y[0] == Approx(300.0));
+  const plot::Line& ratio = testing::line_named(figure.panels[2], "quoka");
   CHECK(ratio.y[0] == Approx(1.9));  // the median of ratios, not 2 / 1
   CHECK(ratio.high[0] == Approx(2.2));
-  CHECK(line_named(figure.panels[3], "quoka").y[0] == Approx(3.2));
+  CHECK(testing::line_named(figure.panels[3], "quoka").y[0] == Approx(3.2));
   CHECK_HAS(testing::caption_of(figure), "n = 3 turns");
-  const plot::Figure plain =
-      TableResult("selector,length,seconds\nfull,1024,2\nquest,1024,1\n").make("latency");
+  const plot::Figure plain = testing::drawn(
+      testing::result_of("selector,length,seconds\nfull,1024,2\nquest,1024,1\n"), "latency");
   CHECK(plain.panels.size() == 2);
   CHECK_HAS(plain.caption.front(), "column seconds of the table");
 }

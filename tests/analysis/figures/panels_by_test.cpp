@@ -20,33 +20,19 @@ const std::string kLayers =
     "quest,tokens,16,prefill,1,0,0,30,0.7,0.65,0.75\n"
     "quest,tokens,16,prefill,2,0,64,30,0.1,0.05,0.15\n";
 
-std::string caption_of(const plot::Figure& figure) {
-  std::string caption;
-  for (const std::string& sentence : figure.caption) caption += sentence + " ";
-  return caption;
-}
-
-const plot::Line& line_of(const plot::Panel& panel, const std::string& label) {
-  for (const plot::Mark& mark : panel.marks) {
-    const auto* line = std::get_if<plot::Line>(&mark);
-    if (line != nullptr && line->label == label) return *line;
-  }
-  FAIL("no line " << label);
-  throw;
-}
-
 TEST_CASE("a panel for each value of some columns, in which a method looks the same", "[figures]") {
   FigureOptions options{.metric = "relative_increase", .panels = "model,text"};
   const plot::Figure figure = testing::drawn(testing::result_of(kRuns), "budget", options);
   REQUIRE(figure.panels.size() == 2);
   CHECK(figure.panels[0].title == "a, x");
   CHECK(figure.panels[1].title == "b, x");
-  const plot::Line& quest = line_of(figure.panels[0], "Quest");
+  const plot::Line& quest = testing::line_named(figure.panels[0], "quest");
   CHECK(quest.x == std::vector<double>{20.0, 40.0});
   CHECK(quest.of == std::vector<std::size_t>{0, 1});  // rows of the table
   CHECK(quest.low == std::vector<double>{0.4, 0.1});
-  CHECK(line_of(figure.panels[0], "H2O").tone == line_of(figure.panels[1], "H2O").tone);
-  CHECK_HAS(caption_of(figure), "the difference to full attention");
+  CHECK(testing::line_named(figure.panels[0], "h2o").tone ==
+        testing::line_named(figure.panels[1], "h2o").tone);
+  CHECK_HAS(testing::caption_of(figure), "the difference to full attention");
 
   options.panels = "model,letter";
   CHECK_THROWS_AS(testing::drawn(testing::result_of(kRuns), "budget", options), ConfigError);
@@ -63,13 +49,14 @@ TEST_CASE("a table without heads is drawn by its layers, with the intervals of l
           "[figures]") {
   FigureOptions options{.metric = "mass"};
   const plot::Figure figure = testing::drawn(testing::result_of(kLayers), "budget", options);
-  const plot::Line& quest = line_of(figure.panels.at(0), "Quest");
+  const plot::Line& quest = testing::line_named(figure.panels.at(0), "quest");
   REQUIRE(quest.x.size() == 1);
   CHECK(quest.x[0] == Approx(25.0));
   CHECK(quest.y[0] == Approx(0.6));
   CHECK(quest.low[0] == Approx(0.525));
   CHECK(quest.high[0] == Approx(0.675));
-  CHECK_HAS(caption_of(figure), "layers (over traces)", "Sliding-window layers are left out");
+  CHECK_HAS(testing::caption_of(figure), "layers (over traces)",
+            "Sliding-window layers are left out");
 }
 
 }  // namespace kvscope::panels_by_test

@@ -122,28 +122,6 @@ TEST_CASE("heads: every number equals the three-loop reference") {
   }
 }
 
-TEST_CASE("heads: a planted needle and a planted sink are found where they are") {
-  test::PlantOptions plant{.d_head = 16,
-                           .n_tokens = 96,
-                           .aim = 40.0,
-                           .needles = {{.key = 40, .first_query = 60, .last_query = 96}}};
-  const MemoryTrace trace = test::planted_trace(plant);
-  HeadsOptions options;
-  options.selector.clear();
-  options.needle = "40";
-  MemoryResult result;
-  const auto summary = run(trace, options, result);
-  // the queries from 60 on look at the needle, those from 41 to 59 do not
-  const double found = summary["totals"]["retrieval"].get<double>();
-  const double chance = summary["totals"]["retrieval_chance"].get<double>();
-  CHECK(chance < 0.03);
-  CHECK(found > 10.0 * chance);
-  // its tokens never repeat: nothing calls for a repetition
-  options.needle.clear();
-  MemoryResult without;
-  CHECK(run(trace, options, without)["totals"]["retrieval"].is_null());
-}
-
 TEST_CASE("heads: losses are what a replay keeps, taken from 1") {
   test::PlantOptions plant{
       .n_q = 6, .n_kv = 2, .n_tokens = 128, .has_sink_logits = GENERATE(false, true)};

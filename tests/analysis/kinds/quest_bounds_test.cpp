@@ -125,19 +125,6 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops") {
   }
 }
 
-TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys") {
-  MemoryTrace trace = test::planted_trace({});
-  QuestOptions options;
-  options.page_size = 1;
-  options.budget = 12;
-  options.steps = 64;
-  MemoryResult result;
-  const auto summary = run(trace, options, result);
-  for (float gap : result.values<float>("gap_mean")) REQUIRE(gap == Approx(0.0).margin(1e-6));
-  for (float recall : result.values<float>("eval/recall")) REQUIRE(recall == 1.0f);
-  for (auto rank : result.values<std::int32_t>("best_rank")) REQUIRE(rank == 0);
-}
-
 TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union") {
   MemoryTrace trace = test::planted_trace(test::PlantOptions{.n_q = 8, .n_kv = 2, .n_tokens = 256});
   QuestOptions options;

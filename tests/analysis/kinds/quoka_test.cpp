@@ -257,6 +257,7 @@ TEST_CASE("quoka: sliding-window and dense layers stay as they are") {
   const double sparse = summary["totals"]["reduction_per_kv_head"];
   const double all = summary["totals"]["reduction_per_kv_head_with_dense_layers"];
   REQUIRE(all == Approx(sparse / 2));
+  CHECK(summary["totals"]["pearson_log_mean"] == summary["layers"][0]["pearson_log_mean"]);
 
   QuokaOptions options = small_options();
   options.dense_layers = 1;

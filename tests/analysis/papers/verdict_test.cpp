@@ -175,15 +175,6 @@ TEST_CASE("what was not measured cannot be tested, and says why") {
   CHECK_THROWS_AS(judge(item_of({{Role::form, "a", Op::above, "nobody"}}), values), ConfigError);
 }
 
-TEST_CASE("the words of the verdicts are fixed") {
-  CHECK(verdict_word(Verdict::holds) == "holds");
-  CHECK(verdict_word(Verdict::in_form) == "holds in form");
-  CHECK(verdict_word(Verdict::depends) == "depends on the reading");
-  CHECK(verdict_word(Verdict::does_not_hold) == "does not hold");
-  CHECK(verdict_word(Verdict::not_decided) == "not decided");
-  CHECK(verdict_word(Verdict::cannot_test) == "cannot be tested");
-}
-
 TEST_CASE("the items: 32 of the papers and the errors, with names that exist") {
   std::set<std::string> ids, run_names;
   for (const Run& run : runs()) CHECK(run_names.insert(run.name).second);

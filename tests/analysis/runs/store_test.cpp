@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <mutex>
 #include <thread>
 
 #include "analysis/runs/leases.hpp"
@@ -161,43 +160,6 @@ Work numbers(std::size_t n) {
     return line_of(keys[i], static_cast<int>(i));
   };
   return work;
-}
-
-TEST_CASE("workers do each item once, longest first, and what fails stops no other") {
-  const TempDir dir;
-  Work work = numbers(60);
-  std::mutex mutex;
-  std::vector<std::size_t> order;
-  const auto plain = work.run;
-  work.run = [&](std::size_t i, const Lease* lease, const ProgressFn& progress,
-                 const std::stop_token& stop) {
-    {
-      const std::lock_guard lock(mutex);
-      order.push_back(i);
-    }
-    return plain(i, lease, progress, stop);
-  };
-  {
-    std::vector<std::jthread> workers;
-    for (int w = 0; w < 3; ++w) {
-      workers.emplace_back([&] {
-        Store store(dir.path() / "s");
-        run_items(work, store, OnFailure::keep, {}, {});
-      });
-    }
-  }
-  CHECK(order.size() == 60);
-  CHECK(order.front() > 56);  // three begin at once
-  Store store(dir.path() / "s");
-  CHECK(store.n_known() == 59);
-  REQUIRE(failed_items(work, store).size() == 1);
-  CHECK(failed_items(work, store)[0].sentence == "no such layer");
-  CHECK_HAS(lacking_sentences(work, store)[0], "item 3 failed, its rows are empty: no such layer");
-  CHECK(fs::is_empty(dir.path() / "s" / "leases"));
-  run_items(work, store, OnFailure::keep, {}, {});
-  CHECK(order.size() == 60);
-  Store alone;
-  CHECK_SAYS(run_items(work, alone, OnFailure::stop, {}, {}), "no such layer");
 }
 
 TEST_CASE("a file that is another one at the next item ends the work, whose key is of the first") {

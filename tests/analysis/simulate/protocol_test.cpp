@@ -124,41 +124,4 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
   CHECK_SAYS(make_retrieval_task(setup, options), "ends the sequence");
 }
 
-TEST_CASE("a wanted interval adds prompts until it is there, the same after interruptions") {
-  World world;
-  RetrievalOptions options{.protocols = parse_protocols("quest"),
-                           .lengths = {200},
-                           .n_depths = 2,
-                           .trials = 1,
-                           .until_interval = 0.25,
-                           .max_trials = 10};
-  const SimulationSetup setup =
-      world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
-  const auto task = make_retrieval_task(setup, options);
-  const auto result = world.run(*task, setup);
-  const double n = number(result, "full", "prompts", "decode");
-  CHECK(n > 2.0);
-  CHECK(n <= 20.0);
-  CHECK(number(result, "streamingllm", "prompts", "decode") == n);
-  for (const std::string selector : {"full", "streamingllm"}) {
-    const double mean = number(result, selector, "accuracy", "decode");
-    const double reach = std::max(mean - number(result, selector, "accuracy_low", "decode"),
-                                  number(result, selector, "accuracy_high", "decode") - mean);
-    CHECK((reach <= 0.25 || n == 20.0));
-  }
-  std::stop_source source;
-  Store store;
-  CHECK_THROWS_AS(run_simulation(
-                      *task, setup, store, world.pool,
-                      [&](const Progress& p) {
-                        if (p.done == 5) source.request_stop();
-                      },
-                      source.get_token()),
-                  Interrupted);
-  const auto resumed = run_simulation(*task, setup, store, world.pool);
-  CHECK(simulation_json(*task, resumed).dump() == simulation_json(*task, result).dump());
-  options.until_interval = 0.9;
-  CHECK_SAYS(make_retrieval_task(setup, options), "wanted interval");
-}
-
 }  // namespace kvscope::test::protocol_test

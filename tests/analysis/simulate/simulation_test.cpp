@@ -129,46 +129,6 @@ TEST_CASE("absurd counts of prompts are refused before memory is taken") {
   CHECK_THROWS_AS(make_speculative_task(setup, prompts, {2}), ConfigError);
 }
 
-TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
-  World world;
-  const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
-                                            {"tokens=128", "p=0.9"}, Phase::decode);
-  const auto task = make_retrieval_task(
-      setup,
-      RetrievalOptions{.protocols = parse_protocols("quest"), .lengths = {600}, .n_depths = 2});
-  Store store;
-  const auto result = run_simulation(*task, setup, store, world.pool);
-  CHECK(number(result, "full", "accuracy") == 1.0);
-  CHECK(number(result, "quest", "accuracy") == 1.0);
-  CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
-  CHECK(number(result, "streamingllm", "kv_reduction") > 0.7);
-  CHECK(result.table.text("dense_solves").at(row_of(result.table, "quest")) == "yes");
-  CHECK(result.table.text("protocol").at(row_of(result.table, "quest")) == "decode");
-  const auto json = simulation_json(*task, result);
-  CHECK(json.at("grids").size() == 4);
-  CHECK(json.at("grids")[0].at("accuracy").size() == 2);
-  MemoryResult output;
-  write_simulation(*task, result, output, "test");
-  CHECK(output.values<double>("grid/passkey").size() == 8);
-  CHECK(output.values<double>("rows/accuracy").size() == 4);
-}
-
-TEST_CASE("speculative: dense verification gives the greedy tokens") {
-  World world;
-  const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
-  SpeculativeOptions options{.prompt = 100, .n_new = 12, .prompts = 2, .offset = 0};
-  const auto task = make_speculative_task(setup, options, {2, 4});
-  Store store;
-  const auto result = run_simulation(*task, setup, store, world.pool);
-  CHECK(result.table.n_rows() == 5);
-  CHECK(number(result, "full", "same_as_dense") == 1.0);
-  CHECK(std::isnan(number(result, "full", "first_difference")));
-  CHECK(number(result, "full", "tokens_per_pass") ==
-        number(result, "full", "acceptance_length") + 1.0);
-  CHECK(number(result, "specattn", "kv_reduction") > 0.0);
-  CHECK(number(result, "greedy", "tokens_per_second") > 0.0);
-}
-
 TEST_CASE("retrieval over several texts: trials take them in turn, intervals are over texts") {
   World world;
   SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, Phase::decode);

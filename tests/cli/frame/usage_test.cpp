@@ -238,7 +238,10 @@ TEST_CASE("natural guesses are taken, or answered with the way") {
       {{"sweep", trace, "--methods", "quoka"}, "Did you mean --selector?"},
       {{"sweep", trace, "--quiet"}, "Did you mean --progress none?"},
       {{"sweep", trace, "--selector", "specattn", "--budget", "64"}, "but for decode"},
-      {{"figure", out + ".csv"}, "stands where NAME is expected"},
+      {{"figure", out + ".csv"}, "is a CSV table, where NAME is expected"},
+      {{"sweep", out + ".csv"}, "is a CSV table, where TRACE is expected, a trace of kvscope"},
+      {{"table", trace}, "is a trace of kvscope, where PRESET|RESULT is expected"},
+      {{"export", out + ".csv"}, "is a CSV table, where TRACE is expected"},
       {{"figure", "budget", out + ".csv", "--out", "a.jpg"}, "svg, pdf, png or tex"},
       {{"figure", "budget", out + ".csv", "--dark"}, "Did you mean --theme dark?"}};
   for (const auto& [words, says] : guesses) refused(words, 2, {says});
@@ -274,7 +277,7 @@ TEST_CASE("what went is answered with what to use instead") {
       {{"export", "--frames", trace}, "kvscope export --html"},
       {{"--manual"}, "kvscope help --all"}};
   for (const auto& [words, says] : gone) refused(words, 2, {says});
-  CHECK_HAS(ran({"help", "merge"}).out, "merge went. Instead: the same command with --store DIR");
+  CHECK_HAS(ran({"help", "merge"}).out, "Instead of merge: the same command with --store DIR");
   refused({"help", "retreival"}, 2, {"Did you mean retrieval?"});
   CHECK(ran({"help", "live"}).out.find("went") == std::string::npos);  // an option's word alone
 }

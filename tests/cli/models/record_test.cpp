@@ -279,6 +279,7 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
   CHECK(stop_recording(out, SIGKILL).code == 137);
   CHECK_FALSE(fs::exists(out));
   const std::string part = out.string() + ".part";
+  CHECK_HAS(kvscope_run({"record", out.string(), "--max-tokens", "64"}).err, "kvscope recover");
   const auto recovered = ran({"recover", part, "--json"});
   CHECK(recovered.json().at("n_units") >= 2);
   ran({"verify", out.string()});

@@ -102,9 +102,14 @@ TEST_CASE("retrieval and speculation run from the command line") {
   const auto ruler = ran({"simulate", "retrieval", "--lengths", "400", "--depths", "1", "--kinds",
                           "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
   CHECK_HAS(ruler.out, "full");
-  const auto speculative = ran(
-      {"simulate", "speculative", "--prompt", "100", "--n-new", "8", "--prompts", "1", "--json"});
-  CHECK(speculative.json().at("rows").at(1).at("same_as_dense") == 1);
+  const auto speculative = ran({"simulate", "speculative", "--prompt", "100", "--n-new", "8",
+                                "--prompts", "1", "--json"})
+                               .json()
+                               .at("rows")
+                               .at(1);
+  CHECK(speculative.at("same_as_dense") == 1);
+  CHECK(speculative.at("tokens_per_pass") ==
+        speculative.at("acceptance_length").get<double>() + 1.0);
   const auto live = ran({"bench", "live", "--selector", "quoka", "--lengths", "256,384", "--budget",
                          "64", "--repeat", "1", "--json"});
   CHECK(live.json().at("rows").size() == 4);

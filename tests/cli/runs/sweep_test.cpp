@@ -32,6 +32,15 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
   }
 }
 
+TEST_CASE("means of a sweep count each row once, in a short last chunk too") {
+  const auto sweep = ran({"sweep", recording(96), "--phase", "prefill", "--selector", "full,quest",
+                          "--budget", "16", "--chunk", "47", "--rows-per-chunk", "all", "--json"});
+  for (const auto& row : sweep.json().at("rows")) {
+    if (row.at("selector") == "full") CHECK(row.at("kept").get<double>() == Approx(48.5));
+    CHECK(row.at("mass_low").get<double>() <= row.at("mass_mean").get<double>() + 1e-9);
+  }
+}
+
 TEST_CASE("a sweep says why a method lies above the oracle, and that windows choose nothing") {
   // Of 96 tokens the first chunk is whole: what comes on top of the budget is more than the budget.
   const Words short_text = {"sweep", recording(96), "--phase", "prefill", "--budget", "64"};

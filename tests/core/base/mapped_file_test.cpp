@@ -2,7 +2,6 @@
 #include "core/base/mapped_file.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -34,18 +33,6 @@ TEST_CASE("forgotten bytes of a mapping come back, and other memory is left alon
   const std::string own = contents;
   forget_pages(std::as_bytes(std::span(own)));
   CHECK(own == contents);
-}
-
-TEST_CASE("what cannot be mapped is an IoError") {
-  const testing::TempDir dir;
-  CHECK_THROWS_AS(MappedFile(dir.path() / "missing"), IoError);
-  CHECK_THROWS_AS(MappedFile(dir.path()), IoError);
-  const auto pipe = dir.path() / "pipe";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK_THROWS_AS(MappedFile(pipe), IoError);
-  const auto secret = dir.write("secret", "x");
-  REQUIRE(::chmod(secret.c_str(), 0) == 0);
-  if (::geteuid() != 0) CHECK_THROWS_AS(MappedFile(secret), IoError);  // root may read everything
 }
 
 }  // namespace kvscope::mapped_file_test

@@ -97,39 +97,6 @@ TEST_CASE("a name taken meanwhile is not overwritten unasked") {
   CHECK(read_file(dir.path() / "a.txt") == "early");
 }
 
-TEST_CASE("outputs that cannot be are refused with the reason") {
-  const TempDir dir;
-  const auto reason = [](const fs::path& out) -> std::string {
-    try {
-      check_output(out, /*overwrite=*/true);
-    } catch (const IoError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  CHECK_HAS(reason(dir.path()), "folder");
-  CHECK_HAS(reason(dir.path() / "no" / "a"), "there is no folder");
-  CHECK_HAS(reason(dir.path() / "a.part"), ".part");
-  CHECK_HAS(reason("/dev/full"), "device");
-  REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
-  CHECK_HAS(reason(dir.path() / "pipe"), "pipe");
-  fs::create_symlink("nothing", dir.path() / "link");
-  CHECK_HAS(reason(dir.path() / "link"), "link to nothing, which does not exist");
-  CHECK(reason(dir.path() / "fine").empty());
-}
-
-TEST_CASE("an output that is an input is found under every name") {
-  const TempDir dir;
-  const fs::path input = dir.write("in", "x");
-  fs::create_hard_link(input, dir.path() / "second");
-  fs::create_symlink("in", dir.path() / "third");
-  dir.write("other", "x");
-  const std::vector<fs::path> inputs = {"-", dir.path() / "missing", input};
-  for (const char* name : {"in", "second", "third"}) CHECK(input_behind(dir.path() / name, inputs));
-  CHECK(!input_behind(dir.path() / "other", inputs));
-  CHECK(!input_behind(dir.path() / "new", inputs));
-}
-
 TEST_CASE("names from other files open nothing but regular files") {
   const TempDir dir;
   REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);

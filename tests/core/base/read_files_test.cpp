@@ -12,26 +12,6 @@ void replace(const fs::path& file) {
   write_new_file(file, "new", /*overwrite=*/true);
 }
 
-void check_refused(const fs::path& file) {
-  INFO(file);
-  CHECK_SAYS_AS(ConfigError, replace(file), "input");
-}
-
-TEST_CASE("a file that was read is not replaced, under no name") {
-  const TempDir dir;
-  const fs::path whole = dir.write("whole", "old");
-  const fs::path mapped = dir.write("mapped", "old");
-  fs::create_hard_link(whole, dir.path() / "hard");
-  fs::create_symlink("mapped", dir.path() / "soft");
-  const ReadFiles files;
-  read_whole_file(whole, 100);
-  const MappedFile map(mapped);
-  for (const char* name : {"whole", "mapped", "hard", "soft"}) check_refused(dir.path() / name);
-  CHECK(read_file(whole) == "old");
-  replace(dir.path() / "other");
-  replace(dir.path() / "other");  // what was written may be written again
-}
-
 TEST_CASE("a file that is read after its replacement was begun stays as well") {
   const TempDir dir;
   const fs::path file = dir.write("a", "old");

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "core/model/byte_level.hpp"
 #include "core/model/nfc.hpp"
@@ -314,52 +313,6 @@ TEST_CASE("a megabyte in one piece is merged in well under quadratic time") {
   }
 }
 
-// Merges the pair of lowest rank, the leftmost among equals, until none is left: three loops.
-std::vector<std::string> naive_bpe(const std::string& word,
-                                   const std::vector<std::pair<std::string, std::string>>& merges) {
-  std::vector<std::string> parts;
-  for (char c : word) parts.emplace_back(1, c);
-  for (bool merged = true; merged;) {
-    merged = false;
-    for (const auto& [left, right] : merges) {
-      for (std::size_t i = 0; i + 1 < parts.size() && !merged; ++i) {
-        if (parts[i] != left || parts[i + 1] != right) continue;
-        parts[i] += right;
-        parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-        merged = true;
-      }
-      if (merged) break;
-    }
-  }
-  return parts;
-}
-
-TEST_CASE("merging agrees with the naive algorithm on random merges") {
-  std::mt19937 random(11);
-  for (int round = 0; round < 50; ++round) {
-    // Each merged string is made in one way only.
-    std::vector<std::string> known = {"a", "b", "c"};
-    std::vector<std::pair<std::string, std::string>> merges;
-    while (merges.size() < 25) {
-      const std::string left = known[random() % known.size()],
-                        right = known[random() % known.size()];
-      if (std::ranges::find(known, left + right) != known.end()) continue;
-      if ((left + right).size() > 12) continue;
-      merges.emplace_back(left, right);
-      known.push_back(left + right);
-    }
-    const Tokenizer tokenizer = parse(all_bytes(merges));
-    for (int i = 0; i < 20; ++i) {
-      std::string word;
-      for (unsigned n = random() % 40; n > 0; --n) word += static_cast<char>('a' + random() % 3);
-      std::vector<std::string> found;
-      for (TokenId id : tokenizer.encode(word)) found.emplace_back(tokenizer.bytes_of(id));
-      CAPTURE(word);
-      CHECK(found == naive_bpe(word, merges));
-    }
-  }
-}
-
 TEST_CASE("decoding, names and bytes of tokens") {
   json config = all_bytes({{"t", "h"}, {"\xc4\xa0", "th"}});
   config["added_tokens"] = {{{"id", 300}, {"content", "<s>"}, {"special", true}},
@@ -527,17 +480,6 @@ TEST_CASE("templates put special tokens around the text") {
   check_refused<FormatError>(broken, "special_tokens");
   broken["post_processor"]["special_tokens"] = {{"<s>", {{"id", "<s>"}, {"ids", {999}}}}};
   check_refused<FormatError>(broken, "999");
-}
-
-TEST_CASE("files that cannot be read") {
-  const testing::TempDir dir;
-  CHECK_THROWS_AS(Tokenizer::load(dir.path()), IoError);
-  CHECK_THROWS_AS(Tokenizer::load(dir.path() / "missing.json"), IoError);
-  dir.write("tokenizer.json", "");
-  CHECK_THROWS_AS(Tokenizer::load(dir.path()), FormatError);
-  const std::string text = testing::read_file(kGolden / "tokenizer.json");
-  dir.write("tokenizer.json", text.substr(0, text.size() / 2));
-  CHECK_THROWS_AS(Tokenizer::load(dir.path()), FormatError);
 }
 
 }  // namespace kvscope::tokenizer_test

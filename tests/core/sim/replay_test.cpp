@@ -26,12 +26,6 @@ std::vector<LayerReplay> replay(const TraceSource& trace, const std::vector<Repl
   return replay_layers(trace, nullptr, layers, pairs, options, pool);
 }
 
-double mean_of(const PairReplay& pair, ReplayMetric metric) {
-  double sum = 0.0;
-  for (double x : pair.of(metric)) sum += x;
-  return sum / static_cast<double>(pair.of(metric).size());
-}
-
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
@@ -234,47 +228,6 @@ TEST_CASE("full attention and budgets of the whole context are exact") {
   }
 }
 
-TEST_CASE("the thread count changes no bit") {
-  const MemoryTrace trace = planted_trace(small());
-  const Budget budget = Budget::parse("12");
-  const std::vector<ReplayPair> pairs = {{"quoka", budget},
-                                         {"quoka", Budget::parse("24")},
-                                         {"h2o", budget},
-                                         {"lessismore", budget},
-                                         {"random", budget}};
-  for (Phase phase : {Phase::prefill, Phase::decode}) {
-    ReplayOptions options = prefill();
-    options.calls.phase = phase;
-    const auto one = replay(trace, pairs, options, {0, 2}, 1);
-    const auto three = replay(trace, pairs, options, {0, 2}, 3);
-    REQUIRE(one.size() == 2);
-    for (std::size_t l = 0; l < one.size(); ++l) {
-      for (std::size_t p = 0; p < pairs.size(); ++p) {
-        for (std::size_t m = 0; m < kReplayMetrics; ++m)
-          CHECK(same_bits(one[l].pairs[p].values[m], three[l].pairs[p].values[m]));
-        CHECK(same_bits(one[l].pairs[p].mass_rows, three[l].pairs[p].mass_rows));
-        CHECK(one[l].pairs[p].ages == three[l].pairs[p].ages);
-      }
-    }
-  }
-}
-
-TEST_CASE("pairs do not influence each other") {
-  const MemoryTrace trace = planted_trace(small());
-  const std::vector<ReplayPair> pairs = {{"quest:page-size=4", Budget::parse("8")},
-                                         {"quest:page-size=4", Budget::parse("32")},
-                                         {"tova", Budget::parse("8")},
-                                         {"tova", Budget::parse("32")}};
-  ReplayOptions options = prefill();
-  options.calls.phase = Phase::decode;
-  const auto together = replay(trace, pairs, options);
-  for (std::size_t p = 0; p < pairs.size(); ++p) {
-    const auto alone = replay(trace, {pairs[p]}, options);
-    for (std::size_t m = 0; m < kReplayMetrics; ++m)
-      CHECK(same_bits(alone[1].pairs[0].values[m], together[1].pairs[p].values[m]));
-  }
-}
-
 TEST_CASE("counted work of a window is what its definition says") {
   const MemoryTrace trace = planted_trace(small());
   ReplayOptions options = prefill();
@@ -288,16 +241,6 @@ TEST_CASE("counted work of a window is what its definition says") {
   CHECK(pair.of(ReplayMetric::attend_flops)[second] == 4.0 * 8.0 * 10.0 * 16.0);
   CHECK(pair.of(ReplayMetric::churn)[second] == 16.0 / 10.0);  // the last rows share only the sinks
   CHECK(std::isnan(pair.of(ReplayMetric::churn)[0]));
-}
-
-TEST_CASE("sliding-window layers stay dense and are marked") {
-  const MemoryTrace trace = planted_trace(small(), [](TraceInfo& info) { info.window[1] = 8; });
-  const auto layers = replay(trace, {{"recent", Budget::parse("4")}}, prefill());
-  CHECK(!layers[0].has_window);
-  CHECK(layers[1].has_window);
-  CHECK(layers[1].pairs[0].is_dense);
-  CHECK(mean_of(layers[1].pairs[0], ReplayMetric::mass) == 1.0);
-  CHECK(layers[1].pairs[0].of(ReplayMetric::union_keys)[1] == 16.0 + 7.0);
 }
 
 TEST_CASE("a method that learns from keys gets those of another text, never the replayed ones") {
@@ -426,19 +369,6 @@ TEST_CASE("a verification gets the draft's rows of the queries that proposed its
     }
     CHECK(std::set<KeyPos>(kept[i].begin(), kept[i].end()) == expected);
   }
-}
-
-TEST_CASE("what does not fit is refused with a sentence") {
-  const MemoryTrace trace = planted_trace(small());
-  CHECK_THROWS_AS(replay(trace, {{"recent", Budget::parse("p=0.5")}}, prefill()), ConfigError);
-  CHECK_SAYS(replay(trace, {{"quets", Budget::parse("4")}}, prefill()), "did you mean quest");
-  CHECK_THROWS_AS(replay(trace, {{"full", {}}}, prefill(), {7}), ConfigError);
-  ReplayOptions options = prefill();
-  options.q_heads = {9};
-  CHECK_THROWS_AS(replay(trace, {{"full", {}}}, options), ConfigError);
-  // what only a model has, a bare recording lacks
-  for (const char* of_models : {"expected-attention", "critical"})
-    CHECK_THROWS_AS(replay(trace, {{of_models, Budget::parse("8")}}, prefill()), ConfigError);
 }
 
 }  // namespace kvscope::test::replay_test

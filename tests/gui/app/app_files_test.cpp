@@ -43,39 +43,6 @@ fs::path damaged_trace(const fs::path& to) {
   return to;
 }
 
-TEST_CASE("a saved session is opened as any file is, and so is an exported view's manifest") {
-  const TempDir folder;
-  const fs::path file = folder.path() / "s.json";
-  {
-    Rig rig;
-    rig.open_pair();
-    rig.session().select("test", [](Selection& s) {
-      s.layer = 3;
-      s.key = 42;
-      s.selector = "snapkv";
-    });
-    rig.session().set_parameters("test", [](Parameters& p) { p.budget = 32; });
-    rig.app().show_layout("bounds");
-    rig.settle();
-    rig.app().save_session(file);
-  }
-  Rig rig;
-  rig.open(file);
-  rig.settle();
-  CHECK(rig.session().notices().empty());
-  REQUIRE(rig.session().document());
-  CHECK(rig.session().selection().layer == 3);
-  CHECK(rig.session().selection().key == 42);
-  CHECK(rig.session().selection().selector == "snapkv");
-  CHECK(rig.session().parameters().budget == 32);
-  CHECK(rig.app().area_of("quest-bounds"));
-  // one that is damaged is a sentence
-  const auto bad = folder.write("bad.json", R"({"kind": "kvscope-session", "parameters": 7})");
-  rig.open(bad);
-  REQUIRE(rig.session().notices().size() == 1);
-  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("bad.json"));
-}
-
 /// The working folder, until the end of a test.
 struct WorkingFolder {
   TempDir folder;

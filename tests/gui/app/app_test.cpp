@@ -9,18 +9,6 @@
 
 namespace kvscope::gui::test::app_test {
 
-TEST_CASE("with nothing open the start page is drawn, at every size") {
-  for (const ImVec2 size :
-       {ImVec2{1600, 900}, ImVec2{1024, 768}, ImVec2{2560, 1440}, ImVec2{320, 240}}) {
-    Rig rig(size);
-    rig.frame(3);
-    rig.settle();  // what this machine has is found meanwhile
-    CHECK(rig.backend().n_vertices() > 0);
-    CHECK_FALSE(rig.app().is_busy());
-    CHECK(rig.app().title() == "kvscope explorer");
-  }
-}
-
 TEST_CASE("every panel draws three frames alone: nothing open, a trace, two traces") {
   Rig rig;
   const auto draw_all = [&] {
@@ -43,26 +31,6 @@ TEST_CASE("every panel draws three frames alone: nothing open, a trace, two trac
   rig.session().close_trace(0);
   rig.session().close_trace(0);
   draw_all();
-}
-
-TEST_CASE("files that cannot be opened become sentences; what is open stays") {
-  const testing::TempDir folder;
-  Rig rig;
-  rig.open_pair();
-  const auto damaged = folder.write("damaged.h5", "\x89HDF\r\n\x1a\n and nothing more");
-  rig.open(damaged);
-  rig.open(folder.path() / "missing.h5");
-  rig.open(folder.path());
-  REQUIRE(rig.session().notices().size() == 3);
-  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("damaged.h5"));
-  CHECK_THAT(rig.session().notices()[1].sentence, ContainsSubstring("no such file"));
-  CHECK_THAT(rig.session().notices()[2].sentence, ContainsSubstring("is a folder"));
-  CHECK(rig.session().documents().size() == 1);
-  rig.open(damaged);  // said once
-  CHECK(rig.session().notices().size() == 3);
-  rig.session().dismiss(1);
-  rig.session().dismiss(77);
-  CHECK(rig.session().notices().size() == 2);
 }
 
 TEST_CASE("a session is applied to another trace as far as it goes") {
@@ -164,20 +132,6 @@ TEST_CASE("the panels' numbers can be copied and name what they are") {
     REQUIRE(figure.has_value());
     CHECK_NOTHROW(plot::check_figure(*figure));
     CHECK_FALSE(figure->caption.empty());
-  }
-}
-
-TEST_CASE("panels' switches go through a session unchanged") {
-  Rig rig;
-  for (const std::string& name : rig.app().panel_names()) {
-    INFO(name);
-    Panel& panel = rig.app().panel(name);
-    const auto options = panel.options();
-    CHECK(options.is_object());
-    panel.set_options(options);
-    CHECK(panel.options() == options);
-    panel.set_options({{"no_such_switch", 1}});
-    CHECK(panel.options() == options);
   }
 }
 

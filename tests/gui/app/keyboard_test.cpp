@@ -47,6 +47,7 @@ TEST_CASE(
   CHECK(run("record")["panels"]["runs"]["command"] == "record");
   CHECK(rig.app().area_of("runs"));
   CHECK(run("run sweep")["panels"]["runs"]["command"] == "sweep");
+  CHECK(run("niah haystack")["panels"]["runs"]["command"] == "simulate retrieval");
   CHECK(run("attention map scale log")["panels"]["attention-map"]["scale"] == "log");
   CHECK(run("select h2o")["selection"]["selector"] == "h2o");
   CHECK(run("2309.17453 select")["selection"]["selector"] == "streamingllm");

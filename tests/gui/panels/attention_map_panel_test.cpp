@@ -39,17 +39,6 @@ const plot::HeatMap& heat_map(const plot::Figure& figure) {
   return std::get<plot::HeatMap>(figure.panels.at(0).marks.at(0));
 }
 
-TEST_CASE("a click selects the query and the key under it", "[map]") {
-  MapRig rig;
-  rig.click(rig.place(120, 45));
-  CHECK(rig.session().selection().query == 120);
-  CHECK(rig.session().selection().key == 45);
-  rig.click(rig.place(60, 130));
-  CHECK(rig.session().selection().query == 60);
-  CHECK_FALSE(rig.session().selection().key.has_value());
-  CHECK(rig.session().can_undo());
-}
-
 TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects nothing", "[map]") {
   MapRig rig;
   const Selection before = rig.session().selection();
@@ -145,24 +134,6 @@ TEST_CASE("what is exported holds the weights in sight, of the head that is show
   CHECK_FALSE(rig.panel().is_busy());
 }
 
-TEST_CASE("hovering says the exact weight, the tokens and the cell", "[map]") {
-  MapRig rig;
-  rig.session().select("test", [](Selection& s) { s.layer = 3; });
-  rig.settle();
-  rig.backend().move_mouse(rig.place(150, 60));
-  rig.frame(3);
-  nlohmann::ordered_json hover = rig.app().state()["hover"];
-  REQUIRE(hover.contains("weight"));
-  CHECK(std::stod(hover["weight"].get<std::string>()) == Approx(rig.weight(150, 60)).epsilon(2e-3));
-  CHECK(hover["query"].get<std::string>().starts_with("150 "));
-  CHECK(hover["key"].get<std::string>().starts_with("60 "));
-  CHECK(hover["key"].get<std::string>().find("id ") != std::string::npos);
-  rig.backend().move_mouse(rig.place(60, 150));
-  rig.frame(3);
-  hover = rig.app().state()["hover"];
-  CHECK(hover["weight"].get<std::string>().find("after the query") != std::string::npos);
-}
-
 TEST_CASE("cancelled work rests, and the picture offers to go on", "[map]") {
   MapRig rig;
   rig.session().select("test", [](Selection& s) { s.layer = 2; });
@@ -195,19 +166,6 @@ TEST_CASE("switches and viewport are kept in options, nonsense is refused", "[ma
   rig.panel().set_options({{"pooling", "max"}});
   rig.frame(2);
   CHECK(rig.panel().view().is_fitted());
-}
-
-TEST_CASE("the kept keys of every method are drawn or explained", "[map]") {
-  MapRig rig;
-  rig.panel().set_options({{"overlay", true}});
-  for (const char* method : {"quoka", "quest", "specattn"}) {
-    rig.session().select("test", [&](Selection& s) { s.selector = method; });
-    rig.settle();
-    INFO(method);
-    CHECK(rig.session().notices().empty());
-    CHECK_FALSE(rig.panel().is_busy());
-    CHECK(rig.backend().n_vertices() > 0);
-  }
 }
 
 /// A store that counts what is written.

@@ -98,28 +98,6 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
   CHECK(orbit() == home);
 }
 
-TEST_CASE("geometry panel: every colour and basis shows a figure that can be exported",
-          "[geometry]") {
-  Rig rig;
-  Panel& panel = rig.app().panel("geometry");
-  CHECK_FALSE(panel.figure());
-  rig.open_pair();
-  for (const char* colour : {"s_q", "position", "max_weight", "kept"}) {
-    for (const char* basis : {"group", "head", "keys"}) {
-      for (const bool is_3d : {false, true}) {
-        INFO(colour << " " << basis << " " << is_3d);
-        show(rig, {{"colour", colour}, {"basis", basis}, {"is_3d", is_3d}});
-        const auto figure = panel.figure();
-        REQUIRE(figure);
-        CHECK_NOTHROW(plot::check_figure(*figure));
-        CHECK_THAT(figure->caption.at(0), ContainsSubstring("verifier.h5"));
-        CHECK_FALSE(panel.is_busy());
-      }
-    }
-  }
-  CHECK(rig.session().notices().empty());
-}
-
 TEST_CASE("geometry panel: as many other keys are kept, and have other colours", "[geometry]") {
   Rig rig;
   rig.open_pair();

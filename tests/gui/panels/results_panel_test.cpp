@@ -169,27 +169,4 @@ TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bri
   CHECK(rig.session().notices().empty());
 }
 
-TEST_CASE("results: a wide table, a long one, and the mouse everywhere") {
-  const testing::TempDir folder;
-  std::string wide = "a0";
-  for (int c = 1; c < 100; ++c) wide += fmt::format(",a{}", c);
-  wide += "\n1";
-  for (int c = 1; c < 100; ++c) wide += fmt::format(",{}", c);
-  std::string text = "x,y\n";
-  for (int i = 0; i < 200'000; ++i) text += fmt::format("{},{}\n", i, i % 7);
-  for (const ImVec2 size : {ImVec2{1600, 900}, ImVec2{420, 320}}) {
-    Rig rig(size);
-    rig.open(folder.write("wide.csv", wide + "\n"));
-    show(rig, "table");
-    rig.open(folder.write("long.csv", text));
-    for (const char* view : {"table", "figure", "about"}) {
-      show(rig, view);
-      for (float x = 0.05f; x < 1.0f; x += 0.19f) {
-        for (float y = 0.15f; y < 1.0f; y += 0.19f) rig.hover_panel("results", x, y);
-      }
-    }
-    CHECK(rig.session().notices().empty());
-  }
-}
-
 }  // namespace kvscope::gui::test::results_panel_test

@@ -1,7 +1,6 @@
 // The panel of a study: what the program says of it, before, while and after a run; wrong files.
 #include <GLFW/glfw3.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -28,12 +27,7 @@ chunk = 32
 std::filesystem::path study_in(const TempDir& folder) {
   const auto bad = folder.path() / "bad.h5";
   std::filesystem::copy_file(embedded_trace(/*draft=*/true), bad);
-  std::fstream bytes(bad, std::ios::in | std::ios::out | std::ios::binary);
-  const auto at = static_cast<std::streamoff>(std::filesystem::file_size(bad) * 6 / 10);
-  bytes.seekg(at);
-  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(at);
-  bytes.put(flipped);
+  flip(bad);
   return folder.write("s.toml", kStudy);
 }
 

@@ -349,16 +349,4 @@ TEST_CASE("of a long text only the lines in sight are drawn") {
   CHECK(many < few + few / 4);
 }
 
-TEST_CASE("methods that have no answer here say why, and the text stays") {
-  Rig rig;
-  open_alone(rig);
-  for (const char* selector : {"specattn", "full", "twilight"}) {
-    rig.session().select("test", [&](Selection& s) { s.selector = selector; });
-    rig.settle();
-    CHECK_FALSE(rig.app().is_busy());
-    CHECK(is_in_sight(rig, rig.session().selection().query));
-    REQUIRE(rig.app().panel(kPanel).csv());
-  }
-}
-
 }  // namespace kvscope::gui::test::tokens_panel_test

@@ -26,26 +26,5 @@ TEST_CASE("an exception inside a frame goes on, and leaves a backend that still 
   CHECK(backend.n_vertices() >= 4);
 }
 
-TEST_CASE("Esc closes a popup that was opened and not drawn yet", "[platform]") {
-  NullBackend backend;
-  bool is_open = true;
-  const auto draw = [&](bool opens) {
-    backend.frame([&] {
-      ImGui::Begin("window");
-      if (opens) ImGui::OpenPopup("popup");
-      is_open = ImGui::IsPopupOpen("popup");
-      ImGui::End();
-    });
-  };
-  ImGui::SetCurrentContext(backend.imgui());
-  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
-  draw(false);
-  draw(true);
-  CHECK(is_open);
-  backend.io().KeysDown[GLFW_KEY_ESCAPE] = true;
-  draw(false);  // died here
-  CHECK_FALSE(is_open);
-}
-
 }  // namespace
 }  // namespace kvscope::gui::test::backend_test

@@ -76,27 +76,6 @@ TEST_CASE("the recorded lse is used if it is right, and not if it is not", "[map
   check_levels(trace, 1, 2);
 }
 
-TEST_CASE("the same bits for any number of threads", "[map]") {
-  MemoryTrace trace = map_trace(400);
-  const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
-  for (int level : {0, 2, 5}) {
-    PooledCells first;
-    for (int threads : {1, 2, 3}) {
-      const auto head = AttentionHead::load(plain, 0, 0, {});
-      ThreadPool pool(threads);
-      const Index n = head->grid().cells(level);
-      const PooledCells found = head->pool(level, {0, n}, {0, n}, pool, {});
-      if (threads == 1) first = found;
-      for (std::size_t i = 0; i < first.max.size(); ++i) {
-        REQUIRE(std::isnan(first.max[i]) == std::isnan(found.max[i]));
-        if (std::isnan(first.max[i])) continue;
-        REQUIRE(first.max[i] == found.max[i]);
-        REQUIRE(first.mean[i] == found.mean[i]);
-      }
-    }
-  }
-}
-
 TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
   MemoryTrace trace = map_trace(64);
   CHECK_THROWS_AS(AttentionHead::load(trace, 5, 0, {}), ConfigError);

@@ -209,8 +209,9 @@ def test_torch_through_dlpack(trace):
 def test_names_are_checked():
     with pytest.raises(kvs.UsageError, match="has a method of this name"):
         kvs.selector(name="quest")(lambda call: None)
-    with pytest.raises(kvs.UsageError, match="expected lower-case letters"):
-        kvs.selector(name="My Method")(lambda call: None)
+    for odd in ("My Method", "Mine", "a:b", "a+b", "a@b", "-a", "a,b"):
+        with pytest.raises(kvs.UsageError, match="expected lower-case letters"):
+            kvs.selector(name=odd)(lambda call: None)
     with pytest.raises(kvs.UsageError, match="owner: expected one of"):
         kvs.selector(name="own-x", owner="head")(lambda call: None)
     with pytest.raises(kvs.UsageError, match="parameter keys: expected call, memory, one of"):

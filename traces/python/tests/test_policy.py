@@ -213,18 +213,6 @@ def test_sliding_layers_are_left_alone():
     assert torch.equal(found, logits(mixed, token_ids(30)))
 
 
-def test_own_selectors_run_here(model):
-    @kvs.selector(name="own-policy", budgets=["tokens"])
-    def own_policy(n_kv, pos_begin):
-        return np.tile(np.arange(pos_begin, dtype=float), (n_kv, 1))
-
-    ids = token_ids(40)
-    with kvs.policy(model, "recent@tokens=8"):
-        expected = generated(model, ids)
-    with kvs.policy(model, f"{own_policy}@tokens=8"):
-        found = generated(model, ids)
-    assert torch.equal(expected.sequences, found.sequences)
-
 
 @pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "keydiff@tokens=16", "tova@tokens=16", "h2o@tokens=16", "recent@tokens=8",
                                   "quoka@tokens=9", "snapkv:window=8@tokens=16", "adakv:window=8@tokens=16", "knorm@tokens=16",

@@ -125,28 +125,4 @@ TEST_CASE("adakv: a layer's heads share n_kv budgets by their votes, above a flo
   }
 }
 
-TEST_CASE("adakv: a floor of 1 is SnapKV, a floor of 0 lets a head starve") {
-  CallFixture fixture({.n_past = 60, .n_tok = 6, .seed = 4});
-  for (Index c = 0; c < 16; ++c) fixture.k(0, 7, c) *= 4.0f;
-  for (Index row = 0; row < 6; ++row) {  // head 0 attends to one key alone, head 1 to all alike
-    for (Index c = 0; c < 16; ++c) {
-      for (Index h = 0; h < 2; ++h) fixture.q(h, row, c) = 40.0f * fixture.k(0, 7, c);
-      for (Index h = 2; h < 4; ++h) fixture.q(h, row, c) = 0.0f;
-    }
-  }
-  fixture.bind();
-  fixture.call.budget = Budget::parse("tokens=12");
-  AliveMask even = fixture.alive;
-  AliveMask snap = fixture.alive;
-  made("adakv:window=3,kernel=3,floor=1", fixture)->evict(fixture.call, even);
-  made("snapkv:window=3,kernel=3,pooling=max", fixture)->evict(fixture.call, snap);
-  for (Index head = 0; head < 2; ++head) CHECK(alive_keys(even, head) == alive_keys(snap, head));
-  AliveMask free = fixture.alive;
-  made("adakv:window=3,kernel=3,floor=0", fixture)->evict(fixture.call, free);
-  CHECK(free.is_alive(0, 7));
-  CHECK(free.n_alive(0) < 10);
-  CHECK(free.n_alive(1) > 14);
-  CHECK(free.n_alive(0) + free.n_alive(1) == 24);
-}
-
 }  // namespace kvscope::test::adakv_test

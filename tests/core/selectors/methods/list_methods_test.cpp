@@ -292,15 +292,6 @@ TEST_CASE("ceiling of the output: no way to give out as many keys in its orders 
   }
 }
 
-TEST_CASE("twilight: caps are its base's before the first call") {
-  CHECK(MethodSpec("twilight:base=specattn,base-budget=p=0.9").caps().needs_draft);
-  CHECK(MethodSpec("twilight:base=lessismore").caps().cross_layer);
-  CHECK(MethodSpec("twilight:base=loki:basis=calibrated").caps().needs_calibration);
-  CHECK(MethodSpec("twilight:base=sparq").caps().needs_values);
-  CHECK(MethodSpec("twilight:base=oracle-topk").caps().uses_pool);
-  CHECK_FALSE(MethodSpec("twilight:base=recent,bits=16").caps().needs_draft);
-}
-
 TEST_CASE("keydiff: a share of the budget for recent keys") {
   const Sequence sequence = random_sequence({.n_tokens = 30, .chunk = 30, .n_decode = 0});
   SelectorRun run(make_selector("keydiff:recent-share=0.5", sequence), sequence.shape,
@@ -309,18 +300,6 @@ TEST_CASE("keydiff: a share of the budget for recent keys") {
   const auto alive = alive_keys(run.alive(0), 1);
   CHECK(alive.size() == 8);
   for (const KeyPos pos : {26, 27, 28, 29}) CHECK(alive.contains(pos));
-}
-
-TEST_CASE("zero queries and zero keys give no NaN and deterministic ties") {
-  CallFixture fixture({.n_past = 30, .n_tok = 3});
-  std::ranges::fill(fixture.q.flat(), 0.0f);
-  std::ranges::fill(fixture.k.flat(), 0.0f);
-  fixture.call.budget = Budget::parse("tokens=4");
-  for (const std::string_view spec :
-       {"quoka", "sampleattention", "sparq", "loki:basis=self", "oracle-topk-chunk"}) {
-    INFO(spec);
-    CHECK(made(spec, fixture)->select(fixture.call).at(0).scored() == positions(0, 4));
-  }
 }
 
 }  // namespace kvscope::test::list_methods_test

@@ -1,5 +1,4 @@
 // SampleAttention, SparQ, Loki: each against three naive loops.
-#include <random>
 
 #include "core/base/parallel.hpp"
 #include "core/tensor/principal_axes.hpp"
@@ -127,36 +126,6 @@ TEST_CASE("loki: full rank is exact, few directions rank by the projected produc
   CallFixture other({.d_head = 8});
   other.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(full->select(other.call), ShapeError);
-}
-
-TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") {
-  std::mt19937 rng(2);
-  Tensor<float> keys = random_tensor({200, 6}, rng);
-  for (Index t = 0; t < 200; ++t) {
-    for (Index c = 0; c < 6; ++c) keys(t, c) = keys(t, c) * static_cast<float>(c + 1) + 3.0f;
-  }
-  const Tensor<double> basis = directions_of(keys.view());
-  double last = std::numeric_limits<double>::infinity();
-  for (Index r = 0; r < 6; ++r) {
-    double variance = 0.0;
-    double mean = 0.0;
-    for (Index t = 0; t < 200; ++t) {
-      double x = 0.0;
-      for (Index c = 0; c < 6; ++c) x += basis(r, c) * static_cast<double>(keys(t, c));
-      mean += x / 200;
-      variance += x * x / 200;
-    }
-    variance -= mean * mean;
-    CHECK(variance <= last + 1e-9);
-    last = variance;
-    for (Index s = 0; s < 6; ++s) {
-      double dot = 0.0;
-      for (Index c = 0; c < 6; ++c) dot += basis(r, c) * basis(s, c);
-      CHECK(dot == Catch::Approx(r == s ? 1.0 : 0.0).margin(1e-9));
-    }
-  }
-  CHECK(directions_of(keys.view().range(0, 0, 1)).dim(0) == 6);
-  CHECK_THROWS_AS(directions_of(keys.view().range(0, 0, 0)), ShapeError);
 }
 
 }  // namespace kvscope::test::score_methods_test
