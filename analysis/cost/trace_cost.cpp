@@ -26,6 +26,9 @@ std::vector<LayerWork> WorkCollector::calls(std::size_t pair, Index layer) const
   const auto found = works_.find({pair, layer});
   if (found == works_.end()) return out;
   for (const auto& [call, work] : found->second) out.push_back(work);
+  const auto n_tok = [](const LayerWork& work) { return work.shape.n_tok; };
+  const double most = out.empty() ? 0.0 : n_tok(*std::ranges::max_element(out, {}, n_tok));
+  std::erase_if(out, [&](const LayerWork& work) { return n_tok(work) < most; });
   return out;
 }
 

@@ -21,7 +21,8 @@ class WorkCollector {
   void add(const SelectedCall& selected);
   /// A work that was measured elsewhere.
   void put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work);
-  /// Of the calls in order; empty if the pair was not asked about the layer (a window).
+  /// Of the calls in order, without those of fewer queries than the largest (a last chunk), which
+  /// no mean of calls is about; empty if the pair was not asked about the layer (a window).
   std::vector<LayerWork> calls(std::size_t pair, Index layer) const;
 
  private:

@@ -125,8 +125,10 @@ class Reader {
   void read_rows(const Value& value, const Table& table, Measured& measured) {
     std::vector<double> x, low, high;
     double prompts = 0.0;
+    std::set<double> budgets;  // the same prompts are asked at each
     const auto column = table.numbers(value.column);
-    const std::string ends[2] = {value.column + "_low", value.column + "_high"};
+    const std::string stem = value.column.substr(0, value.column.rfind("_mean"));
+    const std::string ends[2] = {stem + "_low", stem + "_high"};
     const bool has_ends = table.has(ends[0]) && table.has(ends[1]);
     for (const std::size_t row : rows_where(table, value.where)) {
       if (std::isnan(column[row])) continue;
@@ -137,7 +139,10 @@ class Reader {
       }
       if (value.spread == Spread::wilson && table.has("prompts"))
         prompts += table.numbers("prompts")[row];
+      if (table.has("budget") && !std::isnan(table.numbers("budget")[row]))
+        budgets.insert(table.numbers("budget")[row]);
     }
+    if (budgets.size() > 1) prompts /= static_cast<double>(budgets.size());
     if (x.empty()) {
       measured.missing = fmt::format("{} has no row with {}", value.run, value.where);
       return;
@@ -150,6 +155,8 @@ class Reader {
       measured.low = interval.low;
       measured.high = interval.high;
       measured.interval = fmt::format("95 % interval, {} prompts", measured.prompts);
+      if (budgets.size() > 1)
+        measured.interval += fmt::format(", each at {} budgets", budgets.size());
     } else if (value.spread == Spread::recorded && has_ends) {
       measured.low = reduced(low, value.reduce);
       measured.high = reduced(high, value.reduce);

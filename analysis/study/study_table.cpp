@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -202,15 +203,35 @@ Json StudyAnswers::table(const std::string& task, StudyRows how) const {
 }
 
 Json StudyAnswers::with_differences(const std::string& task, const std::string& against) const {
-  const auto place_of = [](const StudyItem& item) {
-    return std::tuple(item.task, item.model, item.text, item.protocol, item.budget);
+  const auto scene_of = [](const StudyItem& item) {
+    return std::tuple(item.task, item.model, item.text, item.protocol);
   };
-  std::map<decltype(place_of(plan_.items[0])), Json> references;
+  using Scene = decltype(scene_of(plan_.items[0]));
+  std::map<std::pair<Scene, std::string>, Json> references;  // by scene and budget
+  // By scene and method: heads that the method chooses for at some budget.
+  std::map<Scene, std::map<std::string, std::vector<bool>>> acts;
   for (const StudyItem* item : items(task)) {
-    if (item->method != against) continue;
-    if (const std::string line = line_of(*item); !line.empty())
-      references[place_of(*item)] = member_of(line, "heads", *item);
+    const std::string line = line_of(*item);
+    const Json heads = line.empty() ? Json() : member_of(line, "heads", *item);
+    if (item->method == against && !line.empty())
+      references[{scene_of(*item), item->budget}] = heads;
+    if (!heads.is_object() || item->method == "full") continue;
+    std::vector<bool>& known = acts[scene_of(*item)][item->method];
+    for (const Json& list : heads) {
+      known.resize(std::max(known.size(), list.size()));
+      for (std::size_t i = 0; i < list.size(); ++i)
+        if (!list[i].is_null()) known[i] = true;
+    }
   }
+  const auto in_common = [&](Json heads, const Scene& scene) {
+    for (const auto& [method, known] : acts[scene]) {
+      for (Json& list : heads) {
+        for (std::size_t i = 0; i < std::min(known.size(), list.size()); ++i)
+          if (!known[i]) list[i] = nullptr;
+      }
+    }
+    return heads;
+  };
   Json table = Json::array();
   for (const StudyItem* item : items(task)) {
     const std::string line = line_of(*item);
@@ -218,9 +239,9 @@ Json StudyAnswers::with_differences(const std::string& task, const std::string& 
     const Json rows = member_of(line, "rows", *item);
     if (rows.empty()) continue;
     add_item(table, *item, rows, StudyRows::named_means);
-    const auto reference = references.find(place_of(*item));
+    const auto reference = references.find({scene_of(*item), item->budget});
     if (reference == references.end()) continue;
-    const Json heads = member_of(line, "heads", *item);
+    const Json heads = in_common(member_of(line, "heads", *item), scene_of(*item));
     for (const HeadDifference& one : head_differences(heads, reference->second)) {
       const std::string column(one.column);
       table.back()[column] = one.mean;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gui/model/session/methods.hpp"
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -74,7 +75,8 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     std::vector<std::string> methods;
     const auto add = [&](const MethodSpec& method) {
       const SelectorCaps& caps = method.caps();
-      if (caps.is_defined(Phase::prefill) && !caps.needs_draft) methods.push_back(method.text());
+      if (caps.is_defined(Phase::prefill) && !caps.needs_draft)
+        methods.push_back(spec_of(method, parameters).text());
     };
     add(selected.selector);
     if (compares_methods() && selected.other != selected.selector) add(selected.other);

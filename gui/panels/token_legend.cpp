@@ -170,10 +170,11 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
                                                 " of the next token"};
     const LossKind kind = shown->request.kind;
     const auto number = [&](const TokenLosses& losses) {
-      const auto loss = losses.at(pos);
-      return loss ? loss_number(*loss, kind) : std::string("not measured");
+      return losses.is_measured(pos)
+                 ? loss_number(*losses.at(pos), kind) + kOf[static_cast<std::size_t>(kind)]
+                 : std::string("not measured");
     };
-    std::string words = number(*shown) + kOf[static_cast<std::size_t>(kind)];
+    std::string words = number(*shown);
     if (const auto& other = feed.other().lost()) words += ", the other " + number(*other);
     lines.emplace_back("lost", words);
   }

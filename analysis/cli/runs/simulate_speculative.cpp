@@ -46,7 +46,7 @@ class SimulateSpeculative final : public SimulateCommand {
                          {"tokens/pass", "{tokens_per_pass:3}"},
                          {"KV reduction", "{kv_reduction:%}"},
                          {"same as dense", "{same_as_dense:%}"},
-                         {"first difference", "{first_difference:3}"},
+                         {"earliest difference", "{first_difference:3}"},
                          {"tokens/s", "{tokens_per_second:3}"},
                          {"draft", "{draft_seconds:s}"},
                          {"selection", "{selection_seconds:s}"},

@@ -117,7 +117,9 @@ class TaskDrawer {
     for (const char* column : kDifferences) {
       if (has_column(means, column))
         figure(stem_ + "-means.csv", column,
-               fmt::format("Zero is {}, of the same budget.", against));
+               fmt::format(
+                   "Zero is {}, of the same budget; heads of layers that every method acts in.",
+                   against));
     }
     return std::move(pictures_);
   }
@@ -200,8 +202,8 @@ using Setup = std::vector<std::pair<std::string, papers::Spans>>;
 constexpr std::string_view kReading =
     "An item is a task of one model on one text under one method, budget and protocol; its key is "
     "made of the hashes below, so a number here is of exactly these contents. Intervals are of "
-    "95 %; each figure says what they are of. Means of a sweep are over the layers without a "
-    "sliding window.";
+    "95 %; each figure says what they are of. Means of a sweep leave out layers with a "
+    "sliding window and, but for NAME-means.csv, those that one method leaves dense.";
 
 std::string counted(std::size_t n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");

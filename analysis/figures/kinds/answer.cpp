@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/statistics.hpp"
@@ -18,14 +19,27 @@ namespace kvscope {
 namespace {
 
 /// Means over the first axis (prompts) of the numbers that are there.
-std::vector<double> mean_over_prompts(const ResultView& result, std::string_view name) {
+std::vector<Mean> means_over_prompts(const ResultView& result, std::string_view name) {
   const figures::ArrayData data(result, name);
   if (data.spec.shape.rank < 2 || data.spec.shape[0] < 1)
     throw FormatError("{}: {} has no prompts", result.name(), name);
   const auto n = data.values.size() / static_cast<std::size_t>(data.spec.shape[0]);
   std::vector<Mean> means(n);
   for (std::size_t i = 0; i < data.values.size(); ++i) means[i % n].add(data.values[i]);
-  return mapped<double>(means, &Mean::value);
+  return means;
+}
+
+std::vector<double> mean_over_prompts(const ResultView& result, std::string_view name) {
+  return mapped<double>(means_over_prompts(result, name), &Mean::value);
+}
+
+/// "1 to 2": of how many prompts a head's cell is, where it is of any.
+std::string prompts_of_heads(const ResultView& result) {
+  std::set<std::int64_t> counts;
+  for (const Mean& mean : means_over_prompts(result, "heads/recovered"))
+    if (mean.n() > 0) counts.insert(mean.n());
+  if (counts.size() < 2) return counts.empty() ? "0" : fmt::format("{}", *counts.begin());
+  return fmt::format("{} to {}", *counts.begin(), *counts.rbegin());
 }
 
 plot::Panel surprise_panel(const ResultView& result) {
@@ -82,6 +96,10 @@ plot::Figure make_answer(const FigureInput& input) {
       budget.empty() ? "" : " at " + budget, text_at(config, "model", "a model"),
       said.size() == 1 ? "one prompt" : fmt::format("means over {} prompts", said.size())));
   if (said.size() == 1) figure.caption.push_back(said.front());
+  if (said.size() > 1)
+    figure.caption.push_back(fmt::format(
+        "A head's cell: of {} prompts, those in which its layer was among the tried ones.",
+        prompts_of_heads(result)));
   return figure;
 }
 

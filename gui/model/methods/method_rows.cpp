@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 
 namespace kvscope::gui {
@@ -54,9 +55,10 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
   std::vector<ReplayPair> pairs;
   for (const Budget& budget : request.budgets) pairs.push_back({request.spec, budget});
   if (pairs.empty()) pairs.push_back({request.spec, std::nullopt});
-  ReplayOptions options{.calls = call_plan(trace.info(), request.phase, request.chunk),
-                        .rows_per_chunk = request.rows_per_chunk,
-                        .dense_layers = request.dense_layers};
+  ReplayOptions options{
+      .calls = whole_periods(call_plan(trace.info(), request.phase, request.chunk), pairs),
+      .rows_per_chunk = request.rows_per_chunk,
+      .dense_layers = request.dense_layers};
   const std::vector<LayerReplay> layers =
       replay_layers(trace, draft, request.layers, pairs, options, job.pool, job.progress, job.stop);
   MethodRows out;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/csv_text.hpp"
@@ -55,6 +56,7 @@ ReplayOptions LossRequest::replay(const TraceInfo& info) const {
   options.calls.phase = phase;
   options.calls.chunk = chunk;
   options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostDecodeSteps);
+  options.calls = whole_periods(options.calls, {{spec, budget}});
   return options;
 }
 
@@ -92,7 +94,7 @@ void TokenLosses::add(Index position, double loss) {
 
 std::optional<double> TokenLosses::at(Index position) const {
   const auto after = std::ranges::upper_bound(pos, position);
-  if (after == pos.begin()) return std::nullopt;
+  if (after == pos.begin() || position > pos.back()) return std::nullopt;
   return lost[static_cast<std::size_t>(after - pos.begin() - 1)];
 }
 
@@ -255,7 +257,10 @@ std::string loss_words(const TokenLosses& losses) {
                      request.phase == Phase::decode && request.kind != LossKind::next_token
                          ? " of decode steps"
                          : "",
-                     loss_number(losses.largest(), request.kind));
+                     loss_number(losses.largest(), request.kind)) +
+         (request.rows_per_chunk && request.kind != LossKind::next_token
+              ? fmt::format(", of {} measured tokens", losses.pos.size())
+              : "");
 }
 
 std::string difference_words(const TokenLosses& difference, const LossRequest& other) {
@@ -314,7 +319,8 @@ plot::Figure loss_figure(const TokenLosses& losses, const TokenLosses* other,
   const std::string of =
       request.kind == LossKind::next_token
           ? "the whole model"
-          : fmt::format("{}, {}", enum_name(request.phase), enum_name(request.heads));
+          : fmt::format("{}, {}{}", enum_name(request.phase), enum_name(request.heads),
+                        request.heads == LossHeads::all ? " that choose" : "");
   figure.caption.push_back(
       fmt::format("{}, {}: {} {}.", document.name(), of, label_of(request), loss_words(losses)));
   if (other != nullptr)

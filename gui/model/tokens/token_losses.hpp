@@ -3,6 +3,7 @@
 // the next token loses (next_token_losses.hpp). Two methods are compared by the difference.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -83,8 +84,10 @@ struct TokenLosses {
   std::size_t bytes() const { return sizeof *this + pos.size() * (sizeof(Index) + sizeof(double)); }
   bool empty() const { return pos.empty(); }
   double largest() const { return empty() ? 0.0 : lost[worst]; }
-  /// Of the measured query at the position, or of the one before it where not all were measured.
+  /// Of the measured query at the position, or of the one before it where not all were measured, as
+  /// far as some were.
   std::optional<double> at(Index position) const;
+  bool is_measured(Index position) const { return std::ranges::binary_search(pos, position); }
 };
 
 /// Throws what replay_layers or next_token_losses throws, and ConfigError where the output of a

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/sim/replay.hpp"
@@ -37,6 +39,7 @@ struct KeptWeights {
   std::vector<float> scored;
   std::vector<float> ruled;
   bool is_known = false;
+  Mean lost;  // over the heads that choose
 
   explicit KeptWeights(std::size_t n) : scored(n), ruled(n) {}
 
@@ -54,11 +57,15 @@ struct KeptWeights {
     if (call->selection.is_dense) return all();
     const Index owner = is_one_head ? 0 : owner_of(call->selection.owner, q_head, group);
     const ListView list = call->selection.list(owner, row.query - call->tokens.begin);
+    const double all_of_keys = std::accumulate(row.probs.begin(), row.probs.end(), 0.0);
+    double lost_here = all_of_keys;
     for (std::size_t i = 0; i < list.keys.size(); ++i) {
       const Index key = list.keys[i];
       if (key < row.visible.begin || key >= row.visible.end) continue;
       (list.is_forced[i] != 0 ? ruled : scored)[static_cast<std::size_t>(key)] += weight(row, key);
+      lost_here -= static_cast<double>(row.prob(key));
     }
+    lost.add(std::max(0.0, lost_here) / all_of_keys);
   }
 
   static float weight(const AttentionRow& row, Index key) {
@@ -66,14 +73,14 @@ struct KeptWeights {
   }
 
   /// weights: summed over the heads, keys from 0 on.
-  KeyUses outcomes(TokenRange visible, const std::vector<float>& weights, double n_heads) const {
+  KeyUses outcomes(TokenRange visible, const std::vector<float>& weights) const {
     KeyUses out;
     if (!is_known) return out;
     out.begin = visible.begin;
+    out.lost = lost.n() > 0 ? lost.value() : 0.0;
     for (Index key = visible.begin; key < visible.end; ++key) {
       const auto i = static_cast<std::size_t>(key);
       const float kept = scored[i] + ruled[i];
-      out.lost += std::max(0.0, static_cast<double>(weights[i] - kept)) / n_heads;
       out.of.push_back(2.0f * kept < weights[i] || kept == 0.0f ? KeyUse::dropped
                        : ruled[i] > scored[i]                   ? KeyUse::by_rule
                                                                 : KeyUse::by_score);
@@ -208,8 +215,8 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
   const TokenRange visible = mean.visible;
   return {.heads = request.heads,
           .row = rank_keys(request.layer, request.q_head, std::move(mean)),
-          .outcomes = kept[0].outcomes(visible, weights, n_heads),
-          .other_outcomes = kept[1].outcomes(visible, weights, n_heads)};
+          .outcomes = kept[0].outcomes(visible, weights),
+          .other_outcomes = kept[1].outcomes(visible, weights)};
 }
 
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n) {

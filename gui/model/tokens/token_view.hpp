@@ -80,7 +80,7 @@ enum class KeyUse : std::uint8_t {
 struct KeyUses {
   Index begin = 0;         // position of the first
   std::vector<KeyUse> of;  // empty: not known
-  double lost = 0.0;       // attention on dropped keys
+  double lost = 0.0;       // attention on dropped keys, mean over the heads that choose
   KeyUse at(Index pos) const {
     const Index i = pos - begin;
     return i >= 0 && i < static_cast<Index>(of.size()) ? of[static_cast<std::size_t>(i)]

@@ -28,10 +28,11 @@ double loss_of(const HeadAtlas& atlas, std::size_t head, std::size_t method = 0)
 }
 
 /// "256 of 4160 queries": how many the numbers of each head are means over; losses and lists, of
-/// which a replay measures others, "8 of each 128 queries".
+/// which a replay measures others, "8 of each 128 queries of the prompt".
 std::string sample_words(const HeadAtlas& atlas, bool is_replayed) {
   if (is_replayed)
-    return fmt::format("{} of each {} queries", atlas.options.rows_per_chunk, atlas.options.chunk);
+    return fmt::format("{} of each {} queries of the prompt", atlas.options.rows_per_chunk,
+                       atlas.options.chunk);
   const std::size_t n = atlas.result.values<std::int64_t>("row_pos").size();
   const auto n_all = atlas.result.summary().value("tokens", std::size_t{0});
   return n < n_all ? fmt::format("{} of {} queries", n, n_all) : fmt::format("{} queries", n);

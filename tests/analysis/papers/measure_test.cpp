@@ -56,17 +56,17 @@ TEST_CASE("rows are chosen by equal words, equal numbers, bounds and empty cells
   CHECK(!one({.column = "nothing"}).missing.empty());
 }
 
-TEST_CASE("intervals: recorded ends, Wilson's of all prompts together, the range of the rows") {
+TEST_CASE("intervals: recorded ends, Wilson's of prompts at two budgets, the range of the rows") {
   const Measured recorded =
       one({.column = "mass", .where = "selector=quest;q_head=", .spread = Spread::recorded});
   CHECK(recorded.low == Approx(0.5));
   CHECK(recorded.high == Approx(0.75));
   const Measured wilson =
       one({.column = "accuracy", .where = "selector=quest;q_head=", .spread = Spread::wilson});
-  CHECK(wilson.prompts == 20);
+  CHECK(wilson.prompts == 10);
   CHECK(wilson.value == Approx(0.7));
-  CHECK(wilson.low == Approx(0.4810).margin(5e-4));  // 14 of 20, by a table of Wilson's interval
-  CHECK(wilson.high == Approx(0.8545).margin(5e-4));
+  CHECK(wilson.low == Approx(0.3968).margin(5e-4));  // 7 of 10, by a table of Wilson's interval
+  CHECK(wilson.high == Approx(0.8922).margin(5e-4));
   const Measured range = one({.column = "mass", .where = "selector=quest", .spread = Spread::rows});
   CHECK(range.low == Approx(0.1));
   CHECK(range.high == Approx(0.7));

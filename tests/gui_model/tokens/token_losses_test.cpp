@@ -45,6 +45,7 @@ TEST_CASE("a head's losses are one minus the mass on the keys that it keeps") {
   }
   CHECK_THAT(losses.mean, WithinAbs(sum / static_cast<double>(losses.lost.size()), 1e-12));
   CHECK(losses.at(losses.pos.back()) == losses.lost.back());
+  CHECK_FALSE(losses.at(losses.pos.back() + 1).has_value());
   CHECK(losses.mean > 0.0);
   CHECK_THAT(loss_words(losses), ContainsSubstring("on average"));
 }

@@ -61,14 +61,15 @@ TEST_CASE("head atlas: what is sampled or cut says so where the numbers stand") 
   const std::pair<AtlasChoice, const char*> cases[] = {
       {{}, "(16 of 80 queries)"},
       {{AtlasNumber::entropy, AtlasSort::largest}, "64 of 68 (16 of 80 queries)"},
-      {{AtlasNumber::lost_mass}, "(8 of each 32 queries)"}};
+      {{AtlasNumber::lost_mass}, "(8 of each 32 queries of the prompt)"}};
   for (const auto& [choice, words] : cases) {
     const plot::Figure figure = draw_atlas(atlas, choice).figure;
     CHECK_THAT(figure.panels[0].x.label, Catch::Matchers::EndsWith(words));
   }
   const auto lines = head_lines(atlas, 1, 3);
   CHECK(lines[1].second == "16 of 80 queries");
-  CHECK_THAT(lines.back().second, Catch::Matchers::EndsWith("(8 of each 32 queries)"));
+  CHECK_THAT(lines.back().second,
+             Catch::Matchers::EndsWith("(8 of each 32 queries of the prompt)"));
 }
 
 TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it") {
