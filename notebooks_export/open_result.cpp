@@ -223,9 +223,8 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
 }
 
 /// True for a file that is HDF5, and for one that should be by its name.
-bool is_hdf5(const fs::path& file) {
+bool is_hdf5(const fs::path& file, FileKind kind) {
   if (file.extension() == ".h5" || file.extension() == ".hdf5") return true;
-  const FileKind kind = kind_of_file(file);
   return kind == FileKind::trace || kind == FileKind::result || kind == FileKind::hdf5;
 }
 
@@ -240,10 +239,11 @@ std::unique_ptr<ResultView> open_result(const fs::path& file) {
   std::error_code error;
   if (fs::is_directory(file, error)) throw IoError("{} is a folder, expected a file", name);
   if (file != "-" && !fs::exists(file, error)) throw IoError("cannot read {}: no such file", name);
-  if (is_hdf5(file)) return std::make_unique<ResultFile>(ResultFile::open(file));
+  const FileKind kind = kind_of_file(file);
+  if (is_hdf5(file, kind)) return std::make_unique<ResultFile>(ResultFile::open(file));
   std::vector<FileKind> readable = kinds_of_results();
   readable.insert(readable.end(), {FileKind::none, FileKind::empty, FileKind::text});  // pipes too
-  if (const FileKind kind = kind_of_file(file); std::ranges::find(readable, kind) == readable.end())
+  if (std::ranges::find(readable, kind) == readable.end())
     throw FormatError("{} is {}, expected a result in HDF5, CSV or JSON", name, words_of(kind));
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (text.find('\0') != std::string::npos)

@@ -253,7 +253,7 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   selection.rows_are = has_heads            ? "query heads (over layers and traces)"
                        : table.has("layer") ? "layers (over traces)"
                                             : "rows";
-  if (const std::string over = means_over(table); !over.empty() && !table.has("layer"))
+  if (const std::string over = table.has("layer") ? "" : means_over(table); !over.empty())
     selection.sentences.push_back(over);
   if (n_dense > 0)
     selection.sentences.push_back(

@@ -9,6 +9,7 @@
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
+#include "analysis/base/replay_means.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/base/trace_selection.hpp"
@@ -121,18 +122,12 @@ struct LayerMaps {
 };
 
 void fill_heads(const LayerReplay& replay, const PairReplay& pair, PairCoverage& out) {
-  const std::size_t n_calls = replay.calls.size();
   const auto n_rows = static_cast<std::size_t>(replay.row_begin.back());
   for (std::size_t h = 0; h < replay.q_heads.size(); ++h) {
     const std::span<const double> masses(pair.mass_rows.data() + h * n_rows, n_rows);
     out.mass.push_back(mean(masses));
     out.mass_p05.push_back(quantile(masses, 0.05));
-    double kept = 0.0;
-    for (std::size_t c = 0; c < n_calls; ++c) {
-      kept += pair.of(ReplayMetric::kept)[h * n_calls + c] *
-              static_cast<double>(replay.row_begin[c + 1] - replay.row_begin[c]);
-    }
-    out.kept_keys.push_back(kept / static_cast<double>(n_rows));
+    out.kept_keys.push_back(mean_of(replay, pair, ReplayMetric::kept, h, h + 1));
   }
   out.mass_mean = mean(out.mass);
   out.mass_p05_all = quantile(pair.mass_rows, 0.05);

@@ -226,7 +226,7 @@ class LadderReplay {
     }
     if (of_chunks) {
       replay.on_selection = [&](const SelectedCall& selected) {
-        if (selected.selection.rows_per_list < selected.tokens.size())
+        if (selected.selection.rows_per_list == 1 && selected.tokens.size() > 1)
           throw ConfigError("has a list per query in chunks too");
       };
     } else {

@@ -10,6 +10,7 @@
 #include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/figures/sweep_cells.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
@@ -125,24 +126,24 @@ class Reader {
   void read_rows(const Value& value, const Table& table, Measured& measured) {
     std::vector<double> x, low, high;
     double prompts = 0.0;
-    std::set<double> budgets;  // the same prompts are asked at each
+    std::set<std::string> asked;  // prompts that one row or another is of: counted once
     const auto column = table.numbers(value.column);
-    const std::string stem = value.column.substr(0, value.column.rfind("_mean"));
-    const std::string ends[2] = {stem + "_low", stem + "_high"};
-    const bool has_ends = table.has(ends[0]) && table.has(ends[1]);
+    const std::string stem = figures::interval_stem(table, value.column);
+    const bool has_ends = !stem.empty();
     for (const std::size_t row : rows_where(table, value.where)) {
       if (std::isnan(column[row])) continue;
       x.push_back(column[row]);
       if (has_ends) {
-        low.push_back(table.numbers(ends[0])[row]);
-        high.push_back(table.numbers(ends[1])[row]);
+        low.push_back(table.numbers(stem + "_low")[row]);
+        high.push_back(table.numbers(stem + "_high")[row]);
       }
-      if (value.spread == Spread::wilson && table.has("prompts"))
-        prompts += table.numbers("prompts")[row];
-      if (table.has("budget") && !std::isnan(table.numbers("budget")[row]))
-        budgets.insert(table.numbers("budget")[row]);
+      if (value.spread != Spread::wilson || !table.has("prompts")) continue;
+      std::string which;
+      for (const char* name : {"model", "kind", "length", "depth", "turn"}) {
+        if (const TableColumn* const one = table.find(name)) which += one->cell(row) + "\n";
+      }
+      if (asked.insert(which).second) prompts += table.numbers("prompts")[row];
     }
-    if (budgets.size() > 1) prompts /= static_cast<double>(budgets.size());
     if (x.empty()) {
       measured.missing = fmt::format("{} has no row with {}", value.run, value.where);
       return;
@@ -155,8 +156,8 @@ class Reader {
       measured.low = interval.low;
       measured.high = interval.high;
       measured.interval = fmt::format("95 % interval, {} prompts", measured.prompts);
-      if (budgets.size() > 1)
-        measured.interval += fmt::format(", each at {} budgets", budgets.size());
+      if (x.size() > asked.size())
+        measured.interval += fmt::format(", each in {} rows", x.size() / asked.size());
     } else if (value.spread == Spread::recorded && has_ends) {
       measured.low = reduced(low, value.reduce);
       measured.high = reduced(high, value.reduce);

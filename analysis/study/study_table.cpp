@@ -15,6 +15,7 @@
 #include "analysis/base/statistics.hpp"
 #include "analysis/study/study_state.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/json.hpp"
 #include "core/base/json_members.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -59,6 +60,9 @@ Json means_of(const Json& rows) {
     }
     if (mean.n() > 0) means[name] = name == "mass_min" ? least : mean.value();
   }
+  if (means.contains("predicted_speedup"))  // no mean of ratios
+    means["predicted_speedup"] =
+        number_at(means, "predicted_dense_us") / number_at(means, "predicted_us");
   return means;
 }
 

@@ -128,9 +128,8 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     if (!totals.contains("specattn_mass")) return budget;
     return budget +
            filled_in(
-               "; SpecAttn, one list for all heads, keeps {specattn_mass:%} of what all of "
-               "them attend to, floor {pinsker_floor:%}, violated "
-               "{violations} times",
+               "; SpecAttn, one list for all heads, keeps {specattn_mass:%} of what all of them "
+               "attend to, floor {pinsker_floor:%}, violated {violations} times",
                totals);
   }
 

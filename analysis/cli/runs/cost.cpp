@@ -285,7 +285,8 @@ std::string describe_costs(const Json& report) {
     if (line.size() > 1 && notes.find(line) == std::string::npos) notes += "left out: " + line;
   }
   return fmt::format(
-      "predicted microseconds of a forward call in one layer, mean over layers without a window; "
+      "predicted microseconds of a forward call in one layer, mean over layers without a window "
+      "and calls of the largest size; "
       "pays from: context from which on the method is not slower than dense attention; model: "
       "speedup of the whole call\n{}{}{}",
       filled_table(rows, {{"hardware", "{hardware}"},

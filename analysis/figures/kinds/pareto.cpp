@@ -323,9 +323,8 @@ plot::Figure make_pareto(const FigureInput& input) {
       figure.caption.begin(),
       "Predicted time of attention in one layer and measured loss with its 95% interval (of means, "
       "the mean of its ends); several dots of a method are its budgets. Grey: the front, as far as "
-      "the means go. Small: beaten by "
-      "a method that takes no more time, whose interval lies below. Left of the dotted line: "
-      "faster than full attention. Oracles and controls beat nobody.");
+      "the means go. Small: beaten by a method that takes no more time, whose interval lies below. "
+      "Left of the dotted line: faster than full attention. Oracles and controls beat nobody.");
   figure.caption.insert(figure.caption.end(), rows.sentences.begin(), rows.sentences.end());
   without_time.say("Without a time", figure.caption);
   return figure;

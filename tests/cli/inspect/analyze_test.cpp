@@ -60,6 +60,11 @@ TEST_CASE(
         .json();
   };
   auto report = ladder("one.h5", "1");
+  const auto overlap =
+      ran({"analyze", "overlap", pair.verifier, "--selector", "quest:dense-layers=2,streamingllm",
+           "--budget", "32", "--chunk", "16", "--json"});
+  CHECK(overlap.json().at("layers").at(1).at("jaccard").is_null());
+  CHECK(overlap.json().at("layers").at(2).at("jaccard").is_number());
   CHECK(report.at("rows").size() == 17);
   CHECK(report.at("rows")[4].at("refused") == "quest chooses in pages of 16");
   auto many = ladder("many.h5", "3");

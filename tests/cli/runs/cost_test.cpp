@@ -28,6 +28,12 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it") {
             .code != 0);
 }
 
+TEST_CASE("cost is of whole chunks: a short last one is in no mean") {
+  const auto report = ran({"cost", recording(96), "--phase", "prefill", "--chunk", "47",
+                           "--selector", "full", "--hardware", "h200", "--json"});
+  CHECK(report.json().at("rows").at(0).at("queries") == 47);
+}
+
 TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing") {
   const TempDir dir;
   const std::string out = dir.file("o.json");

@@ -213,7 +213,6 @@ def test_sliding_layers_are_left_alone():
     assert torch.equal(found, logits(mixed, token_ids(30)))
 
 
-
 @pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "keydiff@tokens=16", "tova@tokens=16", "h2o@tokens=16", "recent@tokens=8",
                                   "quoka@tokens=9", "snapkv:window=8@tokens=16", "adakv:window=8@tokens=16", "knorm@tokens=16",
                                   "sparq:mean-value=false@tokens=9"])
