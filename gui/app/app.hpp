@@ -64,9 +64,9 @@ class App {
   void for_this_window(const std::function<void(Settings&)>& change);
   const Look& look() const { return look_; }
 
-  /// A trace, a result, a saved session or a study (.toml); a text (.txt) is what the start page
-  /// records next. What
-  /// is opened once the window shows is brought into view as soon as it is read.
+  /// A trace, a result or a saved session; of a study (.toml) or a text (.txt), the command that
+  /// runs or records it. What is opened once the window shows is brought into view as soon as it is
+  /// read.
   void open(const std::filesystem::path& file);
   /// Applies a saved session: files, selection, layout, panels' switches. Throws IoError,
   /// FormatError or ConfigError.
@@ -130,8 +130,8 @@ class App {
   void bring_up_results();
   void release_closed();
   void take_runs();
-  /// The form of kvscope record, with these options filled in.
-  void ask_record(const CommandValues& values);
+  /// The form of a command, with these options filled in.
+  void ask_command(const std::string& command, const CommandValues& values);
   void draw_tour();
   void choose_opening();
   std::optional<Area> place_of(const std::string& target) const;

@@ -251,7 +251,7 @@ void App::draw_body() {
     const StartChoice choice = start_page_.draw(shared, settings_);
     ImGui::EndChild();
     if (choice.shows_samples && !settings_.tour_done) awaited_traces_ = requests_.open.size();
-    if (choice.record) ask_record(*choice.record);
+    if (choice.record) ask_command("record", *choice.record);
   } else {
     cells_.draw(shared, panels_, arrangement_, area);
     if (cells_.has_changed()) {

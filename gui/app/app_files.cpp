@@ -9,6 +9,7 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
+#include "gui/model/runs/child_program.hpp"
 #include "gui/model/runs/command_form.hpp"
 #include "gui/panels/widgets.hpp"
 
@@ -122,20 +123,19 @@ void App::export_page() {
   }
 }
 
-void App::ask_record(const CommandValues& values) {
-  find_panel("runs")->set_options({{"command", "record"}, {"values", values}});
+void App::ask_command(const std::string& command, const CommandValues& values) {
+  find_panel("runs")->set_options({{"command", command}, {"values", values}});
   show_panel_alone("runs");
 }
 
 void App::open(const fs::path& file) {
   if (file.extension() == ".txt") {
-    ask_record({{"text", file.string()}});
+    ask_command("record", {{"text", file.string()}});
     flash("the text to record: " + file.string());
     return;
   }
   if (file.extension() == ".toml") {
-    find_panel("study")->set_options({{"file", file.string()}});
-    show_panel_alone("study");
+    ask_command("study run", {{"FILE", file.string()}});
     return;
   }
   if (is_session_file(file)) {
@@ -161,10 +161,26 @@ void App::open(const fs::path& file) {
   }
 }
 
-/// What they made is opened; what the window cannot show is said.
+/// What they made is opened, of a study the table of what is known; what the window cannot show is
+/// said.
 void App::take_runs() {
   if (runs_->update()) requests_.redraw = true;
   for (const Run& run : runs_->take_made()) {
+    if (run.words[0] == "study") {
+      const fs::path study = run.words[2];
+      const fs::path table =
+          free_file(study.parent_path() / (study.stem().string() + "-table.csv"));
+      run_beside(
+          *session_, "Writing the study's table", Lane::questions,
+          [table, words = std::vector<std::string>{runs_->program(), "study", "table", "--out",
+                                                   table.string(), "--",
+                                                   study.string()}](JobContext& job) {
+            answer_of_program(words, job);
+            return table;
+          },
+          [this](const fs::path& written) { open(written); });
+      continue;
+    }
     const std::string ending = run.out.extension().string();
     const bool is_table = run.words[0] == "sweep" || run.words[0] == "simulate";
     if (ending == ".h5" || ending == ".hdf5" || ending == ".csv" ||

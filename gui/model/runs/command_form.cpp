@@ -125,7 +125,8 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
   const auto second = session.second();
   for (const CommandOption& option : command.options) {
     const bool is_draft = option.name == "DRAFT" || option.name == "draft";
-    const bool is_trace = option.is_argument && option.is_file && !is_draft;
+    const bool is_trace =
+        option.is_argument && option.is_file && !is_draft && option.name != "FILE";
     const bool wants_part = option.name == "PART";  // an unfinished file
     if (is_trace && trace && (!wants_part || trace->is_being_recorded()))
       values[option.name] = trace->path().string();

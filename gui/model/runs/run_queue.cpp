@@ -150,7 +150,9 @@ bool RunQueue::update() {
                         (now.state == JobState::done || time_of(run.out) != run.before);
     if (now.state == JobState::done) {
       run.remark = words.last;
-      if (run.has_made_file && run.opens) made_.push_back(run);
+      const bool is_study =
+          run.words.size() > 2 && run.words[0] == "study" && run.words[1] == "run";
+      if ((run.has_made_file && run.opens) || is_study) made_.push_back(run);
     } else if (!words.kept.empty()) {
       run.remark = words.kept;
     } else if (run.has_made_file && now.state == JobState::cancelled) {

@@ -69,7 +69,8 @@ class RunQueue {
   /// In the order in which they were added.
   const std::vector<Run>& runs() const { return runs_; }
   bool is_idle() const;
-  /// Commands whose files were made since the last call and are to be opened.
+  /// Commands whose files were made since the last call and are to be opened; and studies that were
+  /// run.
   std::vector<Run> take_made();
 
   /// The commands there are: empty until the program has told them. Asks it at the first call.

@@ -278,6 +278,34 @@ TEST_CASE("a command runs from its form, and its result is shown") {
   CHECK(rig.app().state()["runs"].size() == 1);
 }
 
+TEST_CASE("a study runs from its form, and the table of what is known opens") {
+  const TempDir folder;
+  const fs::path bad = folder.path() / "bad.h5";
+  fs::copy_file(embedded_trace(/*draft=*/true), bad);
+  testing::flip(bad);
+  const fs::path study = folder.write("s.toml", R"(recordings = ["bad.h5"]
+models = ["draft"]
+texts = ["book"]
+methods = ["quest"]
+budgets = [16]
+[record]
+max-tokens = 96
+[tasks.sweep]
+)");
+  Rig rig;
+  rig.settle();
+  rig.app().open(study);
+  press_when_there(rig, "run command");
+  finish_runs(rig);
+  const auto runs = rig.app().state()["runs"];
+  INFO(runs.dump(1));
+  REQUIRE(rig.session().results().size() == 1);
+  CHECK_THAT(rig.session().results().front()->name(), ContainsSubstring("s-table.csv"));
+  CHECK(rig.app().area_of("results"));
+  REQUIRE(runs.size() == 1);
+  CHECK_THAT(runs[0]["remark"].get<std::string>(), ContainsSubstring("1 of 3 items failed"));
+}
+
 TEST_CASE("a whole trace is exported as a page, and a figure in several formats at once") {
   const TempDir folder;
   const fs::path trace = folder.path() / "t.h5";
