@@ -5,50 +5,145 @@
 #include <set>
 
 #include "analysis/base/mapped.hpp"
+#include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 
-std::map<double, std::size_t> MethodRows::of_batch(double batch) const {
-  std::map<double, std::size_t> found;
-  for (const auto& [place, row] : rows) {
-    if (place.first == batch) found[place.second] = row;
-  }
-  return found;
-}
-
 std::vector<MethodRows> method_rows(const Table& table, const FigureOptions& options,
-                                    BudgetInLabel budget) {
+                                    BudgetInLabel budget,
+                                    const std::function<bool(std::size_t)>& counts) {
   const Wanted wanted(options.selector);
-  const auto budgets = table.numbers("budget");
-  std::set<std::string> cards;
-  std::map<std::string, std::set<double>> budgets_of;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    cards.insert(table.text("hardware").at(r));
-    if (std::isfinite(budgets[r])) budgets_of[table.text("selector").at(r)].insert(budgets[r]);
-  }
+  const TextColumn& selectors = table.text("selector");
+  const TextColumn* const cards = table.has_text("hardware") ? &table.text("hardware") : nullptr;
+  std::map<std::string, std::set<std::string>> budgets_of;
+  for (std::size_t r = 0; r < table.n_rows(); ++r)
+    budgets_of[selectors.at(r)].insert(budget_label(table, r));
   std::vector<MethodRows> methods;
+  std::vector<std::string> looks;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    const std::string& selector = table.text("selector").at(r);
-    if (!wanted.has(selector)) continue;
-    std::string more;
-    if (budget == BudgetInLabel::always ? std::isfinite(budgets[r])
-                                        : budgets_of[selector].size() > 1)
-      more += ", " + budget_label(table, r);
-    if (cards.size() > 1) more += ", " + plot::verbatim(table.text("hardware").at(r));
+    const std::string& selector = selectors.at(r);
+    if (!wanted.has(selector) || !counts(r)) continue;
+    std::string more = budget_label(table, r);
+    if (budget == BudgetInLabel::if_several && budgets_of[selector].size() == 1) more.clear();
+    if (!more.empty()) more.insert(0, ", ");
+    if (cards != nullptr && cards->categories.size() > 1)
+      more += ", " + plot::verbatim(cards->at(r));
     const std::string label = method_label(selector) + more;
     auto found = std::ranges::find(methods, label, &MethodRows::label);
-    if (found == methods.end()) found = methods.insert(found, {label, selector + ":" + more, {}});
-    found->rows[{table.numbers("batch")[r], table.numbers("context")[r]}] = r;
+    if (found == methods.end()) {
+      found = methods.insert(found, {selector, label, {}, {}});
+      looks.push_back(selector + ":" + more);
+    }
+    found->rows.push_back(r);
   }
-  if (methods.empty()) fail_empty(table.name(), "no row of these methods");
+  const MethodTones tones(looks);
+  for (std::size_t m = 0; m < methods.size(); ++m) methods[m].tone = tones.of(looks[m]);
   return methods;
 }
 
-MethodTones tones_of(const std::vector<MethodRows>& methods) {
-  const auto looks = mapped<std::string>(methods, &MethodRows::look);
-  return MethodTones(looks);
+RowNumbers RowNumbers::in(double unit) const {
+  const auto times = [&](const std::vector<double>& all) {
+    return mapped<double>(all, [&](double x) { return unit * x; });
+  };
+  return {times(values), times(low), times(high)};
+}
+
+RowNumbers numbers_with_ends(const Table& table, const std::string& column) {
+  const auto read = [&](const std::string& name) {
+    const auto numbers = table.numbers(name);
+    return std::vector<double>(numbers.begin(), numbers.end());
+  };
+  if (!table.has(column)) return {std::vector<double>(table.n_rows(), kNan), {}, {}};
+  RowNumbers out{read(column), {}, {}};
+  if (!table.has(column + "_low") || !table.has(column + "_high")) return out;
+  out.low = read(column + "_low");
+  out.high = read(column + "_high");
+  return out;
+}
+
+void add_lines(plot::Panel& panel, const std::vector<MethodRows>& methods,
+               std::span<const double> x, const RowNumbers& y) {
+  const bool is_linear = panel.y.scale == plot::ScaleKind::linear;
+  for (const MethodRows& method : methods) {
+    std::map<double, std::size_t> by_x;
+    for (const std::size_t row : method.rows) by_x[x[row]] = row;
+    plot::Line line{.label = method.label, .tone = method.tone};
+    bool is_known = false;
+    for (const auto& [place, row] : by_x) {
+      const double value = y.values[row];
+      const bool is_shown = std::isfinite(value) && (is_linear || value > 0.0);
+      is_known = is_known || is_shown;
+      if (y.low.empty())
+        line.add(place, is_shown ? value : kNan);
+      else
+        line.add(place, is_shown ? value : kNan,
+                 {is_shown ? y.low[row] : kNan, is_shown ? y.high[row] : kNan});
+    }
+    if (is_known) panel.marks.emplace_back(std::move(line));
+  }
+}
+
+std::vector<double> values_of(const std::vector<MethodRows>& methods,
+                              std::span<const double> column) {
+  std::set<double> values;
+  for (const MethodRows& method : methods)
+    for (const std::size_t row : method.rows) values.insert(column[row]);
+  return {values.begin(), values.end()};
+}
+
+std::vector<Mean> cells_of(const MethodRows& method, std::span<const double> x,
+                           std::span<const double> y, std::span<const double> values,
+                           const std::vector<double>& xs, const std::vector<double>& ys) {
+  std::vector<Mean> cells(xs.size() * ys.size());
+  const auto place_in = [](const std::vector<double>& axis, double value) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(axis, value) - axis.begin());
+  };
+  for (const std::size_t row : method.rows)
+    cells[place_in(ys, y[row]) * xs.size() + place_in(xs, x[row])].add(values[row]);
+  return cells;
+}
+
+Table rows_of_array(const ResultView& result, const std::string& array, const std::string& column,
+                    const std::vector<std::pair<std::string, std::string>>& axes,
+                    const Table& pairs, std::size_t step) {
+  const ArrayData data(result, array);
+  Shape shape{data.spec.shape[0]};
+  std::vector<std::vector<double>> numbers;
+  for (const auto& [name, of] : axes) {
+    numbers.push_back(result.read(of));
+    shape.dim[static_cast<std::size_t>(shape.rank++)] = static_cast<Index>(numbers.back().size());
+  }
+  data.require_shape(shape);
+  const auto per_pair = static_cast<std::size_t>(shape.count() / std::max<Index>(1, shape[0]));
+  // rows behind the array's are of methods that could not be run (a match that they refused)
+  const std::size_t n_rows =
+      per_pair * std::min((pairs.n_rows() + step - 1) / step, static_cast<std::size_t>(shape[0]));
+  Table rows(pairs.name());
+  for (const char* name : {"selector", "budget", "budget_kind", "kept"}) {
+    const TableColumn* const own = pairs.find(name);
+    if (own == nullptr) continue;
+    TextColumnBuilder words;
+    std::vector<double> values;
+    for (std::size_t row = 0; row < n_rows; ++row) {
+      const std::size_t pair = row / per_pair * step;
+      own->is_text ? words.add(own->words.at(pair)) : values.push_back(own->numbers[pair]);
+    }
+    own->is_text ? rows.add_text(name, words.take()) : rows.add_numbers(name, std::move(values));
+  }
+  std::size_t stride = per_pair;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    stride /= std::max<std::size_t>(1, numbers[a].size());
+    std::vector<double> places;
+    for (std::size_t row = 0; row < n_rows; ++row)
+      places.push_back(numbers[a][row / stride % numbers[a].size()]);
+    rows.add_numbers(axes[a].first, std::move(places));
+  }
+  rows.add_numbers(
+      column, {data.values.begin(), data.values.begin() + static_cast<std::ptrdiff_t>(n_rows)});
+  return rows;
 }
 
 }  // namespace kvscope::figures

@@ -1,34 +1,69 @@
-// Rows of a report of kvscope cost by what is one line or map of a figure: a method at one budget
-// on one card.
+// The frame of figures of a table: a line, map or bar for each method with its budget, and with its
+// card where there are several. A kind says what lies along the axes, and what its caption says.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/base/table.hpp"
+#include "analysis/figures/result_view.hpp"
 #include "analysis/figures/selection.hpp"
 
 namespace kvscope::figures {
 
 struct MethodRows {
-  std::string label;
-  std::string look;  // of MethodTones: the method, and what tells its lines apart
-  std::map<std::pair<double, double>, std::size_t> rows;  // by batch and context
-
-  /// Rows of one batch by context.
-  std::map<double, std::size_t> of_batch(double batch) const;
+  std::string selector;
+  std::string label;  // "Quest, 256"
+  plot::Tone tone;
+  std::vector<std::size_t> rows;  // in the order of the table
 };
 
 /// Which budgets a label says.
 enum class BudgetInLabel { always, if_several };
 
-/// In the order of the table; methods that the option names, or all. Throws ConfigError if none is
-/// left.
-std::vector<MethodRows> method_rows(const Table& table, const FigureOptions& options,
-                                    BudgetInLabel budget);
+/// In the order of the table, of those rows that count: methods that the option names, or all. None
+/// is no error here.
+std::vector<MethodRows> method_rows(
+    const Table& table, const FigureOptions& options, BudgetInLabel budget,
+    const std::function<bool(std::size_t)>& counts = [](std::size_t) { return true; });
 
-MethodTones tones_of(const std::vector<MethodRows>& methods);
+/// Numbers by row, with the ends of their intervals where the table has some.
+struct RowNumbers {
+  std::vector<double> values;
+  std::vector<double> low;  // empty: no intervals
+  std::vector<double> high;
+
+  /// All of them times a unit.
+  RowNumbers in(double unit) const;
+};
+/// A column with NAME_low and NAME_high; NaN in every row where the table has no such column.
+RowNumbers numbers_with_ends(const Table& table, const std::string& column);
+
+/// Adds a line for each method that has a number, by x; of several rows at one x the last counts. A
+/// NaN is a gap, and so is what a logarithmic axis cannot show.
+void add_lines(plot::Panel& panel, const std::vector<MethodRows>& methods,
+               std::span<const double> x, const RowNumbers& y);
+
+/// What rows of these methods have in a column, ascending, each once.
+std::vector<double> values_of(const std::vector<MethodRows>& methods,
+                              std::span<const double> column);
+
+/// Means of the rows of a method by y and x, [ys.size()][xs.size()]: NaN where it has none.
+std::vector<Mean> cells_of(const MethodRows& method, std::span<const double> x,
+                           std::span<const double> y, std::span<const double> values,
+                           const std::vector<double>& xs, const std::vector<double>& ys);
+
+/// An array [pair, axis, ...] as rows: `column` by the axes (a name and the array of its numbers),
+/// with what rows 0, step, 2 step, ... of `pairs` say of methods, budgets and keys kept. Throws
+/// FormatError if they do not fit.
+Table rows_of_array(const ResultView& result, const std::string& array, const std::string& column,
+                    const std::vector<std::pair<std::string, std::string>>& axes,
+                    const Table& pairs, std::size_t step);
 
 }  // namespace kvscope::figures

@@ -41,25 +41,6 @@ std::vector<PanelRows> groups_of(const Table& table, const std::vector<std::stri
   return groups;
 }
 
-Table rows_in(const Table& table, const PanelRows& group) {
-  Table part(table.name());
-  for (const TableColumn& column : table.columns()) {
-    std::vector<double> numbers;
-    TextColumnBuilder words;
-    for (const std::size_t r : group.rows) {
-      if (column.is_text)
-        words.add(column.words.at(r));
-      else
-        numbers.push_back(column.numbers[r]);
-    }
-    if (column.is_text)
-      part.add_text(column.name, words.take());
-    else
-      part.add_numbers(column.name, std::move(numbers));
-  }
-  return part;
-}
-
 plot::Figure figure_of(const FigureKind& kind, const FigureInput& input, const Table& part) {
   MemoryResult rows(part.name());
   table_to_result(part, input.results[0]->info(), rows);
@@ -165,7 +146,7 @@ plot::Figure panels_by(const FigureKind& kind, const FigureInput& input) {
   for (const PanelRows& group : groups) {
     plot::Figure part;
     try {
-      part = figure_of(kind, input, rows_in(table, group));
+      part = figure_of(kind, input, rows_in(table, group.rows));
     } catch (const ConfigError& error) {
       throw ConfigError("{} (panel {})", error.what(), group.name);
     }

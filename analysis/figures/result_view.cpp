@@ -83,4 +83,17 @@ void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& o
   output.finish({{"categories", categories}});
 }
 
+Table figures::rows_in(const Table& table, std::span<const std::size_t> rows) {
+  Table part(table.name());
+  for (const TableColumn& column : table.columns()) {
+    std::vector<double> numbers;
+    TextColumnBuilder words;
+    for (const std::size_t r : rows)
+      column.is_text ? words.add(column.words.at(r)) : numbers.push_back(column.numbers[r]);
+    column.is_text ? part.add_text(column.name, words.take())
+                   : part.add_numbers(column.name, std::move(numbers));
+  }
+  return part;
+}
+
 }  // namespace kvscope

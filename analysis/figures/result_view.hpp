@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "analysis/base/table.hpp"
 #include "core/trace/result.hpp"
@@ -16,5 +17,12 @@ Table rows_of(const ResultView& result);
 /// write further arrays.
 void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& output,
                      const std::function<void(ResultWriter&)>& more = {});
+
+namespace figures {
+
+/// These rows of a table, in this order.
+Table rows_in(const Table& table, std::span<const std::size_t> rows);
+
+}  // namespace figures
 
 }  // namespace kvscope

@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/cost/predict.hpp"
@@ -19,24 +20,20 @@ namespace {
 
 using Methods = std::vector<figures::MethodRows>;
 
-plot::Panel speedup_panel(const Table& table, const Methods& methods, double batch) {
+plot::Panel speedup_panel(const Table& table, const Methods& methods) {
   plot::Panel panel{
       .x = figures::length_axis(),
       .y = {.label = "Predicted speedup of attention", .scale = plot::ScaleKind::log2},
       .aspect = 0.8};
-  const auto speedups = table.numbers("predicted_speedup");
-  const figures::MethodTones tones = figures::tones_of(methods);
-  for (const figures::MethodRows& one : methods) {
-    plot::Line line{.label = one.label, .tone = tones.of(one.look)};
-    for (const auto& [context, row] : one.of_batch(batch)) line.add(context, speedups[row]);
-    panel.marks.emplace_back(std::move(line));
-  }
+  figures::add_lines(panel, methods, table.numbers("context"),
+                     figures::numbers_with_ends(table, "predicted_speedup"));
   panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
   return panel;
 }
 
 /// Stages one after another, a bar per line.
-plot::Panel stages_panel(const Table& table, const Methods& methods, double batch) {
+plot::Panel stages_panel(const Table& table, const Methods& methods) {
+  const auto contexts = table.numbers("context");
   const auto labels = mapped<std::string>(methods, &figures::MethodRows::label);
   plot::Panel panel{
       .x = {.label = "Microseconds of a layer"}, .y = figures::names_axis(labels), .aspect = 0.8};
@@ -44,7 +41,8 @@ plot::Panel stages_panel(const Table& table, const Methods& methods, double batc
   plot::Scatter totals{.label = "total", .tone = {plot::Role::reference, 0}};
   std::set<std::size_t> named;
   for (std::size_t i = 0; i < methods.size(); ++i) {
-    const std::size_t row = methods[i].of_batch(batch).rbegin()->second;
+    const std::size_t row = *std::ranges::max_element(
+        methods[i].rows, {}, [&](std::size_t r) { return std::pair(contexts[r], r); });
     const auto y = static_cast<double>(i);
     double at = 0.0;
     for (std::size_t s = 0; s < kCostStages.size(); ++s) {
@@ -69,23 +67,20 @@ plot::Panel stages_panel(const Table& table, const Methods& methods, double batc
 
 plot::Figure make_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
-  const Methods all =
-      figures::method_rows(table, input.options, figures::BudgetInLabel::if_several);
-  std::map<double, Methods> by_batch;
-  double longest = 0.0;
-  for (const figures::MethodRows& method : all) {
-    for (const auto& [place, row] : method.rows) {
-      const auto& [batch, context] = place;
-      longest = std::max(longest, context);
-      Methods& methods = by_batch[batch];
-      if (methods.empty() || methods.back().label != method.label) methods.push_back(method);
-    }
-  }
+  const auto batch_of = table.numbers("batch");
+  const auto of_batch = [&](std::optional<double> batch) {
+    return figures::method_rows(table, input.options, figures::BudgetInLabel::if_several,
+                                [&](std::size_t r) { return !batch || batch_of[r] == *batch; });
+  };
+  const Methods all = of_batch(std::nullopt);
+  if (all.empty()) figures::fail_empty(table.name(), "no row of these methods");
+  const double longest = figures::values_of(all, table.numbers("context")).back();
+  const std::vector<double> batches = figures::values_of(all, batch_of);
   plot::Figure figure{.columns = 2, .span = plot::Span::full};
-  for (const auto& [batch, methods] : by_batch) {
-    for (plot::Panel panel :
-         {speedup_panel(table, methods, batch), stages_panel(table, methods, batch)}) {
-      if (by_batch.size() > 1) {
+  for (const double batch : batches) {
+    const Methods methods = of_batch(batch);
+    for (plot::Panel panel : {speedup_panel(table, methods), stages_panel(table, methods)}) {
+      if (batches.size() > 1) {
         panel.title = fmt::format("batch {:g}", batch);
         panel.aspect = 0.6;
       }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/figures/maps.hpp"
@@ -48,35 +47,31 @@ const CostQuantity& quantity_shown(const Table& table, const std::string& metric
   return kCostQuantities.front();
 }
 
-/// The number of a row, NaN where the card has no room for it.
-std::vector<double> numbers_with_room(const Table& table, const std::string& column) {
-  std::vector<double> values(table.n_rows(), kNan);
-  if (!table.has(column)) return values;
-  const auto numbers = table.numbers(column);
+/// Numbers of the rows, NaN where the card has no room for it.
+figures::RowNumbers numbers_with_room(const Table& table, const std::string& column) {
+  figures::RowNumbers numbers = figures::numbers_with_ends(table, column);
   const auto share = table.numbers("memory_share");
-  for (std::size_t r = 0; r < values.size(); ++r) {
-    if (!(share[r] > 1.0)) values[r] = numbers[r];
+  for (std::size_t r = 0; r < numbers.values.size(); ++r) {
+    if (share[r] > 1.0) numbers.values[r] = kNan;
   }
-  return values;
+  return numbers;
 }
 
-plot::Panel map_panel(const figures::MethodRows& grid, const std::vector<double>& values,
+plot::Panel map_panel(const figures::MethodRows& method, std::span<const Mean> cells,
                       const CostQuantity& shown, const std::vector<double>& batches,
                       const std::vector<double>& contexts) {
-  std::vector<float> cells;
+  std::vector<float> values;
   plot::Boxes faster{.label = "faster than dense attention"};
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    for (std::size_t c = 0; c < contexts.size(); ++c) {
-      const auto found = grid.rows.find({batches[b], contexts[c]});
-      const double value = found == grid.rows.end() ? kNan : values[found->second];
-      cells.push_back(static_cast<float>(value));
-      if (!shown.is_ratio || !(value > 1.0)) continue;
-      faster.x.push_back({static_cast<double>(c) + 0.03, static_cast<double>(c) + 0.97});
-      faster.y.push_back({static_cast<double>(b) + 0.03, static_cast<double>(b) + 0.97});
-    }
+  for (const Mean& cell : cells) {
+    const auto column = static_cast<double>(values.size() % contexts.size());
+    const auto row = static_cast<double>(values.size() / contexts.size());
+    values.push_back(static_cast<float>(cell.value()));
+    if (!shown.is_ratio || !(cell.value() > 1.0)) continue;
+    faster.x.push_back({column + 0.03, column + 0.97});
+    faster.y.push_back({row + 0.03, row + 0.97});
   }
   plot::Panel panel{
-      .title = grid.label,
+      .title = method.label,
       .x = {.label = "Context length (tokens)",
             .ticks = figures::cell_ticks(contexts, plot::TickFormat::tokens)},
       .y = {.label = "Batch", .ticks = figures::cell_ticks(batches), .has_names = true},
@@ -88,78 +83,58 @@ plot::Panel map_panel(const figures::MethodRows& grid, const std::vector<double>
           0.9 * static_cast<double>(batches.size()) / static_cast<double>(contexts.size()), 0.2,
           0.9),
       .legend = plot::LegendPlace::above};
-  plot::HeatMap map = figures::unit_cells(batches.size(), contexts.size(), std::move(cells));
+  plot::HeatMap map = figures::unit_cells(batches.size(), contexts.size(), std::move(values));
   map.print_values = true;
   panel.marks.emplace_back(std::move(map));
   if (!faster.x.empty()) panel.marks.emplace_back(std::move(faster));
   return panel;
 }
 
-plot::Panel curves_panel(const Table& table, const std::vector<figures::MethodRows>& grids,
-                         const std::vector<double>& values, const CostQuantity& shown) {
-  plot::Panel panel{.x = figures::length_axis(),
-                    .y = {.label = shown.label,
-                          .scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10},
-                    .legend = plot::LegendPlace::above};
-  const std::string column = shown.column;
-  const bool has_ends = table.has(column + "_low") && table.has(column + "_high");
-  const figures::MethodTones tones = figures::tones_of(grids);
-  for (const figures::MethodRows& grid : grids) {
-    plot::Line line{.label = grid.label, .tone = tones.of(grid.look)};
-    for (const auto& [place, row] : grid.rows) {
-      line.add(place.second, values[row]);
-      if (!has_ends) continue;
-      const bool is_shown = std::isfinite(values[row]);
-      line.low.push_back(is_shown ? table.numbers(column + "_low")[row] : kNan);
-      line.high.push_back(is_shown ? table.numbers(column + "_high")[row] : kNan);
-    }
-    panel.marks.emplace_back(std::move(line));
-  }
-  if (shown.is_ratio)
-    panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, "dense attention"});
-  return panel;
-}
-
 plot::Figure make_cost_map(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const CostQuantity& shown = quantity_shown(table, input.options.metric);
-  const std::vector<double> values = numbers_with_room(table, shown.column);
-  std::vector<figures::MethodRows> grids =
+  const figures::RowNumbers numbers = numbers_with_room(table, shown.column);
+  std::vector<figures::MethodRows> methods =
       figures::method_rows(table, input.options, figures::BudgetInLabel::always);
+  if (methods.empty()) figures::fail_empty(table.name(), "no row of these methods");
   figures::LeftOut no_room;
-  std::erase_if(grids, [&](const figures::MethodRows& grid) {
+  std::erase_if(methods, [&](const figures::MethodRows& method) {
     const bool has_none = std::ranges::none_of(
-        grid.rows, [&](const auto& cell) { return std::isfinite(values[cell.second]); });
-    if (has_none) no_room.add(grid.label);
+        method.rows, [&](std::size_t r) { return std::isfinite(numbers.values[r]); });
+    if (has_none) no_room.add(method.label);
     return has_none;
   });
-  if (grids.empty())
+  if (methods.empty())
     figures::fail_empty(table.name(), fmt::format("no cell has a number of {}", shown.name));
-  std::set<double> batches;
-  std::set<double> contexts;
-  for (const figures::MethodRows& grid : grids) {
-    for (const auto& [place, row] : grid.rows) {
-      batches.insert(place.first);
-      contexts.insert(place.second);
-    }
-  }
+  const auto context = table.numbers("context");
+  const auto batch = table.numbers("batch");
+  const std::vector<double> contexts = figures::values_of(methods, context);
+  const std::vector<double> batches = figures::values_of(methods, batch);
   plot::Figure figure;
   const bool is_map = batches.size() > 1;
   if (is_map) {
     constexpr std::size_t kFew = 4;  // contexts: two such maps have room beside each other
-    figures::set_in_rows(figure, grids.size(), contexts.size() <= kFew ? 2 : 1);
+    figures::set_in_rows(figure, methods.size(), contexts.size() <= kFew ? 2 : 1);
     figure.span = plot::Span::full;
-    for (const figures::MethodRows& grid : grids)
-      figure.panels.push_back(map_panel(grid, values, shown, {batches.begin(), batches.end()},
-                                        {contexts.begin(), contexts.end()}));
+    for (const figures::MethodRows& method : methods)
+      figure.panels.push_back(map_panel(
+          method, figures::cells_of(method, context, batch, numbers.values, contexts, batches),
+          shown, batches, contexts));
     for (std::size_t i = 1; i < figure.panels.size(); ++i)
       figure.panels[i].legend = plot::LegendPlace::none;
     figure.legend = plot::LegendPlace::none;
   } else {
-    figure.panels.push_back(curves_panel(table, grids, values, shown));
+    plot::Panel& panel = figure.panels.emplace_back(
+        plot::Panel{.x = figures::length_axis(),
+                    .y = {.label = shown.label,
+                          .scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10},
+                    .legend = plot::LegendPlace::above});
+    figures::add_lines(panel, methods, context, numbers);
+    if (shown.is_ratio)
+      panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, "dense attention"});
   }
   figure.caption.emplace_back("Predicted, not measured.");
-  if (!is_map && table.has(std::string(shown.column) + "_low")) {
+  if (!is_map && !numbers.low.empty()) {
     figure.caption.emplace_back(
         "Bands: where a measured figure would lie in eight of ten cases, as those of the ledger "
         "do; lists of different queries may agree or not.");

@@ -10,13 +10,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <span>
 #include <string>
-#include <utility>
+#include <variant>
 #include <vector>
 
+#include "analysis/figures/method_rows.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
@@ -28,117 +27,50 @@ namespace kvscope {
 
 namespace {
 
-/// A column of times or ratios, with its band where the table has one.
-struct Series {
-  Series(const Table& table, const std::string& column) : values(table.numbers(column)) {
-    if (!table.has(column + "_low") || !table.has(column + "_high")) return;
-    low = table.numbers(column + "_low");
-    high = table.numbers(column + "_high");
-  }
-  std::span<const double> values;
-  std::span<const double> low;  // empty: no band
-  std::span<const double> high;
-};
+constexpr const char* kControl = "full, as a method";
 
-enum class TimedRole { method, reference, control };
+using Methods = std::vector<figures::MethodRows>;
 
-/// Rows of one method and budget, by length.
-struct Method {
-  std::string key;
-  std::string label;
-  TimedRole role = TimedRole::method;
-  std::map<double, std::size_t> rows;
-};
-
-std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted) {
+/// Rows of selector full that speedups are taken against.
+std::vector<bool> reference_rows(const Table& table) {
   const TextColumn& selectors = table.text("selector");
-  const auto length = table.numbers("length");
-  const auto seconds = table.numbers("seconds");
   const TextColumn* names = table.has_text("method") ? &table.text("method") : nullptr;
   const bool names_reference =
       names != nullptr && std::ranges::find(names->categories, "dense") != names->categories.end();
-  std::vector<Method> methods;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    const std::string& selector = selectors.at(r);
-    const bool is_reference = selector == "full" && (!names_reference || names->at(r) == "dense");
-    if (!(is_reference || wanted.has(selector)) || !std::isfinite(seconds[r])) continue;
-    const std::string key =
-        is_reference ? "dense" : selector + ":" + figures::budget_label(table, r);
-    auto at =
-        std::ranges::find_if(methods, [&](const Method& method) { return method.key == key; });
-    if (at == methods.end()) {
-      const bool is_control = selector == "full" && !is_reference;
-      methods.push_back({key,
-                         is_reference ? "dense"
-                         : is_control ? "full, as a method"
-                                      : figures::method_at_budget(table, r),
-                         is_reference ? TimedRole::reference
-                         : is_control ? TimedRole::control
-                                      : TimedRole::method,
-                         {}});
-      at = methods.end() - 1;
-    }
-    at->rows[length[r]] = r;
-  }
-  if (methods.empty()) figures::fail_empty(table.name(), "no row with seconds is left");
-  return methods;
+  std::vector<bool> is_reference;
+  for (std::size_t r = 0; r < table.n_rows(); ++r)
+    is_reference.push_back(selectors.at(r) == "full" &&
+                           (!names_reference || names->at(r) == "dense"));
+  return is_reference;
 }
 
-/// Numbers by length, a line per method.
-struct TimedPanel {
-  std::string label;
-  std::function<double(double length, std::size_t row)> y;
-  const Series* band = nullptr;  // null: without
-  bool is_ratio = false;         // to the reference, which has no line; else milliseconds
-};
-
-plot::Line line_of(const Method& method, const figures::MethodTones& tones) {
-  plot::Line line;
-  line.label = method.label;
-  line.markers = method.role != TimedRole::control;
-  line.tone = method.role == TimedRole::method      ? tones.of(method.key)
-              : method.role == TimedRole::reference ? plot::Tone{plot::Role::reference, 1}
-                                                    : plot::Tone{plot::Role::neutral, 0};
-  return line;
-}
-
-/// Adds a panel; false if there is nothing to show in it.
-bool add_panel(plot::Figure& figure, const std::vector<Method>& methods, const TimedPanel& shown) {
-  std::vector<std::string> keys;
-  for (const Method& method : methods) {
-    if (method.role == TimedRole::method) keys.push_back(method.key);
-  }
-  const figures::MethodTones tones(keys);
-  const double unit = shown.is_ratio ? 1.0 : 1e3;
-  plot::Panel panel{.x = figures::length_axis(), .y = {.label = shown.label}};
-  if (!shown.is_ratio) panel.y.scale = plot::ScaleKind::log10;
-  panel.aspect = 0.62;
-  for (const Method& method : methods) {
-    if (shown.is_ratio && method.role == TimedRole::reference) continue;
-    plot::Line line = line_of(method, tones);
-    bool is_known = false;
-    for (const auto& [length, row] : method.rows) {
-      const double y = shown.y(length, row);
-      if (!shown.is_ratio && !(y > 0.0)) continue;
-      is_known = is_known || !shown.is_ratio || std::isfinite(y);
-      if (shown.band == nullptr || shown.band->low.empty())
-        line.add(length, unit * y);
-      else
-        line.add(length, unit * y, {unit * shown.band->low[row], unit * shown.band->high[row]});
-    }
-    if (is_known) panel.marks.emplace_back(std::move(line));
-  }
-  if (panel.marks.empty()) return false;
-  if (shown.is_ratio) panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
+/// Numbers by length, a line per method; nothing where there is none. `is_ratio`: to the reference;
+/// else milliseconds.
+void add_panel(plot::Figure& figure, const Table& table, const Methods& methods,
+               const std::string& label, const figures::RowNumbers& y, bool is_ratio) {
+  plot::Panel panel{.x = figures::length_axis(), .y = {.label = label}, .aspect = 0.62};
+  if (!is_ratio) panel.y.scale = plot::ScaleKind::log10;
+  figures::add_lines(panel, methods, table.numbers("length"), is_ratio ? y : y.in(1e3));
+  if (panel.marks.empty()) return;
+  for (plot::Mark& mark : panel.marks)
+    std::get<plot::Line>(mark).markers = std::get<plot::Line>(mark).label != kControl;
+  if (is_ratio) panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
   figure.panels.push_back(std::move(panel));
-  return true;
 }
 
-/// A ratio of dense over sparse, as it stands in the table.
-void add_recorded_ratio(plot::Figure& figure, const std::vector<Method>& methods,
-                        const std::string& label, const Series& ratio) {
-  add_panel(figure, methods,
-            {label, [&](double, std::size_t row) { return ratio.values[row]; }, &ratio, true});
+/// Seconds of the reference at the same length over those of each row.
+figures::RowNumbers over_reference(const Table& table, const Methods& reference,
+                                   const std::vector<double>& seconds) {
+  const auto length = table.numbers("length");
+  std::map<double, double> dense;
+  for (const figures::MethodRows& one : reference)
+    for (const std::size_t row : one.rows) dense[length[row]] = seconds[row];
+  figures::RowNumbers ratios{std::vector<double>(table.n_rows(), kNan), {}, {}};
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    if (const auto at = dense.find(length[r]); at != dense.end())
+      ratios.values[r] = at->second / seconds[r];
+  }
+  return ratios;
 }
 
 /// "3 turns; chunks of 128; 2 threads on AMD EPYC." as far as the result says it.
@@ -161,36 +93,49 @@ std::string conditions_of(const ResultView& result, const Table& table) {
 
 plot::Figure make_latency(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
-  const auto methods = methods_of(table, figures::Wanted(input.options.selector));
+  const figures::RowNumbers seconds = figures::numbers_with_ends(table, "seconds");
+  table.numbers("seconds");  // says which columns there are
+  const std::vector<bool> is_reference = reference_rows(table);
+  const auto rows = [&](const FigureOptions& options, bool are_of_reference) {
+    return figures::method_rows(table, options, figures::BudgetInLabel::always, [&](std::size_t r) {
+      return is_reference[r] == are_of_reference && std::isfinite(seconds.values[r]);
+    });
+  };
+  const Methods reference = rows({}, true);
+  Methods methods = rows(input.options, false);
+  Methods all = reference;
+  for (figures::MethodRows& one : all) one.label = "dense";
+  bool has_control = false;
+  for (figures::MethodRows& one : methods) {
+    if (one.selector != "full") continue;
+    has_control = true;
+    one.label = kControl;
+    one.tone = {plot::Role::neutral, 0};
+  }
+  all.insert(all.end(), methods.begin(), methods.end());
+  if (all.empty()) figures::fail_empty(table.name(), "no row with seconds is left");
   const bool is_ttft = table.has("ttft_seconds");
   const bool has_attention = is_ttft && table.has("attention_seconds");
-  const Series seconds(table, "seconds");
   plot::Figure out;
-  const auto or_none = [](double x) { return std::isnan(x) ? 0.0 : x; };
-  add_panel(out, methods,
-            {is_ttft ? "Time to the first token (ms)" : "Time (ms)",
-             [&](double, std::size_t row) { return or_none(seconds.values[row]); }, &seconds});
+  add_panel(out, table, all, is_ttft ? "Time to the first token (ms)" : "Time (ms)", seconds,
+            false);
   if (has_attention) {
-    const Series attention(table, "attention_seconds");
-    const bool has_selection = table.has("selection_seconds");
-    const Series selection(table, has_selection ? "selection_seconds" : "attention_seconds");
-    add_panel(out, methods, {"Attention and selection (ms)", [&](double, std::size_t row) {
-                               return or_none(attention.values[row]) +
-                                      (has_selection ? or_none(selection.values[row]) : 0.0);
-                             }});
+    figures::RowNumbers sum{figures::numbers_with_ends(table, "attention_seconds").values, {}, {}};
+    const auto selection = figures::numbers_with_ends(table, "selection_seconds").values;
+    for (std::size_t r = 0; r < selection.size(); ++r)
+      sum.values[r] += std::isnan(selection[r]) ? 0.0 : selection[r];
+    add_panel(out, table, all, "Attention and selection (ms)", sum, false);
   }
-  bool has_ratio = table.has("ttft_ratio");
-  const auto dense = std::ranges::find(methods, TimedRole::reference, &Method::role);
-  if (has_ratio) {
-    add_recorded_ratio(out, methods, "Speedup of the first token", Series(table, "ttft_ratio"));
+  const bool has_ratio = table.has("ttft_ratio") || !reference.empty();
+  if (table.has("ttft_ratio")) {
+    add_panel(out, table, methods, "Speedup of the first token",
+              figures::numbers_with_ends(table, "ttft_ratio"), true);
     if (has_attention && table.has("attention_ratio"))
-      add_recorded_ratio(out, methods, "Speedup of attention", Series(table, "attention_ratio"));
-  } else if (dense != methods.end()) {
-    const auto over_dense = [&](double length, std::size_t row) {
-      const auto at = dense->rows.find(length);
-      return at == dense->rows.end() ? kNan : seconds.values[at->second] / seconds.values[row];
-    };
-    has_ratio = add_panel(out, methods, {"Speedup over dense", over_dense, nullptr, true});
+      add_panel(out, table, methods, "Speedup of attention",
+                figures::numbers_with_ends(table, "attention_ratio"), true);
+  } else if (has_ratio) {
+    add_panel(out, table, methods, "Speedup over dense",
+              over_reference(table, reference, seconds.values), true);
   }
   figures::set_in_rows(out, out.panels.size(), 2);
   out.caption.emplace_back(
@@ -210,8 +155,7 @@ plot::Figure make_latency(const FigureInput& input) {
     out.caption.emplace_back(
         "Speedups: seconds of selector full over those of the method; above 1 is faster.");
   }
-  if (std::ranges::any_of(methods,
-                          [](const Method& method) { return method.role == TimedRole::control; }))
+  if (has_control)
     out.caption.emplace_back(
         "full, as a method: dense attention through the methods' hooks; its distance from dense is "
         "what the hooks and the noise of this machine make.");

@@ -8,14 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
-#include <set>
+#include <span>
 #include <tuple>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/maps.hpp"
+#include "analysis/figures/method_rows.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
@@ -32,25 +32,14 @@ namespace kvscope {
 
 namespace {
 
-/// One measured prompt, or the mean of several.
-struct Answer {
-  std::string selector;
-  std::string budget;  // as shown: "256", "25%", "$p$ = 0.9"; empty: the method takes none
-  double budget_value = std::numeric_limits<double>::quiet_NaN();
-  double length = 0.0;
-  double depth = 0.0;
-  double accuracy = 0.0;
-  double kept = std::numeric_limits<double>::quiet_NaN();  // keys per query, measured
-};
-
-/// What a grid shows besides its axes.
+/// What is shown, and what it is of.
 struct Answers {
-  std::vector<Answer> list;
-  std::string kind;                 // of prompts; empty: the result does not say
+  Table rows;                       // selector, length, depth, accuracy; budget, budget_kind, kept
+  std::string kind = "";            // of prompts; empty: the result does not say
   std::vector<std::string> others;  // kinds that the result has as well
-  std::string protocol;             // where the selector answers; empty: the result does not say
-  double prompts_low = std::numeric_limits<double>::quiet_NaN();  // per cell
-  double prompts_high = std::numeric_limits<double>::quiet_NaN();
+  std::string protocol = "";        // where the selector answers; empty: the result does not say
+  double prompts_low = kNan;        // per cell
+  double prompts_high = kNan;
 };
 
 /// The kind that was asked for, else the first of the table that the dense model answers.
@@ -81,86 +70,54 @@ void choose_kind(const Table& table, const std::string& asked, Answers& answers)
   }
 }
 
-/// grid/KIND [pair, length, depth]; the table's first rows are the pairs in their order.
-template <class AnswerOf>
-void add_grid(const ResultView& result, const std::string& grid_name, const Table& table,
-              const AnswerOf& answer_of, Answers& answers) {
-  const figures::ArrayData grid(result, grid_name);
-  const auto lengths = result.read("grid/length");
-  const auto depths = result.read("grid/depth");
-  for (Index p = 0; p < grid.spec.shape[0]; ++p) {
-    const std::size_t row =
-        static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
-    if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
-        depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
-      throw FormatError("{}: {} does not fit its axes or the table", result.name(), grid_name);
-    }
-    for (Index l = 0; l < grid.spec.shape[1]; ++l) {
-      for (Index d = 0; d < grid.spec.shape[2]; ++d) {
-        Answer answer = answer_of(row);
-        answer.length = lengths[static_cast<std::size_t>(l)];
-        answer.depth = depths[static_cast<std::size_t>(d)];
-        answer.accuracy = grid(p, l, d);
-        answers.list.push_back(std::move(answer));
-      }
-    }
+/// The prompts of a cell, from the smallest number to the largest.
+void count_prompts(const Table& table, const std::vector<std::size_t>& rows, Answers& answers) {
+  std::map<std::tuple<std::string, std::string, double, double>, double> prompts;
+  for (const std::size_t r : rows)
+    prompts[{table.text("selector").at(r), figures::budget_label(table, r),
+             table.numbers("length")[r], table.numbers("depth")[r]}] += table.numbers("prompts")[r];
+  for (const auto& [cell, n] : prompts) {
+    answers.prompts_low = std::fmin(answers.prompts_low, n);
+    answers.prompts_high = std::fmax(answers.prompts_high, n);
   }
-  if (!table.has("prompts")) return;
-  // of a row: of one depth, or of all
-  const double n = table.has("depth") ? 1.0 : static_cast<double>(depths.size());
-  answers.prompts_low = answers.prompts_high = table.numbers("prompts")[0] / n;
 }
 
 Answers read_answers(const ResultView& result, const std::string& asked) {
   const Table table = rows_of(result);
-  const TextColumn& selectors = table.text("selector");
-  Answers answers;
+  Answers answers{.rows = table};
   choose_kind(table, asked, answers);
   answers.protocol = table.has_text("protocol") ? table.text("protocol").at(0)
                                                 : text_at(result.info().config, "protocol");
-  const auto answer_of = [&](std::size_t r) {
-    Answer answer{.selector = selectors.at(r)};
-    if (table.has("kept")) answer.kept = table.numbers("kept")[r];
-    if (!table.has("budget")) return answer;
-    answer.budget_value = table.numbers("budget")[r];
-    answer.budget = figures::budget_label(table, r);
-    return answer;
-  };
-  const std::string grid_name = "grid/" + answers.kind;
-  const ResultArray* array = answers.kind.empty() ? nullptr : result.find(grid_name);
+  const std::string grid = "grid/" + answers.kind;
+  const ResultArray* array = answers.kind.empty() ? nullptr : result.find(grid);
   if (array != nullptr && array->shape.rank == 3) {
-    add_grid(result, grid_name, table, answer_of, answers);
+    // a row of the table is of one depth, or of all
+    const auto n_depths = result.read("grid/depth").size();
+    answers.rows = figures::rows_of_array(result, grid, "accuracy",
+                                          {{"length", "grid/length"}, {"depth", "grid/depth"}},
+                                          table, table.has("depth") ? n_depths : std::size_t{1});
+    if (table.has("prompts"))
+      answers.prompts_low = answers.prompts_high =
+          table.numbers("prompts")[0] / (table.has("depth") ? 1.0 : static_cast<double>(n_depths));
     return answers;
   }
-  const auto length = table.numbers("length");
-  const auto depth = table.numbers("depth");
-  const auto accuracy = table.numbers("accuracy");
-  std::map<std::tuple<std::string, std::string, double, double>, double> prompts;
+  std::vector<std::size_t> rows;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     if (!answers.kind.empty() && table.text("kind").at(r) != answers.kind) continue;
     // of several protocols and turns the first is shown, as in the grids
     if (table.has_text("protocol") && table.text("protocol").at(r) != answers.protocol) continue;
     if (table.has("turn") && table.numbers("turn")[r] > 1.0) continue;
-    Answer answer = answer_of(r);
-    answer.length = length[r];
-    answer.depth = depth[r];
-    if (answer.depth < 0.0 || answer.depth > 1.0) {
+    const double depth = table.numbers("depth")[r];
+    if (depth < 0.0 || depth > 1.0) {
       throw ConfigError(
           "{}: column depth: expected the fact's place as a share of the prompt, "
           "from 0 to 1 (0.5 is the middle), found {}",
-          table.name(), answer.depth);
+          table.name(), depth);
     }
-    answer.accuracy = accuracy[r];
-    if (table.has("prompts")) {
-      prompts[{answer.selector, answer.budget, answer.length, answer.depth}] +=
-          table.numbers("prompts")[r];
-    }
-    answers.list.push_back(std::move(answer));
+    rows.push_back(r);
   }
-  for (const auto& [cell, n] : prompts) {
-    answers.prompts_low = std::fmin(answers.prompts_low, n);
-    answers.prompts_high = std::fmax(answers.prompts_high, n);
-  }
+  if (table.has("prompts")) count_prompts(table, rows, answers);
+  answers.rows = figures::rows_in(table, rows);
   return answers;
 }
 
@@ -174,12 +131,13 @@ std::string prompts_text(const Answers& answers) {
 
 /// " [80, 98]": Wilson's 95 % interval of the mean of all cells, where the prompts are known and
 /// each was answered or not.
-std::string interval_text(const Answers& answers, double sum, int n_cells) {
+std::string interval_text(const Answers& answers, const Mean& mean) {
   const double per_cell = answers.prompts_low;
-  if (std::isnan(per_cell) || per_cell != answers.prompts_high || n_cells < 1) return "";
-  const double hits = sum * per_cell;
+  if (std::isnan(per_cell) || per_cell != answers.prompts_high || mean.n() < 1) return "";
+  const double n_prompts = per_cell * static_cast<double>(mean.n());
+  const double hits = mean.value() * n_prompts;
   if (std::abs(hits - std::round(hits)) > 1e-6) return "";
-  const Interval interval = wilson_interval(std::round(hits), per_cell * n_cells);
+  const Interval interval = wilson_interval(std::round(hits), n_prompts);
   return fmt::format(" [{:.0f}, {:.0f}]", 100.0 * interval.low, 100.0 * interval.high);
 }
 
@@ -216,36 +174,24 @@ std::vector<std::string> caption_of(const Answers& answers) {
   return caption;
 }
 
-/// By depth and length.
-using NeedleGrid = std::map<std::pair<double, double>, Mean>;
-
 /// The map of one method; `mean` becomes the mean of its cells. Its colours are the caller's.
-plot::Panel needle_panel(const std::string& name, NeedleGrid& grid, const Answers& answers,
-                         const std::vector<double>& lengths, const std::vector<double>& depths,
-                         double& mean) {
-  std::vector<float> cells;
-  double sum_all = 0.0;
-  int n_all = 0;
-  for (const double d : depths) {
-    for (const double l : lengths) {
-      const double value = grid[{d, l}].value();
-      cells.push_back(static_cast<float>(value));
-      if (std::isnan(value)) continue;
-      sum_all += value;
-      ++n_all;
-    }
+plot::Panel needle_panel(const std::string& name, std::span<const Mean> cells,
+                         const Answers& answers, const std::vector<double>& lengths,
+                         const std::vector<double>& depths, Mean& mean) {
+  std::vector<float> values;
+  for (const Mean& cell : cells) {
+    values.push_back(static_cast<float>(cell.value()));
+    mean.add(cell.value());
   }
-  mean = sum_all / std::max(1, n_all);
-  const std::string title =
-      fmt::format("{}\nmean {:.0f}%{}{}", name, 100.0 * mean,
-                  static_cast<std::size_t>(n_all) == cells.size()
-                      ? std::string()
-                      : fmt::format(" over {} of {} cells", n_all, cells.size()),
-                  interval_text(answers, sum_all, n_all));
+  const auto n_cells = static_cast<std::int64_t>(cells.size());
+  const std::string title = fmt::format(
+      "{}\nmean {:.0f}%{}{}", name, 100.0 * mean.value(),
+      mean.n() == n_cells ? std::string() : fmt::format(" over {} of {} cells", mean.n(), n_cells),
+      interval_text(answers, mean));
   std::vector<plot::Tick> percent_ticks = figures::cell_ticks(depths);
   for (std::size_t d = 0; d < depths.size(); ++d)
     percent_ticks[d].label = fmt::format("{:.0f}%", 100.0 * depths[d]);
-  plot::HeatMap map = figures::unit_cells(depths.size(), lengths.size(), std::move(cells));
+  plot::HeatMap map = figures::unit_cells(depths.size(), lengths.size(), std::move(values));
   map.print_values = true;
   return {.title = title,
           .x = {.label = "Prompt length (tokens)",
@@ -259,44 +205,38 @@ plot::Panel needle_panel(const std::string& name, NeedleGrid& grid, const Answer
 }
 
 plot::Figure make_needle(const FigureInput& input) {
-  const figures::Wanted wanted(input.options.selector);
-  std::set<double> lengths;
-  std::set<double> depths;
-  std::vector<std::string> names;  // in the order of the table
-  std::map<std::string, NeedleGrid> grids;
-  std::vector<figures::LiveResult> means;  // of each name
   const Answers answers = read_answers(*input.results[0], input.options.metric);
-  for (const Answer& answer : answers.list) {
-    if (!wanted.has(answer.selector) || std::isnan(answer.accuracy)) continue;
-    std::string name = figures::method_label(answer.selector);
-    if (!answer.budget.empty()) {
-      const bool other = !input.options.budget.empty() &&
-                         fmt::format("{}", answer.budget_value) != input.options.budget;
-      if (other) continue;
-      name += ", " + answer.budget;
-    }
-    if (!grids.contains(name)) {
-      names.push_back(name);
-      means.push_back({answer.selector, answer.budget, 0.0, answer.kept});
-    }
-    grids[name][{answer.depth, answer.length}].add(answer.accuracy);
-    lengths.insert(answer.length);
-    depths.insert(answer.depth);
-  }
-  if (names.empty())
-    figures::fail_empty(input.results[0]->name(), "no row with an accuracy is left");
-  const std::vector<double> length_list(lengths.begin(), lengths.end());
-  const std::vector<double> depth_list(depths.begin(), depths.end());
+  const Table& table = answers.rows;
+  const auto accuracy = table.numbers("accuracy");
+  const auto is_shown = [&](std::size_t r) {
+    const bool is_of_other = !input.options.budget.empty() &&
+                             !figures::budget_label(table, r).empty() &&
+                             fmt::format("{}", table.numbers("budget")[r]) != input.options.budget;
+    return !std::isnan(accuracy[r]) && !is_of_other;
+  };
+  const auto methods =
+      figures::method_rows(table, input.options, figures::BudgetInLabel::always, is_shown);
+  if (methods.empty()) figures::fail_empty(table.name(), "no row with an accuracy is left");
+  const auto length = table.numbers("length");
+  const auto depth = table.numbers("depth");
+  const std::vector<double> lengths = figures::values_of(methods, length);
+  const std::vector<double> depths = figures::values_of(methods, depth);
   plot::Figure figure =
-      figures::panels_in_rows(names.size(), figures::balanced_columns(names.size()));
+      figures::panels_in_rows(methods.size(), figures::balanced_columns(methods.size()));
   figure.share_x = figure.share_y = true;
   const std::string prompts = prompts_text(answers);
   const std::string colour_label = fmt::format(
       "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
       plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    plot::Panel panel =
-        needle_panel(names[i], grids[names[i]], answers, length_list, depth_list, means[i].value);
+  std::vector<figures::LiveResult> means;
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    const std::size_t first = methods[i].rows.front();
+    Mean mean;
+    plot::Panel panel = needle_panel(
+        methods[i].label, figures::cells_of(methods[i], length, depth, accuracy, lengths, depths),
+        answers, lengths, depths, mean);
+    means.push_back({methods[i].selector, figures::budget_label(table, first), mean.value(),
+                     table.has("kept") ? table.numbers("kept")[first] : kNan});
     panel.colour =
         plot::ColourAxis{.axis = {.label = colour_label,
                                   .range = plot::Range{0.0, 1.0},
