@@ -7,6 +7,7 @@
 
 #include "analysis/plot/cells.hpp"
 #include "analysis/plot/draw.hpp"
+#include "analysis/plot/draw_marks.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/escape.hpp"
@@ -186,9 +187,20 @@ class PgfWriter {
     constexpr std::string_view kAnchors[] = {"north west", "north", "north east"};
     constexpr std::string_view kAligns[] = {"left", "center", "right"};
     const auto align = static_cast<std::size_t>(m.align);
+    const FittedNote fitted =
+        fit_note(m, layout_.panels[panel_].frame, theme_, figure_font_metrics());
+    if (fitted.size == 0.0) return;
+    const std::string plate =
+        m.room_x > 0.0
+            ? fmt::format(
+                  "inner sep={:.2f}pt,fill={},fill opacity=0.75,text "
+                  "opacity=1,font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
+                  "\\selectfont",
+                  0.15 * fitted.size, tex_colour(theme_.ground), fitted.size, 1.2 * fitted.size)
+            : std::string("inner sep=0pt");
     out_ += fmt::format(
-        "\\node[anchor={},align={},inner sep=0pt] at (axis description cs:{:.4f},{:.4f}) {{{}}};\n",
-        kAnchors[align], kAligns[align], m.x, 1.0 - m.y, tex_lines(m.text));
+        "\\node[anchor={},align={},{}] at (axis description cs:{:.4f},{:.4f}) {{{}}};\n",
+        kAnchors[align], kAligns[align], plate, m.x, 1.0 - m.y, tex_lines(fitted.text));
   }
 
  private:
@@ -203,12 +215,30 @@ class PgfWriter {
       if (line == nullptr || line->low.empty()) continue;
       const Colour colour = theme_.style_of(line->tone).colour;
       const std::vector<std::size_t> lone = lone_intervals(*line);
-      if (lone.size() < line->x.size())
-        polygon(line->x, line->low, line->high, colour, 0.6 * theme_.band_alpha);
+      fill_pieces(*line, colour);
       const std::string bar =
           fmt::format("color={},line width={:.2f}pt", tex_colour(colour), theme_.line_width);
       for (const std::size_t i : lone)
         plot(bar, {line->x[i], line->x[i]}, {line->low[i], line->high[i]});
+    }
+  }
+
+  /// The band between each two gaps; a point between two is an interval of its own.
+  void fill_pieces(const Line& line, Colour colour) {
+    std::vector<double> x, low, high;
+    for (std::size_t i = 0; i <= line.x.size(); ++i) {
+      const bool is_gap =
+          i == line.x.size() || !std::isfinite(line.low[i]) || !std::isfinite(line.high[i]);
+      if (is_gap && x.size() > 1) polygon(x, low, high, colour, 0.6 * theme_.band_alpha);
+      if (is_gap) {
+        x.clear();
+        low.clear();
+        high.clear();
+        continue;
+      }
+      x.push_back(line.x[i]);
+      low.push_back(line.low[i]);
+      high.push_back(line.high[i]);
     }
   }
 
@@ -266,13 +296,16 @@ class PgfWriter {
       labels += fmt::format("{}{{{}}}", labels.empty() ? "" : ",",
                             layout.labelled ? tex_text(tick.label) : std::string());
     }
+    if (at.empty()) at = "\\empty";  // else pgfplots makes its own
     return fmt::format("{0}tick={{{1}}},{0}ticklabels={{{2}}},", axis, at, labels);
   }
 
   std::string axis_options(char axis, const Axis& spec, const AxisLayout& layout,
                            const Rect& frame) {
     const Range range = layout.scale.range();
-    std::string out = fmt::format("{0}min={1:.6g},{0}max={2:.6g},", axis, range.low, range.high);
+    // the labels are whole: no power of ten beside them
+    std::string out = fmt::format("{0}min={1:.6g},{0}max={2:.6g},scaled {0} ticks=false,", axis,
+                                  range.low, range.high);
     const bool is_log = spec.scale != ScaleKind::linear;
     if (is_log) out += fmt::format("{}mode=log,", axis);
     if (spec.scale == ScaleKind::log2) out += fmt::format("log basis {}=2,", axis);

@@ -373,8 +373,11 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   panel.grid = false;
   panel.aspect = static_cast<double>(atlas.n_rows) / static_cast<double>(atlas.n_columns);
   if (is_sorted) {
-    panel.x.label = fmt::format("Heads (layer.head) by {}{}, the largest first",
-                                difference ? "the difference of " : "", numbers.name);
+    std::string what = numbers.name;
+    std::ranges::replace(what, '_', ' ');
+    panel.x.label = fmt::format("Heads (layer.head) by {}{}, the largest {}first",
+                                difference ? "the difference of " : "", what,
+                                difference ? "(of either sign) " : "");
     if (is_matched) panel.x.label += "; in brackets that which it is compared with";
     if (atlas.tiles.size() < atlas.n_all)
       panel.x.label += fmt::format("; {} of {}", atlas.tiles.size(), atlas.n_all);

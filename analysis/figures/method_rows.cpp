@@ -1,5 +1,8 @@
 #include "analysis/figures/method_rows.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -48,7 +51,7 @@ RowNumbers RowNumbers::in(double unit) const {
   const auto times = [&](const std::vector<double>& all) {
     return mapped<double>(all, [&](double x) { return unit * x; });
   };
-  return {times(values), times(low), times(high)};
+  return {times(values), times(low), times(high), weights};
 }
 
 RowNumbers numbers_with_ends(const Table& table, const std::string& column) {
@@ -56,34 +59,92 @@ RowNumbers numbers_with_ends(const Table& table, const std::string& column) {
     const auto numbers = table.numbers(name);
     return std::vector<double>(numbers.begin(), numbers.end());
   };
-  if (!table.has(column)) return {std::vector<double>(table.n_rows(), kNan), {}, {}};
-  RowNumbers out{read(column), {}, {}};
+  if (!table.has(column)) return {std::vector<double>(table.n_rows(), kNan)};
+  RowNumbers out{read(column)};
   if (!table.has(column + "_low") || !table.has(column + "_high")) return out;
   out.low = read(column + "_low");
   out.high = read(column + "_high");
   return out;
 }
 
-void add_lines(plot::Panel& panel, const std::vector<MethodRows>& methods,
-               std::span<const double> x, const RowNumbers& y) {
+void RowMean::add(const RowNumbers& numbers, std::size_t row) {
+  if (!std::isfinite(numbers.values[row])) return;
+  const double of_row = numbers.weights.empty() ? 1.0 : numbers.weights[row];
+  sum += of_row * numbers.values[row];
+  weight += of_row;
+  if (!numbers.low.empty()) ends.add(numbers.low[row], numbers.high[row]);
+  rows.push_back(row);
+}
+
+std::map<double, RowMean> points_of(const MethodRows& method, std::span<const double> x,
+                                    const RowNumbers& numbers) {
+  std::map<double, RowMean> points;
+  for (const std::size_t row : method.rows) points[x[row]].add(numbers, row);
+  return points;
+}
+
+std::vector<RowMean> cells_of(const MethodRows& method, std::span<const double> x,
+                              std::span<const double> y, const RowNumbers& numbers,
+                              const std::vector<double>& xs, const std::vector<double>& ys) {
+  std::vector<RowMean> cells(xs.size() * ys.size());
+  const auto place_in = [](const std::vector<double>& axis, double value) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(axis, value) - axis.begin());
+  };
+  for (const std::size_t row : method.rows)
+    cells[place_in(ys, y[row]) * xs.size() + place_in(xs, x[row])].add(numbers, row);
+  return cells;
+}
+
+void add_lines(plot::Panel& panel, const Table& table, const std::vector<MethodRows>& methods,
+               std::span<const double> x, const RowNumbers& y, std::vector<std::string>& caption) {
   const bool is_linear = panel.y.scale == plot::ScaleKind::linear;
+  std::vector<std::vector<std::size_t>> groups;
   for (const MethodRows& method : methods) {
-    std::map<double, std::size_t> by_x;
-    for (const std::size_t row : method.rows) by_x[x[row]] = row;
     plot::Line line{.label = method.label, .tone = method.tone};
     bool is_known = false;
-    for (const auto& [place, row] : by_x) {
-      const double value = y.values[row];
-      const bool is_shown = std::isfinite(value) && (is_linear || value > 0.0);
+    for (const auto& [place, mean] : points_of(method, x, y)) {
+      const bool is_shown = !mean.rows.empty() && (is_linear || mean.value() > 0.0);
       is_known = is_known || is_shown;
-      if (y.low.empty())
-        line.add(place, is_shown ? value : kNan);
-      else
-        line.add(place, is_shown ? value : kNan,
-                 {is_shown ? y.low[row] : kNan, is_shown ? y.high[row] : kNan});
+      groups.push_back(mean.rows);
+      line.add(place, is_shown ? mean.value() : kNan);
+      if (y.low.empty()) continue;
+      line.low.push_back(is_shown ? mean.ends.low() : kNan);
+      line.high.push_back(is_shown ? mean.ends.high() : kNan);
     }
     if (is_known) panel.marks.emplace_back(std::move(line));
   }
+  say_means(table, groups, caption);
+}
+
+void say_means(const Table& table, const std::vector<std::vector<std::size_t>>& groups,
+               std::vector<std::string>& caption) {
+  const std::string over = means_over(table, groups);
+  if (!over.empty() && std::ranges::find(caption, over) == caption.end()) caption.push_back(over);
+}
+
+namespace {
+
+/// "a, b": the words of a column, none of them empty; empty without such a column.
+std::string words_in(const Table& table, std::string_view column) {
+  std::vector<std::string> words;
+  if (table.has_text(column)) words = table.text(column).categories;
+  std::erase(words, "");
+  return plot::verbatim(fmt::format("{}", fmt::join(words, ", ")));
+}
+
+}  // namespace
+
+void say_match(const Table& table, std::vector<std::string>& caption) {
+  const std::string targets = words_in(table, "match");
+  if (!targets.empty())
+    caption.push_back(fmt::format("Budgets are set so that the measured cost is {}.", targets));
+}
+
+void say_cards(const Table& table, std::vector<std::string>& caption) {
+  const std::string cards = words_in(table, "hardware");
+  const std::string phases = words_in(table, "phase");
+  if (!cards.empty() && !phases.empty())
+    caption.push_back(fmt::format("Of {}: {}.", cards, phases));
 }
 
 std::vector<double> values_of(const std::vector<MethodRows>& methods,
@@ -92,18 +153,6 @@ std::vector<double> values_of(const std::vector<MethodRows>& methods,
   for (const MethodRows& method : methods)
     for (const std::size_t row : method.rows) values.insert(column[row]);
   return {values.begin(), values.end()};
-}
-
-std::vector<Mean> cells_of(const MethodRows& method, std::span<const double> x,
-                           std::span<const double> y, std::span<const double> values,
-                           const std::vector<double>& xs, const std::vector<double>& ys) {
-  std::vector<Mean> cells(xs.size() * ys.size());
-  const auto place_in = [](const std::vector<double>& axis, double value) {
-    return static_cast<std::size_t>(std::ranges::lower_bound(axis, value) - axis.begin());
-  };
-  for (const std::size_t row : method.rows)
-    cells[place_in(ys, y[row]) * xs.size() + place_in(xs, x[row])].add(values[row]);
-  return cells;
 }
 
 Table rows_of_array(const ResultView& result, const std::string& array, const std::string& column,
@@ -122,7 +171,7 @@ Table rows_of_array(const ResultView& result, const std::string& array, const st
   const std::size_t n_rows =
       per_pair * std::min((pairs.n_rows() + step - 1) / step, static_cast<std::size_t>(shape[0]));
   Table rows(pairs.name());
-  for (const char* name : {"selector", "budget", "budget_kind", "kept"}) {
+  for (const char* name : {"selector", "budget", "budget_kind", "kept", "match"}) {
     const TableColumn* const own = pairs.find(name);
     if (own == nullptr) continue;
     TextColumnBuilder words;

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/base/statistics.hpp"
 #include "analysis/base/table.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/figures/selection.hpp"
@@ -36,8 +35,9 @@ std::vector<MethodRows> method_rows(
 /// Numbers by row, with the ends of their intervals where the table has some.
 struct RowNumbers {
   std::vector<double> values;
-  std::vector<double> low;  // empty: no intervals
-  std::vector<double> high;
+  std::vector<double> low = {};  // empty: no intervals
+  std::vector<double> high = {};
+  std::vector<double> weights = {};  // of rows in means; empty: all alike
 
   /// All of them times a unit.
   RowNumbers in(double unit) const;
@@ -45,19 +45,41 @@ struct RowNumbers {
 /// A column with NAME_low and NAME_high; NaN in every row where the table has no such column.
 RowNumbers numbers_with_ends(const Table& table, const std::string& column);
 
-/// Adds a line for each method that has a number, by x; of several rows at one x the last counts. A
-/// NaN is a gap, and so is what a logarithmic axis cannot show.
-void add_lines(plot::Panel& panel, const std::vector<MethodRows>& methods,
-               std::span<const double> x, const RowNumbers& y);
+/// What rows at one place are: means of those that have a number.
+struct RowMean {
+  double sum = 0.0;
+  double weight = 0.0;
+  MeanEnds ends;
+  std::vector<std::size_t> rows;
+
+  void add(const RowNumbers& numbers, std::size_t row);
+  /// NaN where nothing was added.
+  double value() const { return sum / weight; }
+};
+
+/// Rows of a method by x, and by y and x: [ys.size()][xs.size()].
+std::map<double, RowMean> points_of(const MethodRows& method, std::span<const double> x,
+                                    const RowNumbers& numbers);
+std::vector<RowMean> cells_of(const MethodRows& method, std::span<const double> x,
+                              std::span<const double> y, const RowNumbers& numbers,
+                              const std::vector<double>& xs, const std::vector<double>& ys);
+
+/// Adds a line for each method that has a number, by x. A NaN is a gap, and so is what a
+/// logarithmic axis cannot show. What several rows at one place differ in, the caption says.
+void add_lines(plot::Panel& panel, const Table& table, const std::vector<MethodRows>& methods,
+               std::span<const double> x, const RowNumbers& y, std::vector<std::string>& caption);
+
+/// Says once what the means of several rows are over; nothing where each is of one.
+void say_means(const Table& table, const std::vector<std::vector<std::size_t>>& groups,
+               std::vector<std::string>& caption);
+
+/// Says to which cost budgets were set (--match), and of which card and phase predicted costs are.
+void say_match(const Table& table, std::vector<std::string>& caption);
+void say_cards(const Table& table, std::vector<std::string>& caption);
 
 /// What rows of these methods have in a column, ascending, each once.
 std::vector<double> values_of(const std::vector<MethodRows>& methods,
                               std::span<const double> column);
-
-/// Means of the rows of a method by y and x, [ys.size()][xs.size()]: NaN where it has none.
-std::vector<Mean> cells_of(const MethodRows& method, std::span<const double> x,
-                           std::span<const double> y, std::span<const double> values,
-                           const std::vector<double>& xs, const std::vector<double>& ys);
 
 /// An array [pair, axis, ...] as rows: `column` by the axes (a name and the array of its numbers),
 /// with what rows 0, step, 2 step, ... of `pairs` say of methods, budgets and keys kept. Throws

@@ -223,19 +223,51 @@ std::string method_at_budget(const Table& table, std::size_t row) {
   return method_label(table.text("selector").at(row)) + (budget.empty() ? "" : ", " + budget);
 }
 
-std::string means_over(const Table& table) {
-  constexpr std::pair<std::string_view, std::string_view> kColumns[] = {
-      {"file", "files"}, {"model", "models"},   {"text", "texts"},   {"protocol", "protocols"},
-      {"kind", "kinds"}, {"length", "lengths"}, {"depth", "depths"}, {"turn", "turns"}};
+namespace {
+
+/// Columns that say of what a row is, besides its method and budget.
+constexpr std::pair<std::string_view, std::string_view> kPlaces[] = {
+    {"file", "files"},       {"trace", "traces"}, {"model", "models"},       {"text", "texts"},
+    {"phase", "phases"},     {"kind", "kinds"},   {"protocol", "protocols"}, {"length", "lengths"},
+    {"depth", "depths"},     {"turn", "turns"},   {"hardware", "cards"},     {"batch", "batches"},
+    {"context", "contexts"}, {"chunk", "chunks"}, {"position", "positions"}};
+
+}  // namespace
+
+std::string means_over(const Table& table, const std::vector<std::vector<std::size_t>>& groups) {
   std::vector<std::string> parts;
-  for (const auto& [name, words] : kColumns) {
+  for (const auto& [name, words] : kPlaces) {
     const TableColumn* const column = table.find(name);
     std::set<std::string> values;
-    for (std::size_t row = 0; column != nullptr && row < table.n_rows(); ++row)
-      values.insert(column->cell(row));
-    if (values.size() > 1) parts.push_back(fmt::format("{} {}", values.size(), words));
+    for (const std::vector<std::size_t>& rows : groups) {
+      std::set<std::string> of_group;
+      for (std::size_t i = 0; column != nullptr && i < rows.size(); ++i)
+        of_group.insert(column->cell(rows[i]));
+      if (of_group.size() > 1) values.merge(of_group);
+    }
+    if (!values.empty()) parts.push_back(fmt::format("{} {}", values.size(), words));
   }
-  return parts.empty() ? "" : fmt::format("Means over {}.", fmt::join(parts, ", "));
+  if (!parts.empty()) return fmt::format("Means over {}.", fmt::join(parts, ", "));
+  const bool are_single =
+      std::ranges::all_of(groups, [](const auto& rows) { return rows.size() < 2; });
+  return are_single ? "" : "Means over rows that the table does not tell apart.";
+}
+
+std::string means_over(const Table& table) {
+  std::map<std::string, std::vector<std::size_t>> methods;
+  for (std::size_t row = 0; row < table.n_rows(); ++row)
+    methods[method_at_budget(table, row)].push_back(row);
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [name, rows] : methods) groups.push_back(std::move(rows));
+  return means_over(table, groups);
+}
+
+std::string words_of_place(const Table& table, std::size_t row) {
+  std::string words;
+  for (const auto& [name, plural] : kPlaces) {
+    if (const TableColumn* const column = table.find(name)) words += column->cell(row) + "\n";
+  }
+  return words;
 }
 
 Summary summarize(std::vector<double> values, BandKind band) {

@@ -63,9 +63,13 @@ std::string budget_label(const Table& table, std::size_t row);
 /// Column selector with its budget: "Quest, 256".
 std::string method_at_budget(const Table& table, std::size_t row);
 
-/// "Means over 8 protocols and 2 lengths.": what a closed loop's rows differ in besides method and
-/// budget; empty if in nothing.
+/// "Means over 8 protocols, 2 lengths.": what rows of one group, which become one number, differ
+/// in: models, texts, kinds of prompts, ...; empty where every group is one row.
+std::string means_over(const Table& table, const std::vector<std::vector<std::size_t>>& groups);
+/// The same of a closed loop's rows, whose methods are the groups.
 std::string means_over(const Table& table);
+/// The cells of a row that say of what it is, besides its method and budget.
+std::string words_of_place(const Table& table, std::size_t row);
 
 /// A mean or median with its band.
 struct Summary {

@@ -45,6 +45,7 @@ SweepCells collect_cells(const Table& table, const SweepSelection& selection,
     SweepCell& cell = cells.of[selectors.at(r)][key_of(r)];
     cell.row = r;
     cell.values.push_back(values[r]);
+    if (std::isnan(values[r])) continue;  // the axis is of the same rows
     cell.x.add(x_values[r]);
     if (!kept.empty()) cell.kept.add(kept[r]);
     heads[place_of(r)].add(values[r]);

@@ -54,15 +54,17 @@ constexpr SweepMetric kMetrics[] = {
      "Relative output error, difference", false, kPairedHeads, true},
 };
 
-plot::Axis axis_of(Along along, const std::string& kind, const std::vector<double>& budgets) {
+/// `whose`: "query head", or "layer" where rows are of whole layers.
+plot::Axis axis_of(Along along, const std::string& kind, const std::vector<double>& budgets,
+                   std::string_view whose) {
   using plot::ScaleKind;
   using plot::TickFormat;
   if (along == Along::bytes)
-    return {.label = "Bytes per query head and call",
+    return {.label = fmt::format("Bytes per {} and call", whose),
             .scale = ScaleKind::log2,
             .format = TickFormat::bytes};
   if (along == Along::flops)
-    return {.label = "FLOPs per query head and call", .scale = ScaleKind::log10};
+    return {.label = fmt::format("FLOPs per {} and call", whose), .scale = ScaleKind::log10};
   if (along == Along::keys)
     return {.label = "Keys kept per query (measured)",
             .scale = ScaleKind::log2,
@@ -210,7 +212,16 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     return dense[r] == 1.0 && selectors.at(r) != "full" &&
            !made_sparse.contains({trace_of(r), selectors.codes[r], layer[r]});
   };
-  std::set<std::pair<std::int32_t, double>> left_out;
+  // What rows of methods have in common, or not: a layer of a recording; of closed loops a text,
+  // length, ...
+  const bool has_layers = table.has("layer");
+  const auto place_of = [&](std::size_t r) {
+    return has_layers ? fmt::format("{} {}", trace_of(r), layer[r]) : words_of_place(table, r);
+  };
+  std::set<std::string> left_out;
+  std::map<std::string, std::set<std::int32_t>> methods_at;
+  std::size_t n_lacking = 0;
+  bool has_common = true;
   std::size_t n_dense = 0;
   std::size_t n_window = 0;
   std::vector<bool> has_rows(selectors.categories.size(), false);
@@ -229,14 +240,23 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     }
     n_window += window[r] != 0.0;
     n_dense += stays_dense(r);
-    if (stays_dense(r)) left_out.insert({trace_of(r), layer[r]});
+    if (stays_dense(r)) left_out.insert(place_of(r));
     if (window[r] != 0.0 || stays_dense(r)) continue;
     selection.rows.push_back(r);
+    methods_at[place_of(r)].insert(selectors.codes[r]);
   }
   if (dense_layers == DenseLayers::leave_out_for_all) {
-    std::erase_if(selection.rows, [&](std::size_t r) {
-      return left_out.contains({trace_of(r), layer[r]});
-    });
+    std::erase_if(methods_at, [&](const auto& at) { return left_out.contains(at.first); });
+    std::set<std::int32_t> all;
+    for (const auto& [place, methods] : methods_at) all.insert(methods.begin(), methods.end());
+    has_common = std::ranges::any_of(
+        methods_at, [&](const auto& at) { return at.second.size() == all.size(); });
+    for (const auto& [place, methods] : methods_at) {
+      if (!has_common || methods.size() == all.size()) continue;
+      left_out.insert(place);
+      ++n_lacking;
+    }
+    std::erase_if(selection.rows, [&](std::size_t r) { return left_out.contains(place_of(r)); });
   }
   if (selection.rows.empty()) {
     throw ConfigError(
@@ -260,6 +280,14 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
         dense_layers == DenseLayers::leave_out_for_all
             ? "Layers that one of the methods leaves dense are left out for all."
             : "Layers that a method leaves dense are left out.");
+  if (n_lacking > 0)
+    selection.sentences.push_back(
+        fmt::format("{} of {} {} are left out for all: one of the methods has no row there.",
+                    n_lacking, methods_at.size(), has_layers ? "layers" : "places"));
+  if (!has_common)
+    selection.sentences.push_back(
+        fmt::format("No {} has rows of all methods: these are means over different ones.",
+                    has_layers ? "layer" : "place"));
   if (n_window > 0) selection.sentences.push_back("Sliding-window layers are left out.");
   if (!other_kinds.empty()) {
     selection.sentences.push_back(
@@ -307,10 +335,13 @@ struct BandFacts {
 std::vector<std::string> sentences_on(const BandFacts& facts, BandKind band,
                                       const std::string& rows_are) {
   const BandKind said = band == BandKind::ci ? BandKind::none : band;
-  std::vector<std::string> sentences = {band_sentence(said, facts.n_min, facts.n_max, rows_are)};
+  std::vector<std::string> sentences;
+  if (facts.n_max > 1) sentences.push_back(band_sentence(said, facts.n_min, facts.n_max, rows_are));
   if (band != BandKind::ci) return sentences;
   for (const std::string_view interval : facts.intervals) {
-    if (!interval.empty()) sentences.push_back(fmt::format("Bands: {}.", interval));
+    if (!interval.empty())
+      sentences.push_back(
+          fmt::format("Bands: {}{}.", interval, facts.n_max > 1 ? ", their ends averaged" : ""));
   }
   if (facts.intervals.contains(""))
     sentences.push_back(fmt::format(
@@ -382,6 +413,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     return tones.of(selector).role == plot::Role::reference;
   });
 
+  const bool has_heads = selection.rows_are.starts_with("query head");
   plot::Figure figure = panels_in_rows(names.size(), 3);
   BandFacts facts;
   std::vector<std::string> beyond;
@@ -392,9 +424,11 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       facts.without_interval.push_back(std::string(metric.option));
     if (cells.has_layer_ends) facts.means_of.insert("layer");
     if (cells.has_head_ends) facts.means_of.insert("head");
-    facts.intervals.insert(metric.interval);
+    if (metric.interval.empty() || !interval_stem(table, metric.column).empty())
+      facts.intervals.insert(metric.interval);
     plot::Panel panel{
-        .x = axis_of(along, selection.budget_kind, {budgets.begin(), budgets.end()}),
+        .x = axis_of(along, selection.budget_kind, {budgets.begin(), budgets.end()},
+                     has_heads ? "query head" : "layer"),
         .y = {.label = std::string(metric.label),
               .format = metric.is_percent ? plot::TickFormat::percent : plot::TickFormat::number}};
     if (metric.has_zero)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/base/evenly_spaced.hpp"
@@ -277,6 +278,9 @@ void write_axes(ResultWriter& output, const GeometryPlan& plan, GeometryBasis ba
   const TraceInfo& part = plan.part;
   const std::vector<Index> components = all_in(1, part.d_head + 1);
   write_head_axes(output, part);
+  write_axis(output, "kv_head_of_q",
+             mapped<Index>(part.q_heads, [&](Index head) { return head / part.group(); }), "1",
+             "KV head of the query head");
   write_axis(output, "basis_head", plan.bases, "1",
              basis == GeometryBasis::head ? "query head of the basis" : "KV head of the basis");
   write_axis(output, "pos", plan.positions, "token", "position");

@@ -58,6 +58,20 @@ std::vector<Point> fold(const std::vector<Point>& points, double frame_width) {
   return out;
 }
 
+constexpr double kNoteLine = 1.25;  // from line to line, in sizes
+
+double width_of_note(const std::string& text, double size, const TextMetrics& metrics) {
+  double width = 0.0;
+  for (const std::string& line : split_words(text, '\n'))
+    width = std::max(width, rich_width(metrics, line, size));
+  return width;
+}
+
+double height_of_note(const std::string& text, double size) {
+  const auto n_lines = 1 + std::ranges::count(text, '\n');
+  return kNoteLine * size * (static_cast<double>(n_lines) + 0.3);
+}
+
 class MarkPainter {
  public:
   MarkPainter(const Panel& panel, const PanelLayout& layout, const Theme& theme, Canvas& canvas)
@@ -194,10 +208,10 @@ class MarkPainter {
   void operator()(Note m) {
     const Rect& frame = layout_.frame;
     Point at{frame.x + m.x * frame.w, frame.y + m.y * frame.h};
-    double size = note_size(m);
-    for (; size == 0.0 && m.text.find('\n') != std::string::npos; size = note_size(m))
-      m.text.resize(m.text.rfind('\n'));
+    const FittedNote fitted = fit_note(m, frame, theme_, canvas_.metrics());
+    const double size = fitted.size;
     if (size == 0.0) return;
+    m.text = fitted.text;
     TextStyle style{size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
@@ -229,27 +243,10 @@ class MarkPainter {
   }
 
  private:
-  static constexpr double kNoteLine = 1.25;  // from line to line, in sizes
-
   double note_width(const Note& m, double size) const {
-    double width = 0.0;
-    for (const std::string& line : split_words(m.text, '\n'))
-      width = std::max(width, rich_width(canvas_.metrics(), line, size));
-    return width;
+    return width_of_note(m.text, size, canvas_.metrics());
   }
-  static double note_height(const Note& m, double size) {
-    const auto n_lines = 1 + std::ranges::count(m.text, '\n');
-    return kNoteLine * size * (static_cast<double>(n_lines) + 0.3);
-  }
-  /// That of ticks; of a cell's note as much less as it needs, down to three quarters. 0: even so
-  /// it has no room.
-  double note_size(const Note& m) const {
-    const double usual = theme_.tick_size;
-    if (m.room_x == 0.0) return usual;
-    const double fits = std::min(m.room_x * layout_.frame.w / note_width(m, 1.0),
-                                 m.room_y * layout_.frame.h / note_height(m, 1.0));
-    return fits < 0.75 * usual ? 0.0 : std::min(fits, usual);
-  }
+  static double note_height(const Note& m, double size) { return height_of_note(m.text, size); }
 
   void fill_between(std::span<const double> x, std::span<const double> low,
                     std::span<const double> high, Colour fill) {
@@ -305,6 +302,18 @@ class MarkPainter {
 };
 
 }  // namespace
+
+FittedNote fit_note(const Note& note, const Rect& frame, const Theme& theme,
+                    const TextMetrics& metrics) {
+  const double usual = theme.tick_size;
+  if (note.room_x == 0.0) return {note.text, usual};
+  for (std::string text = note.text;; text.resize(text.rfind('\n'))) {
+    const double fits = std::min(note.room_x * frame.w / width_of_note(text, 1.0, metrics),
+                                 note.room_y * frame.h / height_of_note(text, 1.0));
+    if (fits >= 0.75 * usual) return {text, std::min(fits, usual)};
+    if (text.find('\n') == text.npos) return {};
+  }
+}
 
 void draw_marks(const Panel& panel, const PanelLayout& layout, const Theme& theme, Canvas& canvas) {
   MarkPainter painter(panel, layout, theme, canvas);

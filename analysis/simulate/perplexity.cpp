@@ -288,7 +288,7 @@ class Perplexity final : public SimulationTask {
     return find_doubts(rows, [&](std::size_t a, std::size_t b) {
       const std::vector<double> gains = differences(resampled, b, a);  // of a over b, in nats
       PairedTest test;
-      test.n = n_scored() * static_cast<Index>(n_cases());
+      test.n = n_blocks() * static_cast<Index>(n_cases());
       test.difference = rows[a].mean - rows[b].mean;
       test.interval = percentiles95(gains);
       const auto share = [&](const auto& is) {

@@ -244,12 +244,10 @@ class Reader {
         if (one.word.find_first_of("/~") != std::string::npos)
           fail(one.line,
                path + ".pick: expected a name as totals.rope_share, found " + quote(one.word));
-        const auto column = [](const std::string& word) {
-          return word.substr(word.rfind('.') + 1);
-        };
-        if (std::ranges::find(task.picks, column(one.word), column) != task.picks.end())
+        if (std::ranges::find(task.picks, column_of_pick(one.word), column_of_pick) !=
+            task.picks.end())
           fail(one.line, fmt::format("{}.pick: two are called {}, the name of their column", path,
-                                     column(one.word)));
+                                     column_of_pick(one.word)));
         task.picks.push_back(one.word);
       }
     }

@@ -49,6 +49,14 @@ struct StudyTask {
   bool is_analysis() const { return command.starts_with("analyze "); }
 };
 
+/// What a pick is called in tables: "rope_share" of "totals.rope_share"; of what is no total, as
+/// "layers.0.rope_share", all of it.
+inline std::string column_of_pick(const std::string& pick) {
+  constexpr std::string_view kTotals = "totals.";
+  const bool is_total = pick.starts_with(kTotals) && pick.find('.', kTotals.size()) == pick.npos;
+  return is_total ? pick.substr(kTotals.size()) : pick;
+}
+
 struct StudyFile {
   std::filesystem::path file;
   std::string name;             // the file's, without its ending

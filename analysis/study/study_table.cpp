@@ -18,6 +18,7 @@
 #include "core/base/json.hpp"
 #include "core/base/json_members.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
@@ -33,6 +34,24 @@ Json row_of(const StudyItem& item, const std::string& remark = "") {
   return {{"task", item.task},         {"model", item.model},   {"text", item.text},
           {"protocol", item.protocol}, {"method", item.method}, {"budget", item.budget},
           {"remark", remark}};
+}
+
+/// The gates (analysis/simulate/gates.hpp) that a job of one method beside dense attention can
+/// judge. What compares methods it cannot: it never met the others; and a number without an
+/// interval had too few trials.
+std::string doubt_of(const Json& row) {
+  constexpr std::string_view kSaturated = "saturated";
+  constexpr std::string_view kTooFewTrials = "too-few-trials";
+  std::vector<std::string> gates;
+  for (const std::string& gate : split_words(row.value("doubt", std::string()), '+'))
+    if (!gate.empty() && gate != kSaturated && gate != kTooFewTrials) gates.push_back(gate);
+  for (const char* name : {"relative_increase", "accuracy", "acceptance_length"}) {
+    const bool has_number = row.contains(name) && row.at(name).is_number();
+    const std::string low = std::string(name) + "_low";
+    if (has_number && !(row.contains(low) && row.at(low).is_number()))
+      gates.emplace_back(kTooFewTrials);
+  }
+  return fmt::format("{}", fmt::join(gates, "+"));
 }
 
 /// True for the rows of the item's method and budget, those of single heads among them.
@@ -89,12 +108,15 @@ std::vector<double> differences_by_head(const Json& a, const Json& b) {
   return differences;
 }
 
-/// The item's rows below those of the table.
-void add_item(Json& table, const StudyItem& item, const Json& rows, StudyRows how) {
+/// The item's rows below those of the table. `totals`: of an analysis, which says itself what its
+/// layers are together; else null.
+void add_item(Json& table, const StudyItem& item, const Json& rows, const Json& totals,
+              StudyRows how) {
   const bool has_means = how != StudyRows::all && std::ranges::any_of(rows, [](const Json& row) {
                            return row.contains("layer");
                          });
-  for (const Json& row : has_means ? Json::array({means_of(rows)}) : rows) {
+  const Json whole = totals.is_object() ? totals : means_of(rows);
+  for (const Json& row : has_means ? Json::array({whole}) : rows) {
     Json line = row_of(item);
     if (how != StudyRows::means) {
       const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
@@ -133,6 +155,8 @@ Json rows_of_item(const Json& rows, const StudyItem& item) {
           value.is_null() || value == "" || std::ranges::find(kOfItem, name) != kOfItem.end();
       if (!is_empty) kept[name] = value;
     }
+    kept.erase("doubt");
+    if (const std::string doubt = doubt_of(row); !doubt.empty()) kept["doubt"] = doubt;
     if (!kept.empty()) own.push_back(std::move(kept));
   }
   return own;
@@ -201,7 +225,7 @@ Json StudyAnswers::table(const std::string& task, StudyRows how) const {
     if (rows.empty())
       add_remark(table, *item, remark.is_string() ? remark.get<std::string>() : "");
     else
-      add_item(table, *item, rows, how);
+      add_item(table, *item, rows, member_of(line, "totals", *item), how);
   }
   return table;
 }
@@ -242,7 +266,7 @@ Json StudyAnswers::with_differences(const std::string& task, const std::string& 
     if (line.empty()) continue;
     const Json rows = member_of(line, "rows", *item);
     if (rows.empty()) continue;
-    add_item(table, *item, rows, StudyRows::named_means);
+    add_item(table, *item, rows, Json(), StudyRows::named_means);
     const auto reference = references.find({scene_of(*item), item->budget});
     if (reference == references.end()) continue;
     const Json heads = in_common(member_of(line, "heads", *item), scene_of(*item));

@@ -12,7 +12,8 @@
 namespace kvscope {
 
 /// The rows of a command's result that answer an item: those of its method and budget. Columns that
-/// the item says itself, empty cells and rows of single heads are left out.
+/// the item says itself, empty cells and rows of single heads are left out, and of `doubt` what
+/// compares methods.
 /// `rows`: "rows" of the command's JSON.
 Json rows_of_item(const Json& rows, const StudyItem& item);
 /// {"mass_mean": [...], "recall10": [...], "output_error_rel": [...]} of the item's rows of heads
@@ -34,8 +35,8 @@ std::vector<HeadDifference> head_differences(const Json& heads, const Json& agai
 
 /// What becomes of an item's rows.
 enum class StudyRows {
-  means,        // rows of layers become one, means over the layers without a window (mass_min: the
-                // least), without intervals
+  means,        // rows of layers become one: of an analysis its totals, else means over the layers
+                // without a window (mass_min: the least), without intervals
   named_means,  // the same; the method also under the names of results: selector, budget_kind,
                 // budget
   all,          // every row as it is, with these names

@@ -93,15 +93,14 @@ class TaskDrawer {
     save(stem_ + ".csv", rows);
     const StudyTask& own = *std::ranges::find(study_.file.tasks, task, &StudyTask::name);
     if (own.is_analysis()) {
-      for (const std::string& pick : own.picks)
-        table(pick.substr(pick.rfind('.') + 1), stem_ + ".csv", "");
+      for (const std::string& pick : own.picks) table(column_of_pick(pick), stem_ + ".csv", "");
       return std::move(pictures_);
     }
     const std::string& against =
         drawing_.against.empty() ? study_.file.methods[0].spec.text() : drawing_.against;
     const Json means = answers.with_differences(task, against);
     save(stem_ + "-means.csv", means);
-    const bool is_sweep = has_column(rows, "mass_mean");
+    const bool is_sweep = is_sweep_ = has_column(rows, "mass_mean");
     save(stem_ + "-common.csv", is_sweep ? common_layers(rows) : rows, row_columns(rows));
     for (const Shown& shown : is_sweep ? std::span<const Shown>(kOfLayers) : kOfRuns) {
       if (!has_column(rows, shown.column)) continue;
@@ -173,7 +172,7 @@ class TaskDrawer {
     std::string rows = "model?,selector";
     if (is_by_text_) rows = "model?,text?,selector";
     if (study_.file.models.empty()) rows = "text?,selector";
-    if (study_.file.protocols.size() > 1) rows = "protocol?," + rows;
+    if (study_.file.protocols.size() > 1) rows = (is_sweep_ ? "phase?," : "protocol?,") + rows;
     Words words = {"table", "--rows", rows, "--columns", "budget", "--value", column, csv};
     if (caption.empty()) words = {"table", "--rows", "model?,text", "--value", column, csv};
     add("table of " + column, words, csv, fmt::format("{}-{}", stem_, column), {}, caption);
@@ -185,6 +184,7 @@ class TaskDrawer {
   const std::stop_token& stop_;
   std::string panels_;
   bool is_by_text_ = true;
+  bool is_sweep_ = false;  // whose rows know phases, not protocols
   std::vector<papers::DrawnPicture> pictures_;
 };
 

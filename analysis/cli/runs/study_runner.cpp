@@ -152,10 +152,11 @@ class Job {
         if (!result.contains(at) || !result.at(at).is_primitive())
           sentence = fmt::format("its JSON has no number {}", quote(pick));
         else
-          picked[pick.substr(pick.rfind('.') + 1)] = result.at(at);
+          picked[column_of_pick(pick)] = result.at(at);
       }
       if (!picked.empty()) rows.push_back(picked);
       line["rows"] = rows_of_item(rows, item);
+      if (run_.job.picks.empty() && result.contains("totals")) line["totals"] = result["totals"];
     }
     lines_.push_back(sentence.empty() ? std::move(line) : failed_line(run_.job, item, sentence));
   }

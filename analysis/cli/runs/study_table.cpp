@@ -29,12 +29,11 @@ class StudyTableCommand final : public Command {
         "study table",
         "all results of a study as one table",
         "A line for each item: task, model, text, protocol, method, budget, then what the task "
-        "measured (empty in lines of other tasks). A sweep's line has means over the layers "
-        "without a sliding window, dense ones too (of mass_min the least), and no intervals; the "
-        "report leaves out for all what one method leaves dense; --rows has a line "
-        "for every layer, and columns selector, budget_kind and budget as results have them, "
-        "for kvscope table. Items that failed, or that the task leaves out, have a "
-        "remark.",
+        "measured (empty in lines of other tasks). An analysis' line has its own totals; a sweep's "
+        "means over the layers without a sliding window, dense ones too (of mass_min the least), "
+        "and no intervals; the report leaves out for all what one method leaves dense; --rows has "
+        "a line for every layer, and columns selector, budget_kind and budget as results have "
+        "them, for kvscope table. Items that failed, or that the task leaves out, have a remark.",
         {{"kvscope study table small.toml --out small.csv", "for a spreadsheet or pandas"},
          {"kvscope study table small.toml --format markdown", "for a page"},
          {"kvscope study table small.toml --task perplexity --rows --out ppl.csv",

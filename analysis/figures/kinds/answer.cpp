@@ -95,6 +95,10 @@ plot::Figure make_answer(const FigureInput& input) {
       figures::method_label(text_at(config, "selector", "method")),
       budget.empty() ? "" : " at " + budget, text_at(config, "model", "a model"),
       said.size() == 1 ? "one prompt" : fmt::format("means over {} prompts", said.size())));
+  if (const double n = number_at(totals_of(result.summary()), "prompts");
+      n > static_cast<double>(said.size()))
+    figure.caption.push_back(
+        fmt::format("{:g} prompts were asked; the others are not explained.", n));
   if (said.size() == 1) figure.caption.push_back(said.front());
   if (said.size() > 1)
     figure.caption.push_back(fmt::format(

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope {
@@ -33,6 +35,15 @@ struct Choice {
 };
 
 Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tokens) {
+  if (const Json* const all = list_at(quoka.summary(), "layers")) {
+    for (const Json& one : *all) {
+      if (number_at(one, "layer") == static_cast<double>(layer) && one.value("dense", false))
+        throw ConfigError(
+            "{}: QuoKA leaves layer {} dense and chooses no keys there: draw the map of another "
+            "layer, or the map alone",
+            quoka.name(), layer);
+    }
+  }
   const auto layers = quoka.read("layer");
   const auto heads = quoka.read("q_head");
   const auto kv_heads = quoka.read("kv_head");
@@ -140,6 +151,15 @@ plot::Scatter query_marks(std::vector<double> queries, Index n_tokens) {
   return marks;
 }
 
+/// " (budget 256, chunks of 128)" of an analysis of QuoKA.
+std::string budget_words(const Json& config) {
+  const bool is_ratio = text_at(config, "budget_kind") == "ratio";
+  const double budget = number_at(config, is_ratio ? "ratio" : "budget");
+  if (std::isnan(budget)) return "";
+  return fmt::format(" (budget {:g}{}, chunks of {:g})", is_ratio ? 100.0 * budget : budget,
+                     is_ratio ? "% of the keys before" : "", number_at(config, "chunk"));
+}
+
 plot::Figure make_attention_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData weights(result, "map");
@@ -191,12 +211,12 @@ plot::Figure make_attention_map(const FigureInput& input) {
   figure.share_y = true;
   figure.span = plot::Span::full;
   figure.caption.push_back(fmt::format(
-      "Left: the representative queries of each chunk, right of the diagonal{}. Right: {:.0f}% "
-      "of the visible pairs of query and key are kept, a chunk's own keys always{}.",
+      "All keys: the representative queries of each chunk, right of the diagonal{}. Kept by "
+      "QuoKA{}: {:.0f}% of the visible pairs of query and key, a chunk's own keys always{}.",
       n_shown < choice.queries.size()
           ? fmt::format(" ({} of {}, as many as have room)", n_shown, choice.queries.size())
           : "",
-      100.0 * kept_share(choice, n_tokens),
+      budget_words(input.results[1]->info().config), 100.0 * kept_share(choice, n_tokens),
       block > 1 ? "; of cells that are kept in part, that part is drawn, for the chunk of their "
                   "first query"
                 : ""));

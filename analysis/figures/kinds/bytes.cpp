@@ -13,7 +13,7 @@ FigureKind figure_bytes() {
         figures::along_of(input.options, figures::Along::bytes), "mass,recall10,output_error_rel");
     figure.caption.emplace_back(
         "Bytes of a call: what scoring reads, and the keys and values that "
-        "are loaded, divided among the query heads of a group.");
+        "are loaded; of a head, its share of its group's.");
     return figure;
   };
   return kind;

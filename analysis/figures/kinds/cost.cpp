@@ -13,6 +13,7 @@
 #include "analysis/figures/method_rows.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -20,13 +21,14 @@ namespace {
 
 using Methods = std::vector<figures::MethodRows>;
 
-plot::Panel speedup_panel(const Table& table, const Methods& methods) {
+plot::Panel speedup_panel(const Table& table, const Methods& methods,
+                          std::vector<std::string>& caption) {
   plot::Panel panel{
       .x = figures::length_axis(),
       .y = {.label = "Predicted speedup of attention", .scale = plot::ScaleKind::log2},
       .aspect = 0.8};
-  figures::add_lines(panel, methods, table.numbers("context"),
-                     figures::numbers_with_ends(table, "predicted_speedup"));
+  figures::add_lines(panel, table, methods, table.numbers("context"),
+                     figures::numbers_with_ends(table, "predicted_speedup"), caption);
   panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
   return panel;
 }
@@ -77,9 +79,10 @@ plot::Figure make_cost(const FigureInput& input) {
   const double longest = figures::values_of(all, table.numbers("context")).back();
   const std::vector<double> batches = figures::values_of(all, batch_of);
   plot::Figure figure{.columns = 2, .span = plot::Span::full};
+  std::vector<std::string> over;
   for (const double batch : batches) {
     const Methods methods = of_batch(batch);
-    for (plot::Panel panel : {speedup_panel(table, methods), stages_panel(table, methods)}) {
+    for (plot::Panel panel : {speedup_panel(table, methods, over), stages_panel(table, methods)}) {
       if (batches.size() > 1) {
         panel.title = fmt::format("batch {:g}", batch);
         panel.aspect = 0.6;
@@ -90,9 +93,12 @@ plot::Figure make_cost(const FigureInput& input) {
     }
   }
   figure.caption.emplace_back(fmt::format(
-      "Predicted, not measured: time of attention in one layer, mean over the measured layers; "
-      "stages at the longest context of each line ({:g} tokens at most).",
-      longest));
+      "Predicted, not measured: time of attention in one layer, mean over the measured layers, "
+      "among them those that a method leaves dense; stages at the longest context of each line ({} "
+      "tokens at most).",
+      number_text(longest, 9)));
+  figures::say_cards(table, figure.caption);
+  figure.caption.insert(figure.caption.end(), over.begin(), over.end());
   const auto scaled = table.numbers("extrapolated");
   if (std::ranges::any_of(scaled, [](double x) { return x == 1.0; })) {
     figure.caption.emplace_back(

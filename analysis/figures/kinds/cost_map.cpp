@@ -57,12 +57,12 @@ figures::RowNumbers numbers_with_room(const Table& table, const std::string& col
   return numbers;
 }
 
-plot::Panel map_panel(const figures::MethodRows& method, std::span<const Mean> cells,
+plot::Panel map_panel(const figures::MethodRows& method, std::span<const figures::RowMean> cells,
                       const CostQuantity& shown, const std::vector<double>& batches,
                       const std::vector<double>& contexts) {
   std::vector<float> values;
   plot::Boxes faster{.label = "faster than dense attention"};
-  for (const Mean& cell : cells) {
+  for (const figures::RowMean& cell : cells) {
     const auto column = static_cast<double>(values.size() % contexts.size());
     const auto row = static_cast<double>(values.size() / contexts.size());
     values.push_back(static_cast<float>(cell.value()));
@@ -111,15 +111,18 @@ plot::Figure make_cost_map(const FigureInput& input) {
   const std::vector<double> contexts = figures::values_of(methods, context);
   const std::vector<double> batches = figures::values_of(methods, batch);
   plot::Figure figure;
+  std::vector<std::string> over;
   const bool is_map = batches.size() > 1;
   if (is_map) {
     constexpr std::size_t kFew = 4;  // contexts: two such maps have room beside each other
     figures::set_in_rows(figure, methods.size(), contexts.size() <= kFew ? 2 : 1);
     figure.span = plot::Span::full;
-    for (const figures::MethodRows& method : methods)
-      figure.panels.push_back(map_panel(
-          method, figures::cells_of(method, context, batch, numbers.values, contexts, batches),
-          shown, batches, contexts));
+    for (const figures::MethodRows& method : methods) {
+      const auto cells = figures::cells_of(method, context, batch, numbers, contexts, batches);
+      figures::say_means(table, mapped<std::vector<std::size_t>>(cells, &figures::RowMean::rows),
+                         over);
+      figure.panels.push_back(map_panel(method, cells, shown, batches, contexts));
+    }
     for (std::size_t i = 1; i < figure.panels.size(); ++i)
       figure.panels[i].legend = plot::LegendPlace::none;
     figure.legend = plot::LegendPlace::none;
@@ -129,18 +132,26 @@ plot::Figure make_cost_map(const FigureInput& input) {
                     .y = {.label = shown.label,
                           .scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10},
                     .legend = plot::LegendPlace::above});
-    figures::add_lines(panel, methods, context, numbers);
+    figures::add_lines(panel, table, methods, context, numbers, over);
     if (shown.is_ratio)
       panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, "dense attention"});
   }
-  figure.caption.emplace_back("Predicted, not measured.");
+  figure.caption.emplace_back(
+      input.results[0]->info().kind == "cost"
+          ? "Predicted, not measured: means over the measured layers, among "
+            "them those that a method leaves dense."
+          : "Predicted, not measured.");
+  figures::say_cards(table, figure.caption);
   if (!is_map && !numbers.low.empty()) {
     figure.caption.emplace_back(
         "Bands: where a measured figure would lie in eight of ten cases, as those of the ledger "
         "do; lists of different queries may agree or not.");
   }
-  figure.caption.emplace_back(
-      "No room: weights and cache over the card's memory; nothing is shown there.");
+  const auto share = table.numbers("memory_share");
+  if (std::ranges::any_of(share, [](double x) { return x > 1.0; }))
+    figure.caption.emplace_back(
+        "No room: weights and cache over the card's memory; nothing is shown there.");
+  figure.caption.insert(figure.caption.end(), over.begin(), over.end());
   no_room.say("Nowhere room, or no such number", figure.caption);
   return figure;
 }

@@ -180,6 +180,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
   figure.panels.push_back(
       map_panel(attended, blocks, pages, "attention", colour, result, sentence));
   std::vector<std::string> shown;
+  std::size_t n_pairs = 0;
   if (result.find(array) != nullptr) {
     const figures::ArrayData kept(result, array);
     if (shown_part == Part::selected) {
@@ -187,6 +188,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       colour = share_colours();
     }
     const std::vector<std::string> names = pair_names(result, kept, mass);
+    n_pairs = names.size();
     const auto of_pair = [&](std::size_t p) {
       return attention.part(kept, attention.slot * names.size() + p);
     };
@@ -226,12 +228,15 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
   figures::set_in_rows(figure, figure.panels.size(), 4);
   figure.share_y = true;
   figure.caption.push_back(fmt::format(
-      "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
-      "panels show the {}. Colours of attention end four decades below the largest page.",
+      "Layer {}: mean over measured rows and heads of the attention in a page of keys; panels of "
+      "methods show the {}. Colours of attention end four decades below the largest page.",
       layer,
       shown_part == Part::kept   ? "part that the method keeps"
       : shown_part == Part::lost ? "part that it loses"
                                  : "share of the visible keys that the method selects"));
+  if (n_pairs > shown.size() && input.options.selector.empty())
+    figure.caption.push_back(
+        fmt::format("Shown: the first {} of {} methods and budgets.", shown.size(), n_pairs));
   if (!sentence.empty()) figure.caption.push_back(sentence);
   return figure;
 }

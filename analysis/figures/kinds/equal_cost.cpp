@@ -13,6 +13,7 @@
 #include "analysis/sweep/match_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
@@ -37,8 +38,8 @@ struct EqualCostValue {
 
 struct EqualCostMethod {
   std::string selector;
-  std::string note;  // empty: the cost is met
-  Mean reached;
+  std::vector<std::string> notes;  // none: the cost is met
+  std::vector<double> reached;     // by its rows
   Mean best_mass;  // of as many keys in each row; none without a ceiling in the sweep
   std::vector<EqualCostValue> values;  // one per panel
 };
@@ -124,7 +125,7 @@ std::string target_shown(const Table& table, const MatchedRows& matched,
 }
 
 std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRows& matched,
-                                             const FigureOptions& options,
+                                             const FigureOptions& options, const std::string& phase,
                                              const std::string& target,
                                              const std::vector<EqualCostMetric>& metrics) {
   // One head and layers with a sliding window stand in a sweep's table alone.
@@ -142,13 +143,12 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
     if (has_layers &&
         (!std::isnan(table.numbers("q_head")[r]) || table.numbers("window")[r] != 0.0))
       continue;
-    if (has_layers && !options.phase.empty() && table.text("phase").at(r) != options.phase)
-      continue;
+    if (has_layers && table.text("phase").at(r) != phase) continue;
     if (!wanted.has(selector)) continue;
     EqualCostMethod& method = by_name[selector];
     method.selector = selector;
-    if (method.note.empty()) method.note = matched.why_missed(r);
-    method.reached.add(reached[r]);
+    if (const std::string why = matched.why_missed(r); !why.empty()) method.notes.push_back(why);
+    if (!std::isnan(reached[r])) method.reached.push_back(reached[r]);
     if (has_layers && table.has("best_mass")) method.best_mass.add(table.numbers("best_mass")[r]);
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
@@ -172,7 +172,7 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
   if (oracle == methods.end()) return "";
   std::size_t n = 0;
   for (const EqualCostMethod& one : methods) {
-    if (!one.note.empty() || is_oracle(one.selector)) continue;
+    if (!one.notes.empty() || is_oracle(one.selector)) continue;
     const double beyond =
         (one.values[panel].middle.value() - oracle->values[panel].middle.value()) *
         (metric.is_better_low ? -1.0 : 1.0);
@@ -204,8 +204,12 @@ EqualCostRows rows_of_methods(const std::vector<EqualCostMethod>& methods, bool 
       family = order;
     }
     std::string label = figures::method_label(one.selector);
-    if (!one.note.empty() && one.reached.n() > 0)
-      label += fmt::format(" [{:.2g}]", one.reached.value());
+    if (!one.notes.empty() && !one.reached.empty()) {
+      const auto [least, most] = std::ranges::minmax(one.reached);
+      label += most > 1.05 * least
+                   ? fmt::format(" [{} to {}]", number_text(least, 3), number_text(most, 3))
+                   : fmt::format(" [{}]", number_text(mean(one.reached), 3));
+    }
     rows.ticks.push_back({rows.end, std::move(label)});
     rows.places.push_back(rows.end);
     rows.end += 1.0;
@@ -235,7 +239,7 @@ std::vector<plot::Mark> equal_cost_marks(const std::vector<EqualCostMethod>& met
   for (std::size_t i = 0; i < methods.size(); ++i) {
     const EqualCostValue& value = methods[i].values[metric];
     const double middle = value.middle.value();
-    const bool is_met = methods[i].note.empty();
+    const bool is_met = methods[i].notes.empty();
     (is_met ? met : other).add(middle, places[i]);
     if (value.ends.high() > value.ends.low()) {
       extras.has_intervals = true;
@@ -304,12 +308,16 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   const std::string target = target_shown(table, matched, options.budget);
   const bool is_live = !is_sweep(table);
   const std::vector<EqualCostMetric> metrics = metrics_of(table, options);
-  std::vector<EqualCostMethod> methods = collect_methods(table, matched, options, target, metrics);
+  const std::string phase = !options.phase.empty() || is_live ? options.phase
+                            : table.n_rows() > 0              ? table.text("phase").at(0)
+                                                              : "";
+  std::vector<EqualCostMethod> methods =
+      collect_methods(table, matched, options, phase, target, metrics);
 
   figures::LeftOut not_shown;
   std::erase_if(methods, [&](const EqualCostMethod& one) {
     const bool has_none = std::isnan(one.values.front().middle.value());
-    if (has_none) not_shown.add(one.selector, one.note);
+    if (has_none) not_shown.add(one.selector, one.notes.empty() ? "" : one.notes.front());
     return has_none;
   });
   if (methods.empty()) figures::fail_empty(table.name(), "no method was measured");
@@ -342,10 +350,11 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     }
   }
 
+  if (!phase.empty()) figure.caption.push_back(fmt::format("Phase: {}.", phase));
   add_captions(figure, table, methods, target, extras);
   figures::LeftOut not_met;
   for (const EqualCostMethod& one : methods) {
-    if (!one.note.empty()) not_met.add(one.selector, one.note);
+    for (const std::string& note : one.notes) not_met.add(one.selector, note);
   }
   not_met.say("Another cost", figure.caption);
   not_shown.say("Not shown", figure.caption);

@@ -68,6 +68,28 @@ HeadPlace farthest_apart(const figures::ArrayData& queries, const figures::Array
   return found;
 }
 
+/// The slot of each query head's KV head. Results of before do not say it: there the groups have
+/// to be whole.
+std::vector<Index> kv_slots(const ResultView& result, std::span<const double> q_heads,
+                            std::span<const double> kv_heads) {
+  std::vector<Index> slots;
+  if (result.find("kv_head_of_q") != nullptr) {
+    for (const double kv_head : result.read("kv_head_of_q"))
+      slots.push_back(
+          figures::slot_of(kv_heads, static_cast<Index>(kv_head), "KV head", result.name()));
+    return slots;
+  }
+  const std::size_t group = q_heads.size() / std::max<std::size_t>(1, kv_heads.size());
+  for (std::size_t h = 0; group > 0 && h < group * kv_heads.size(); ++h) {
+    const double expected =
+        kv_heads[h / group] * static_cast<double>(group) + static_cast<double>(h % group);
+    if (q_heads[h] == expected) slots.push_back(static_cast<Index>(h / group));
+  }
+  if (slots.size() != q_heads.size())
+    throw FormatError("{}: does not say which KV head each query head reads", result.name());
+  return slots;
+}
+
 plot::Figure make_geometry(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData queries(result, "queries/projection");
@@ -79,9 +101,9 @@ plot::Figure make_geometry(const FigureInput& input) {
   const auto kv_heads = result.read("kv_head");
   const auto basis_heads = result.read("basis_head");
 
-  const auto group = static_cast<Index>(q_heads.size() / std::max<std::size_t>(1, kv_heads.size()));
+  const std::vector<Index> kv_of_q = kv_slots(result, q_heads, kv_heads);
   const bool by_head = basis_heads.size() == q_heads.size() && q_heads.size() != kv_heads.size();
-  const auto basis_of = [&](Index h) { return by_head ? h : h / std::max<Index>(1, group); };
+  const auto basis_of = [&](Index h) { return by_head ? h : kv_of_q[static_cast<std::size_t>(h)]; };
 
   const Index wanted_layer = figures::one_of(input.options.layers, "layers", -1);
   const Index wanted_head = figures::one_of(input.options.heads, "heads", -1);
@@ -97,6 +119,9 @@ plot::Figure make_geometry(const FigureInput& input) {
   const auto head = static_cast<Index>(q_heads[static_cast<std::size_t>(h)]);
   const Index basis = basis_of(h);
 
+  const auto span = text_at(result.info().config, "span") == enum_name(QuerySpan::chunk)
+                        ? QuerySpan::chunk
+                        : QuerySpan::prompt;
   const auto axis_label = [&](Index component) {
     return figures::component_label(static_cast<std::size_t>(component),
                                     explained(l, basis, component));
@@ -104,8 +129,7 @@ plot::Figure make_geometry(const FigureInput& input) {
   plot::Panel panel{
       .x = {.label = axis_label(0)},
       .y = {.label = axis_label(1)},
-      .colour =
-          plot::ColourAxis{.axis = {.label = "Queries: " + figures::s_q_label(QuerySpan::prompt)}},
+      .colour = plot::ColourAxis{.axis = {.label = "Queries: " + figures::s_q_label(span)}},
       .aspect = 0.85,
       .legend = plot::LegendPlace::above};
   plot::Scatter key_cloud{
@@ -132,10 +156,8 @@ plot::Figure make_geometry(const FigureInput& input) {
   figure.caption.push_back(fmt::format(
       "Layer {}, query head {} and its KV head {}: n = {} queries and {} keys along the first two "
       "principal axes of the basis ({}); the mean is that of the shown queries.",
-      layer, head,
-      kv_heads[std::min(kv_heads.size() - 1,
-                        static_cast<std::size_t>(h / std::max<Index>(1, group)))],
-      n, n_keys, text_at(result.info().config, "basis", "joint")));
+      layer, head, kv_heads[static_cast<std::size_t>(kv_of_q[static_cast<std::size_t>(h)])], n,
+      n_keys, text_at(result.info().config, "basis", "joint")));
   if (wanted_layer < 0 && wanted_head < 0)
     figure.caption.emplace_back(
         "The head shown is the one whose mean query and mean key lie "

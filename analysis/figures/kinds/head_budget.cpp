@@ -55,8 +55,12 @@ plot::Figure make_head_budget(const FigureInput& input) {
                   "hindsight (oracle top-k), over n = {} query heads.",
                   100.0 * target, mean.size()));
   figure.caption.emplace_back(
-      "One budget for all: so many keys in every row and head hold the target on average; heads "
-      "above the line keep less than it, heads below it more.");
+      "One budget for all: so many keys in every row and head hold the target on average, less of "
+      "it in some heads and more in others.");
+  if (const double n = number_at(totals, "windowed_layers"); n > 0.0)
+    figure.caption.push_back(fmt::format(
+        "{:g} layers with a sliding window are in the map and the lines, not in the one budget.",
+        n));
   return figure;
 }
 

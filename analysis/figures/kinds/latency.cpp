@@ -50,7 +50,8 @@ void add_panel(plot::Figure& figure, const Table& table, const Methods& methods,
                const std::string& label, const figures::RowNumbers& y, bool is_ratio) {
   plot::Panel panel{.x = figures::length_axis(), .y = {.label = label}, .aspect = 0.62};
   if (!is_ratio) panel.y.scale = plot::ScaleKind::log10;
-  figures::add_lines(panel, methods, table.numbers("length"), is_ratio ? y : y.in(1e3));
+  figures::add_lines(panel, table, methods, table.numbers("length"), is_ratio ? y : y.in(1e3),
+                     figure.caption);
   if (panel.marks.empty()) return;
   for (plot::Mark& mark : panel.marks)
     std::get<plot::Line>(mark).markers = std::get<plot::Line>(mark).label != kControl;
@@ -58,17 +59,18 @@ void add_panel(plot::Figure& figure, const Table& table, const Methods& methods,
   figure.panels.push_back(std::move(panel));
 }
 
-/// Seconds of the reference at the same length over those of each row.
+/// Seconds of the reference at the same length (of the same model, batch, ...) over those of each
+/// row.
 figures::RowNumbers over_reference(const Table& table, const Methods& reference,
-                                   const std::vector<double>& seconds) {
-  const auto length = table.numbers("length");
-  std::map<double, double> dense;
+                                   const figures::RowNumbers& seconds) {
+  std::map<std::string, figures::RowMean> dense;
   for (const figures::MethodRows& one : reference)
-    for (const std::size_t row : one.rows) dense[length[row]] = seconds[row];
-  figures::RowNumbers ratios{std::vector<double>(table.n_rows(), kNan), {}, {}};
+    for (const std::size_t row : one.rows)
+      dense[figures::words_of_place(table, row)].add(seconds, row);
+  figures::RowNumbers ratios{std::vector<double>(table.n_rows(), kNan)};
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (const auto at = dense.find(length[r]); at != dense.end())
-      ratios.values[r] = at->second / seconds[r];
+    if (const auto at = dense.find(figures::words_of_place(table, r)); at != dense.end())
+      ratios.values[r] = at->second.value() / seconds.values[r];
   }
   return ratios;
 }
@@ -120,7 +122,7 @@ plot::Figure make_latency(const FigureInput& input) {
   add_panel(out, table, all, is_ttft ? "Time to the first token (ms)" : "Time (ms)", seconds,
             false);
   if (has_attention) {
-    figures::RowNumbers sum{figures::numbers_with_ends(table, "attention_seconds").values, {}, {}};
+    figures::RowNumbers sum{figures::numbers_with_ends(table, "attention_seconds").values};
     const auto selection = figures::numbers_with_ends(table, "selection_seconds").values;
     for (std::size_t r = 0; r < selection.size(); ++r)
       sum.values[r] += std::isnan(selection[r]) ? 0.0 : selection[r];
@@ -134,8 +136,8 @@ plot::Figure make_latency(const FigureInput& input) {
       add_panel(out, table, methods, "Speedup of attention",
                 figures::numbers_with_ends(table, "attention_ratio"), true);
   } else if (has_ratio) {
-    add_panel(out, table, methods, "Speedup over dense",
-              over_reference(table, reference, seconds.values), true);
+    add_panel(out, table, methods, "Speedup over dense", over_reference(table, reference, seconds),
+              true);
   }
   figures::set_in_rows(out, out.panels.size(), 2);
   out.caption.emplace_back(

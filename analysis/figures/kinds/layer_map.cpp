@@ -39,8 +39,9 @@ plot::Figure make_layer_map(const FigureInput& input) {
   std::get<plot::HeatMap>(panel.marks[0]).print_values = true;
 
   plot::Boxes boxes{.label = "monotone map"};
-  plot::Scatter least{
-      .label = "least divergence of its column", .tone = {plot::Role::highlight, 0}, .size = 0.8};
+  plot::Scatter least{.label = "least KL divergence of its column",
+                      .tone = {plot::Role::highlight, 0},
+                      .size = 0.8};
   for (std::size_t j = 0; j < verifier.size(); ++j) {
     const double x = static_cast<double>(j);
     const auto row_of = [&](double layer) {

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <span>
+#include <set>
 #include <tuple>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/method_rows.hpp"
@@ -32,14 +32,15 @@ namespace kvscope {
 
 namespace {
 
+using Cells = std::vector<figures::RowMean>;  // [depth][length]
+
 /// What is shown, and what it is of.
 struct Answers {
   Table rows;                       // selector, length, depth, accuracy; budget, budget_kind, kept
   std::string kind = "";            // of prompts; empty: the result does not say
   std::vector<std::string> others;  // kinds that the result has as well
   std::string protocol = "";        // where the selector answers; empty: the result does not say
-  double prompts_low = kNan;        // per cell
-  double prompts_high = kNan;
+  std::vector<std::string> left_out;  // sentences
 };
 
 /// The kind that was asked for, else the first of the table that the dense model answers.
@@ -70,16 +71,46 @@ void choose_kind(const Table& table, const std::string& asked, Answers& answers)
   }
 }
 
-/// The prompts of a cell, from the smallest number to the largest.
-void count_prompts(const Table& table, const std::vector<std::size_t>& rows, Answers& answers) {
-  std::map<std::tuple<std::string, std::string, double, double>, double> prompts;
-  for (const std::size_t r : rows)
-    prompts[{table.text("selector").at(r), figures::budget_label(table, r),
-             table.numbers("length")[r], table.numbers("depth")[r]}] += table.numbers("prompts")[r];
-  for (const auto& [cell, n] : prompts) {
-    answers.prompts_low = std::fmin(answers.prompts_low, n);
-    answers.prompts_high = std::fmax(answers.prompts_high, n);
+/// Rows of the kind; of several protocols and turns those of the first, as in the grids.
+std::vector<std::size_t> rows_shown(const Table& table, Answers& answers) {
+  std::vector<std::size_t> rows;
+  bool has_others = false;
+  bool has_turns = false;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    if (!answers.kind.empty() && table.text("kind").at(r) != answers.kind) continue;
+    const bool is_other =
+        table.has_text("protocol") && table.text("protocol").at(r) != answers.protocol;
+    const bool is_later = table.has("turn") && table.numbers("turn")[r] > 1.0;
+    has_others = has_others || is_other;
+    has_turns = has_turns || is_later;
+    if (!is_other && !is_later) rows.push_back(r);
   }
+  if (has_others) answers.left_out.emplace_back("Of several protocols the first is shown.");
+  if (has_turns) answers.left_out.emplace_back("Of several turns the first is shown.");
+  return rows;
+}
+
+/// grid/KIND [pair, length, depth] as rows, with the prompts of a cell: a row of the table is of
+/// all depths at a length, or of one.
+Table rows_of_grid(const ResultView& result, const std::string& grid, const Table& table,
+                   const std::vector<std::size_t>& shown) {
+  const auto n_depths = result.read("grid/depth").size();
+  const bool is_of_one = table.has("depth");
+  Table rows = figures::rows_of_array(result, grid, "accuracy",
+                                      {{"length", "grid/length"}, {"depth", "grid/depth"}}, table,
+                                      is_of_one ? n_depths : std::size_t{1});
+  if (!table.has("prompts")) return rows;
+  const auto place_of = [](const Table& of, std::size_t r) {
+    return std::tuple(of.text("selector").at(r), figures::budget_label(of, r),
+                      of.numbers("length")[r]);
+  };
+  std::map<decltype(place_of(rows, 0)), double> prompts;  // of all depths
+  for (const std::size_t r : shown) prompts[place_of(table, r)] += table.numbers("prompts")[r];
+  std::vector<double> of_cells;
+  for (std::size_t r = 0; r < rows.n_rows(); ++r)
+    of_cells.push_back(prompts[place_of(rows, r)] / static_cast<double>(n_depths));
+  rows.add_numbers("prompts", std::move(of_cells));
+  return rows;
 }
 
 Answers read_answers(const ResultView& result, const std::string& asked) {
@@ -88,60 +119,46 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
   choose_kind(table, asked, answers);
   answers.protocol = table.has_text("protocol") ? table.text("protocol").at(0)
                                                 : text_at(result.info().config, "protocol");
+  const std::vector<std::size_t> shown = rows_shown(table, answers);
   const std::string grid = "grid/" + answers.kind;
   const ResultArray* array = answers.kind.empty() ? nullptr : result.find(grid);
   if (array != nullptr && array->shape.rank == 3) {
-    // a row of the table is of one depth, or of all
-    const auto n_depths = result.read("grid/depth").size();
-    answers.rows = figures::rows_of_array(result, grid, "accuracy",
-                                          {{"length", "grid/length"}, {"depth", "grid/depth"}},
-                                          table, table.has("depth") ? n_depths : std::size_t{1});
-    if (table.has("prompts"))
-      answers.prompts_low = answers.prompts_high =
-          table.numbers("prompts")[0] / (table.has("depth") ? 1.0 : static_cast<double>(n_depths));
+    answers.rows = rows_of_grid(result, grid, table, shown);
     return answers;
   }
-  std::vector<std::size_t> rows;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (!answers.kind.empty() && table.text("kind").at(r) != answers.kind) continue;
-    // of several protocols and turns the first is shown, as in the grids
-    if (table.has_text("protocol") && table.text("protocol").at(r) != answers.protocol) continue;
-    if (table.has("turn") && table.numbers("turn")[r] > 1.0) continue;
-    const double depth = table.numbers("depth")[r];
-    if (depth < 0.0 || depth > 1.0) {
+  answers.rows = figures::rows_in(table, shown);
+  for (const double depth : answers.rows.numbers("depth")) {
+    if (depth < 0.0 || depth > 1.0)
       throw ConfigError(
           "{}: column depth: expected the fact's place as a share of the prompt, "
           "from 0 to 1 (0.5 is the middle), found {}",
           table.name(), depth);
-    }
-    rows.push_back(r);
   }
-  if (table.has("prompts")) count_prompts(table, rows, answers);
-  answers.rows = figures::rows_in(table, rows);
   return answers;
 }
 
-/// "2 prompts", "1 to 2 prompts"; empty if the result does not say.
-std::string prompts_text(const Answers& answers) {
-  if (std::isnan(answers.prompts_low)) return "";
-  if (answers.prompts_low != answers.prompts_high)
-    return fmt::format("{:g} to {:g} prompts", answers.prompts_low, answers.prompts_high);
-  return fmt::format("{:g} prompt{}", answers.prompts_low, answers.prompts_low == 1.0 ? "" : "s");
+/// "2 prompts", "1 to 2 prompts" of the cells; empty if the result does not say.
+std::string prompts_text(bool knows_prompts, const std::vector<Cells>& methods) {
+  if (!knows_prompts) return "";
+  std::set<double> counts;
+  for (const Cells& cells : methods)
+    for (const figures::RowMean& cell : cells)
+      if (!cell.rows.empty()) counts.insert(cell.weight);
+  if (counts.size() > 1)
+    return fmt::format("{:.3g} to {:.3g} prompts", *counts.begin(), *counts.rbegin());
+  return fmt::format("{:.3g} prompt{}", *counts.begin(), *counts.begin() == 1.0 ? "" : "s");
 }
 
-/// " [80, 98]": Wilson's 95 % interval of the mean of all cells, where the prompts are known and
-/// each was answered or not.
-std::string interval_text(const Answers& answers, const Mean& mean) {
-  const double per_cell = answers.prompts_low;
-  if (std::isnan(per_cell) || per_cell != answers.prompts_high || mean.n() < 1) return "";
-  const double n_prompts = per_cell * static_cast<double>(mean.n());
-  const double hits = mean.value() * n_prompts;
-  if (std::abs(hits - std::round(hits)) > 1e-6) return "";
+/// " [80, 98]": Wilson's 95 % interval over all cells, where the prompts are known and each was
+/// answered or not.
+std::string interval_text(bool knows_prompts, double hits, double n_prompts) {
+  const bool are_whole = std::abs(hits - std::round(hits)) < 1e-6;
+  if (!knows_prompts || !are_whole || !(n_prompts > 0.0)) return "";
   const Interval interval = wilson_interval(std::round(hits), n_prompts);
-  return fmt::format(" [{:.0f}, {:.0f}]", 100.0 * interval.low, 100.0 * interval.high);
+  return fmt::format(" [{:.0f},\u00a0{:.0f}]", 100.0 * interval.low, 100.0 * interval.high);
 }
 
-std::vector<std::string> caption_of(const Answers& answers) {
+std::vector<std::string> caption_of(const Answers& answers, const std::string& prompts) {
   std::vector<std::string> caption = {
       "Exact-match accuracy by prompt length and depth of the hidden fact."};
   if (!answers.kind.empty()) {
@@ -167,27 +184,33 @@ std::vector<std::string> caption_of(const Answers& answers) {
   } else {
     caption.emplace_back("The result does not say under which protocol.");
   }
-  const std::string prompts = prompts_text(answers);
+  caption.insert(caption.end(), answers.left_out.begin(), answers.left_out.end());
   caption.push_back(prompts.empty() ? std::string("The result does not say how many prompts a cell "
                                                   "stands for.")
                                     : fmt::format("Each cell: {}.", prompts));
   return caption;
 }
 
-/// The map of one method; `mean` becomes the mean of its cells. Its colours are the caller's.
-plot::Panel needle_panel(const std::string& name, std::span<const Mean> cells,
-                         const Answers& answers, const std::vector<double>& lengths,
-                         const std::vector<double>& depths, Mean& mean) {
+/// The map of one method; `mean` becomes that of all its prompts. Its colours are the caller's.
+plot::Panel needle_panel(const std::string& name, const Cells& cells, bool knows_prompts,
+                         const std::vector<double>& lengths, const std::vector<double>& depths,
+                         double& mean) {
   std::vector<float> values;
-  for (const Mean& cell : cells) {
+  double hits = 0.0;
+  double n_prompts = 0.0;
+  std::size_t n_measured = 0;
+  for (const figures::RowMean& cell : cells) {
     values.push_back(static_cast<float>(cell.value()));
-    mean.add(cell.value());
+    hits += cell.sum;
+    n_prompts += cell.weight;
+    n_measured += cell.rows.empty() ? 0 : 1;
   }
-  const auto n_cells = static_cast<std::int64_t>(cells.size());
+  mean = hits / n_prompts;
   const std::string title = fmt::format(
-      "{}\nmean {:.0f}%{}{}", name, 100.0 * mean.value(),
-      mean.n() == n_cells ? std::string() : fmt::format(" over {} of {} cells", mean.n(), n_cells),
-      interval_text(answers, mean));
+      "{}\nmean {:.0f}%{}{}", name, 100.0 * mean,
+      n_measured == cells.size() ? std::string()
+                                 : fmt::format(" over {} of {} cells", n_measured, cells.size()),
+      interval_text(knows_prompts, hits, n_prompts));
   std::vector<plot::Tick> percent_ticks = figures::cell_ticks(depths);
   for (std::size_t d = 0; d < depths.size(); ++d)
     percent_ticks[d].label = fmt::format("{:.0f}%", 100.0 * depths[d]);
@@ -207,12 +230,15 @@ plot::Panel needle_panel(const std::string& name, std::span<const Mean> cells,
 plot::Figure make_needle(const FigureInput& input) {
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   const Table& table = answers.rows;
-  const auto accuracy = table.numbers("accuracy");
+  figures::RowNumbers accuracy = figures::numbers_with_ends(table, "accuracy");
+  const std::vector<double> prompts_of = figures::numbers_with_ends(table, "prompts").values;
+  if (std::ranges::all_of(prompts_of, [](double n) { return n > 0.0; }))
+    accuracy.weights = prompts_of;
   const auto is_shown = [&](std::size_t r) {
     const bool is_of_other = !input.options.budget.empty() &&
                              !figures::budget_label(table, r).empty() &&
                              fmt::format("{}", table.numbers("budget")[r]) != input.options.budget;
-    return !std::isnan(accuracy[r]) && !is_of_other;
+    return !std::isnan(accuracy.values[r]) && !is_of_other;
   };
   const auto methods =
       figures::method_rows(table, input.options, figures::BudgetInLabel::always, is_shown);
@@ -221,22 +247,25 @@ plot::Figure make_needle(const FigureInput& input) {
   const auto depth = table.numbers("depth");
   const std::vector<double> lengths = figures::values_of(methods, length);
   const std::vector<double> depths = figures::values_of(methods, depth);
+  const auto cells = mapped<Cells>(methods, [&](const figures::MethodRows& method) {
+    return figures::cells_of(method, length, depth, accuracy, lengths, depths);
+  });
   plot::Figure figure =
       figures::panels_in_rows(methods.size(), figures::balanced_columns(methods.size()));
   figure.share_x = figure.share_y = true;
-  const std::string prompts = prompts_text(answers);
+  const std::string prompts = prompts_text(!accuracy.weights.empty(), cells);
   const std::string colour_label = fmt::format(
       "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
       plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
   std::vector<figures::LiveResult> means;
+  figure.caption = caption_of(answers, prompts);
+  figures::say_match(table, figure.caption);
   for (std::size_t i = 0; i < methods.size(); ++i) {
     const std::size_t first = methods[i].rows.front();
-    Mean mean;
-    plot::Panel panel = needle_panel(
-        methods[i].label, figures::cells_of(methods[i], length, depth, accuracy, lengths, depths),
-        answers, lengths, depths, mean);
-    means.push_back({methods[i].selector, figures::budget_label(table, first), mean.value(),
+    means.push_back({methods[i].selector, figures::budget_label(table, first), 0.0,
                      table.has("kept") ? table.numbers("kept")[first] : kNan});
+    plot::Panel panel = needle_panel(methods[i].label, cells[i], !accuracy.weights.empty(), lengths,
+                                     depths, means.back().value);
     panel.colour =
         plot::ColourAxis{.axis = {.label = colour_label,
                                   .range = plot::Range{0.0, 1.0},
@@ -244,8 +273,13 @@ plot::Figure make_needle(const FigureInput& input) {
                          .show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0,
                          .masked_label = "not measured"};
     figure.panels.push_back(std::move(panel));
+    figures::say_means(table, mapped<std::vector<std::size_t>>(cells[i], &figures::RowMean::rows),
+                       figure.caption);
   }
-  figure.caption = caption_of(answers);
+  if (std::ranges::any_of(figure.panels, [](const plot::Panel& panel) {
+        return panel.title.find('[') != panel.title.npos;
+      }))
+    figure.caption.emplace_back("In brackets: the 95% interval of the mean (Wilson).");
   figures::say_beyond_oracles(means, /*is_better_low=*/false, figure.caption);
   return figure;
 }

@@ -7,6 +7,8 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
@@ -68,6 +70,9 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
                   "n = {} of all layers and heads. By layer: median over n = {} heads of each "
                   "head's median; bands: the middle half of the heads.",
                   n_rows, counts.spec.shape[1]));
+  if (const double n = number_at(totals_of(result.summary()), "windowed_layers"); n > 0.0)
+    figure.caption.push_back(
+        fmt::format("{:g} of the layers have a sliding window: no key lies before it.", n));
   return figure;
 }
 

@@ -89,8 +89,10 @@ plot::Figure make_overlap(const FigureInput& input) {
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(
-      fmt::format("Keys before each call{}, means over rows, heads and layers that choose.",
-                  budget.empty() ? "" : fmt::format(" at {}", budget)));
+      fmt::format("Keys before each call{}, means over rows, heads and layers that choose. Columns "
+                  "have the numbers of the rows{}.",
+                  budget.empty() ? "" : fmt::format(" at {}", budget),
+                  has_others ? "; others: what any other method keeps" : ""));
   return figure;
 }
 

@@ -20,6 +20,7 @@
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/method_spec.hpp"
@@ -230,7 +231,7 @@ plot::Panel panel_of(const std::vector<LossPoint>& points, const LossMetric& met
                      const Times& times, const figures::MethodTones& tones) {
   plot::Panel panel{
       .title = times.title,
-      .x = {.label = "Predicted time of attention (us)", .scale = plot::ScaleKind::log10},
+      .x = {.label = "Predicted time of attention (µs)", .scale = plot::ScaleKind::log10},
       .y = {.label = std::string(metric.label), .format = plot::TickFormat::percent},
       .legend = plot::LegendPlace::above};
   panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
@@ -326,6 +327,8 @@ plot::Figure make_pareto(const FigureInput& input) {
       "the means go. Small: beaten by a method that takes no more time, whose interval lies below. "
       "Left of the dotted line: faster than full attention. Oracles and controls beat nobody.");
   figure.caption.insert(figure.caption.end(), rows.sentences.begin(), rows.sentences.end());
+  if (const std::string card = text_at(input.results[0]->info().config, "hardware"); !card.empty())
+    figure.caption.push_back(fmt::format("Times are of {}.", card));
   without_time.say("Without a time", figure.caption);
   return figure;
 }

@@ -19,17 +19,7 @@ namespace kvscope {
 
 namespace {
 
-/// Of a mean over all tokens so far few points say it, and dashes and markers can be seen: every
-/// n-th row of a method, and its last.
-std::size_t thin_out(figures::MethodRows& method) {
-  constexpr std::size_t kMostPoints = 40;
-  const std::size_t n = method.rows.size();
-  const std::size_t stride = std::max<std::size_t>(1, (n + kMostPoints - 1) / kMostPoints);
-  std::vector<std::size_t> kept;
-  for (std::size_t i = (n - 1) % stride; i < n; i += stride) kept.push_back(method.rows[i]);
-  method.rows = std::move(kept);
-  return stride;
-}
+constexpr std::size_t kMostPoints = 40;
 
 plot::Figure make_perplexity(const FigureInput& input) {
   const ResultView& result = *input.results[0];
@@ -47,24 +37,31 @@ plot::Figure make_perplexity(const FigureInput& input) {
                     .y = {.label = "Cumulative perplexity", .scale = plot::ScaleKind::log10},
                     .aspect = 0.6,
                     .legend = plot::LegendPlace::above};
-  figures::RowNumbers perplexity = figures::numbers_with_ends(table, "log_perplexity");
-  for (double& loss : perplexity.values) loss = std::exp(loss);
+  const figures::RowNumbers losses = figures::numbers_with_ends(table, "log_perplexity");
   plot::Extent extent(plot::ScaleKind::log10);
   std::size_t largest_stride = 1;
   std::vector<figures::LiveResult> ends;
-  for (figures::MethodRows& curve : curves) {
-    const std::size_t n = curve.rows.size();
-    const std::size_t begin = n <= 200 ? curve.rows.front() : curve.rows[n / 25];
-    const std::size_t last = curve.rows.back();
-    ends.push_back({curve.selector, figures::budget_label(table, last), perplexity.values[last],
-                    table.has("kept") ? table.numbers("kept")[last] : kNan});
-    largest_stride = std::max(largest_stride, thin_out(curve));
-    // The first tokens of a long curve are means over few and would set the scale.
-    for (const std::size_t row : curve.rows) {
-      if (row >= begin) extent.add(perplexity.values[row]);
+  std::vector<std::vector<std::size_t>> groups;
+  for (const figures::MethodRows& curve : curves) {
+    plot::Line line{.label = curve.label, .tone = curve.tone};
+    const auto points = figures::points_of(curve, table.numbers("position"), losses);
+    // A mean over all tokens so far: few points say it, and dashes and markers can be seen. The
+    // first tokens of a curve are means over few and would set the scale.
+    const std::size_t n = points.size();
+    const std::size_t stride = std::max<std::size_t>(1, (n + kMostPoints - 1) / kMostPoints);
+    largest_stride = std::max(largest_stride, stride);
+    std::size_t place = 0;
+    for (const auto& [position, loss] : points) {
+      groups.push_back(loss.rows);
+      if (place++ % stride != (n - 1) % stride) continue;
+      line.add(position, std::exp(loss.value()));
+      if (n <= 200 || place > n / 25) extent.add(line.y.back());
     }
+    const std::size_t last = curve.rows.back();
+    ends.push_back({curve.selector, figures::budget_label(table, last), line.y.back(),
+                    table.has("kept") ? table.numbers("kept")[last] : kNan});
+    panel.marks.emplace_back(std::move(line));
   }
-  figures::add_lines(panel, curves, table.numbers("position"), perplexity);
   if (!extent.empty())
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, /*keep_zero=*/false);
   plot::Figure figure;
@@ -76,6 +73,8 @@ plot::Figure make_perplexity(const FigureInput& input) {
     figure.caption.push_back(
         fmt::format("Drawn at every {}th position, and at the last.", largest_stride));
   }
+  figures::say_means(table, groups, figure.caption);
+  figures::say_match(table, figure.caption);
   figures::say_beyond_oracles(ends, /*is_better_low=*/true, figure.caption);
   return figure;
 }

@@ -11,6 +11,8 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -66,6 +68,20 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
   };
   panel.marks.emplace_back(plot::Boxes{.x = {cell(head_slot)}, .y = {cell(layer_slot)}});
   return panel;
+}
+
+/// "; the sink (key 0) is left out of the largest weight, ..."; empty where no key is.
+std::string left_out_keys(const ResultInfo& info) {
+  const bool is_quoka = info.kind == "quoka";  // which leaves out the sink, and says no more of it
+  const double first = is_quoka ? 1.0 : number_at(info.config, "skip");
+  const double last = is_quoka ? 0.0 : number_at(info.config, "skip_recent");
+  std::vector<std::string> parts;
+  if (first == 1.0) parts.emplace_back("the sink (key 0)");
+  if (first > 1.0) parts.push_back(fmt::format("the first {:g} keys", first));
+  if (last > 0.0) parts.push_back(fmt::format("the last {:g} visible keys", last));
+  if (parts.empty()) return "";
+  return fmt::format("; left out of the largest weight, without renormalisation: {}",
+                     fmt::join(parts, ", "));
 }
 
 plot::Figure make_query_scores(const FigureInput& input) {
@@ -127,10 +143,9 @@ plot::Figure make_query_scores(const FigureInput& input) {
       figures::side_by_side(scores_panel(std::move(points), logs, span, layer, head),
                             correlation_panel(layers, heads, correlation.values, l, h));
   figure.caption.push_back(fmt::format(
-      "Queries: n = {} queries; the sink (key 0) is left out of the largest weight, without "
-      "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log "
+      "Queries: n = {} queries{}; query 0 is no point; r and ρ: Pearson and Spearman with the log "
       "of the weight. With more visible keys the largest weight falls, so position confounds both.",
-      n));
+      n, left_out_keys(result.info())));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
                                ? "The head shown is the one of largest correlation (boxed)."
                                : "The head shown is boxed in the map of heads.");

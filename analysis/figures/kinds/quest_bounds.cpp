@@ -137,9 +137,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   if (leaves_out)
     figure.caption.emplace_back("Layers that are dense or have a sliding window are left out.");
   figure.caption.push_back(
-      are_marked
-          ? fmt::format("Kept pages: by Quest's {} program.", kPrograms[program])
-          : std::string("Which pages are kept is not marked, of so many or without choices."));
+      are_marked ? fmt::format("Kept pages: by Quest's {} program.", kPrograms[program])
+                 : std::string("Kept pages are not marked."));
   return figure;
 }
 

@@ -99,6 +99,43 @@ TEST_CASE("needle, perplexity and latency are made from plain tables") {
         std::vector<double>{2.0, 4.0});
 }
 
+TEST_CASE("rows at one place become their mean, and the caption says what it is over") {
+  const auto drawn = [](const std::string& csv, const char* kind) {
+    return testing::drawn(testing::result_of(csv), kind);
+  };
+  const plot::Figure times = drawn(
+      "selector,length,seconds,batch\nfull,1024,1,1\nquest,1024,.5,1\nfull,1024,9,4\n", "latency");
+  CHECK(testing::line_named(times.panels[1], "quest").y == std::vector<double>{2.0});
+  CHECK_HAS(testing::caption_of(times), "Means over 2 batches.");
+  const plot::Figure loss = drawn(
+      "selector,position,log_perplexity,text\nfull,1,0,a\nfull,2,0,a\nfull,1,2,b\nfull,2,4,b\n",
+      "perplexity");
+  CHECK(testing::line_named(loss.panels[0], "full").y[1] == Approx(std::exp(2.0)));
+  CHECK_HAS(testing::caption_of(loss), "Means over 2 texts.");
+  const plot::Figure needle =
+      drawn("selector,length,depth,accuracy,prompts,model\nquest,64,0,1,10,a\nquest,64,0,0,2,b\n",
+            "needle");
+  CHECK(std::get<plot::HeatMap>(needle.panels[0].marks[0]).values[0] == Approx(10.0 / 12.0));
+  CHECK_HAS(testing::caption_of(needle), "Each cell: 12 prompts.", "Means over 2 models.");
+}
+
+TEST_CASE("methods are compared where all of them have rows, and over the values that are there") {
+  const std::string csv =
+      kSweepHead +
+      "a,prefill,quest,tokens,1,,32,0,0,.4,,,\nb,prefill,quest,tokens,1,,32,0,0,"
+      ".9,,,\na,prefill,h2o,tokens,1,,32,0,0,.5,,,\n";
+  const plot::Figure figure =
+      testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"});
+  CHECK(testing::line_named(figure.panels[0], "quest").y == std::vector<double>{0.4});
+  CHECK_HAS(testing::caption_of(figure), "1 of 2 layers are left out for all");
+  const plot::Figure kept = testing::drawn(
+      testing::result_of(
+          "selector,budget_kind,budget,layer,phase,mass_mean,kept\nquest,tokens,64,1,"
+          "decode,.5,40\nquest,tokens,64,2,decode,,200\n"),
+      "budget", {.metric = "mass"});
+  CHECK(testing::line_named(kept.panels[0], "quest").x == std::vector<double>{40.0});
+}
+
 TEST_CASE("every method has a look of its own, the same in every figure") {
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
   std::set<std::tuple<int, int, int, int, int>> looks;

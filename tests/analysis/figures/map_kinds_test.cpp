@@ -64,7 +64,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;
   CHECK(same(mark_of<plot::HeatMap>(both.panels[1]).values, kept));
   // 10 pairs of the first chunk, 2 + 3 + 4 of the second; 28 are visible.
-  CHECK_HAS(testing::caption_of(both), "Right: 68% of the visible pairs");
+  CHECK_HAS(testing::caption_of(both), ": 68% of the visible pairs");
 }
 
 TEST_CASE("attention-map: as much of the map is drawn as is kept") {

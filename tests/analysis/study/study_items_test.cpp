@@ -115,4 +115,15 @@ TEST_CASE("what a store keeps of heads gives the paired difference of two method
   CHECK(head_differences(heads, nullptr).empty());
 }
 
+TEST_CASE("a row of a study has the doubts that one method beside dense attention can have") {
+  const StudyItem item{.method = "quest", .budget = "tokens=16"};
+  Json row = {{"selector", "quest"}, {"budget_kind", "tokens"},
+              {"budget", 16},        {"accuracy", 1},
+              {"accuracy_low", 0.6}, {"doubt", "saturated+nothing-chosen"}};
+  CHECK(rows_of_item(Json::array({row}), item)[0].at("doubt") == "nothing-chosen");
+  row["accuracy_low"] = nullptr;
+  row["doubt"] = "saturated";
+  CHECK(rows_of_item(Json::array({row}), item)[0].at("doubt") == "too-few-trials");
+}
+
 }  // namespace kvscope::test::study_items_test
