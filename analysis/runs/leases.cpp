@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -39,6 +41,15 @@ std::pair<std::string, std::string> place_of(const std::string& worker) {
   const std::size_t pid = number == std::string::npos ? number : worker.rfind('-', number - 1);
   if (pid == std::string::npos) return {};
   return {worker.substr(0, pid), worker.substr(pid + 1, number - pid - 1)};
+}
+
+/// Whether a process of this machine has ended; one that nobody has waited for (a zombie), too.
+bool has_ended(pid_t pid) {
+  if (::kill(pid, 0) != 0) return errno == ESRCH;
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  const std::string line{std::istreambuf_iterator<char>(stat), {}};
+  const std::size_t name_end = line.rfind(") ");
+  return name_end != line.npos && line.size() > name_end + 2 && line[name_end + 2] == 'Z';
 }
 
 }  // namespace
@@ -120,7 +131,7 @@ bool Leases::is_dead(const fs::path& file, Seen& seen) const {
   const bool is_nameless = fs::file_size(file, error) == 0 && !error;
   if (seen.since.seconds() > (is_nameless ? kNamelessSeconds : kDeadSeconds)) return true;
   const auto pid = pid_here(file);
-  return pid && ::kill(*pid, 0) != 0 && errno == ESRCH;
+  return pid && has_ended(*pid);
 }
 
 std::optional<pid_t> Leases::pid_here(const fs::path& file) const {
@@ -142,7 +153,7 @@ bool Leases::is_held_here() const {
     const auto touched = fs::last_write_time(entry->path(), error);
     const auto age = fs::file_time_type::clock::now() - touched;
     if (pid && *pid != ::getpid() && !error && age < std::chrono::duration<double>(kDeadSeconds) &&
-        (::kill(*pid, 0) == 0 || errno != ESRCH))
+        !has_ended(*pid))
       return true;
     error.clear();
   }

@@ -27,9 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStoreMark = "kvscope_store";
+constexpr int kStoreVersion = 2;
 constexpr std::string_view kSegmentEnding = ".journal";
 constexpr double kSyncSeconds = 1.0;
-constexpr double kMostItems = 1e8;
 
 /// HOST-PID-NUMBER: of nobody else, in letters that a file's name may have.
 std::string name_of_worker() {
@@ -70,6 +70,7 @@ bool is_own(const fs::path& file) {
 /// first.
 bool holds_other_files(const fs::path& folder) {
   if (is_store(folder)) return false;
+  sorted_entries(folder / "answers");  // which may not be read: says so
   const std::vector<fs::path> files = sorted_entries(folder);
   return !files.empty() && !(files.size() == 1 && files[0].filename() == "leases");
 }
@@ -136,7 +137,7 @@ void Store::read(std::size_t segment) {
             return;
           }
           const Json first = parse_ordered_json(line.data, file.string());
-          if (!first.contains(kStoreMark) || first.at(kStoreMark) != 1)
+          if (!first.contains(kStoreMark) || first.at(kStoreMark) != kStoreVersion)
             throw IoError(
                 "{}: a store of another version of kvscope, which is not gone on with: name "
                 "another folder (--store; of a study: store = ...), or use that version",
@@ -177,11 +178,8 @@ void Store::keep(std::string_view data, std::size_t segment, std::uintmax_t begi
   });
   if (is_plan) {
     const Json json = parse_ordered_json(data, where);
-    const auto n_items = json.at("items").get<double>();
-    if (n_items < 1.0 || n_items > kMostItems)
-      throw ConfigError("a number of items that cannot be: {}", n_items);
     plans_[json.at("plan")] = {json.at("plan"), json.at("command"), json.at("config"),
-                               json.at("weights"), static_cast<std::size_t>(n_items)};
+                               json.at("weights"), json.at("keys")};
     return;
   }
   if (key.empty()) throw ConfigError("a line without a key");
@@ -261,7 +259,8 @@ void Store::write(const Json& line) {
     const OwnFiles own;
     begin();
     const fs::path file = folder_ / "answers" / name;
-    const Json first = {{kStoreMark, 1}, {"worker", worker_}, {"version", writer_name()}};
+    const Json first = {
+        {kStoreMark, kStoreVersion}, {"worker", worker_}, {"version", writer_name()}};
     CheckedLineWriter writer(file);
     writer.write(first);
     own_place_ = segments_.size();
@@ -297,7 +296,7 @@ void Store::add_plan(const StoredPlan& plan) {
          {"command", plan.command},
          {"config", plan.config},
          {"weights", plan.weights},
-         {"items", plan.n_items}});
+         {"keys", plan.keys}});
 }
 
 void Store::forget(const std::string& key) {

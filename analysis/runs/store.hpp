@@ -61,7 +61,7 @@ struct StoredPlan {
   std::string command;
   nlohmann::ordered_json config;   // everything that decides the numbers
   nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none
-  std::size_t n_items = 0;
+  std::vector<std::string> keys;   // of its items
 };
 
 class Store {

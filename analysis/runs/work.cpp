@@ -192,9 +192,27 @@ class ItemLoop {
 
 }  // namespace
 
+Json without_names(Json config) {
+  constexpr std::pair<const char*, const char*> kNamed[] = {
+      {"model", "model_hash"}, {"draft", "draft_hash"}, {"text", "text_checksum"}};
+  for (const auto& [name, hash] : kNamed)
+    if (config.contains(hash)) config.erase(name);
+  constexpr std::pair<const char*, const char*> kLists[] = {{"traces", "name"},
+                                                            {"more_texts", "text"}};
+  for (const auto& [list, name] : kLists) {
+    if (!config.contains(list)) continue;
+    for (Json& one : config[list]) one.erase(name);
+  }
+  return config;
+}
+
+std::string Work::hash() const {
+  return config_checksum(
+      {{"command", command}, {"code", code_version()}, {"config", without_names(config)}});
+}
+
 void name_items(Work& work, std::size_t n) {
-  const std::string hash = config_checksum(
-      {{"command", work.command}, {"code", code_version()}, {"config", work.config}});
+  const std::string hash = work.hash();
   work.keys.clear();
   for (std::size_t i = 0; i < n; ++i) work.keys.push_back(fmt::format("{}-{:06}", hash, i));
 }

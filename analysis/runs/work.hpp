@@ -50,11 +50,16 @@ struct Work {
   std::function<std::int64_t(std::size_t)> steps;
   std::string step_name = "items";
 
-  std::string hash() const { return keys.front().substr(0, keys.front().find('-')); }
+  /// Of the command, its configuration and the code, by contents (without_names).
+  std::string hash() const;
 };
 
-/// Keys HASH-000000 and on for `n` items. The hash covers the command, its configuration and the
-/// code: items of other inputs are called otherwise.
+/// A configuration without names of models, texts and recordings whose hashes it holds: what is
+/// called otherwise and holds the same is the same.
+nlohmann::ordered_json without_names(nlohmann::ordered_json config);
+
+/// Keys HASH-000000 and on for `n` items, of Work::hash(): items of other inputs are called
+/// otherwise.
 void name_items(Work& work, std::size_t n);
 
 /// {"key": key, "answer": answer}, the one line of an item.

@@ -66,6 +66,15 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   return config;
 }
 
+/// What decides one unit, whichever pairs are asked beside its own.
+Json question_of_unit(const Json& config, const LivePair& pair, std::size_t number) {
+  Json question = without_names(config);
+  for (const char* of_all : {"pairs", "knobs", "match", "artifacts"}) question.erase(of_all);
+  add_artifacts({pair.asked.selector}, question);
+  question.update({{"pair", pair.label()}, {"setting", pair.labels.setting}, {"case", number}});
+  return question;
+}
+
 Json answer_of_unit(const UnitResult& result) {
   return {{"values", json_numbers(result.values)}, {"series", json_numbers(result.series)}};
 }
@@ -144,15 +153,14 @@ Work simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadP
   work.config = config_of(task, setup);
   work.weights = weights_of(work.config);
   work.may_lack = true;
-  name_items(work, task.n_cases() * n_pairs);
   std::vector<std::size_t> units;  // case * n_pairs + pair
-  std::vector<std::string> keys;
-  for (std::size_t u = 0; u < work.keys.size(); ++u) {
+  for (std::size_t u = 0; u < task.n_cases() * n_pairs; ++u) {
     if (!task.takes(u / n_pairs, u % n_pairs)) continue;
     units.push_back(u);
-    keys.push_back(work.keys[u]);
+    work.keys.push_back(
+        item_key(question_of_unit(work.config, setup.pairs[u % n_pairs], u / n_pairs)));
   }
-  work.keys = keys;
+  const std::vector<std::string> keys = work.keys;
   work.seconds = [&task, &setup, units, n_pairs](std::size_t item) {
     return case_seconds(task, setup.models, units[item] / n_pairs);
   };

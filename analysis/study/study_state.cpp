@@ -106,15 +106,11 @@ ItemState state_of_job(const StudyPlan& plan, const Store& store, const StudyJob
 }
 
 StudyForecast::StudyForecast(const Store& store, std::map<std::string, double> planned)
-    : StudyForecast(known_items(store), std::move(planned)) {}
-
-StudyForecast::StudyForecast(std::span<const StoredAnswer* const> measured,
-                             std::map<std::string, double> planned)
     : planned_(std::move(planned)) {
   constexpr double kLeast = 1e-4;  // seconds
   constexpr int kRounds = 30;
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
-  for (const StoredAnswer* one : measured) {
+  for (const StoredAnswer* one : known_items(store)) {
     const StoredAnswer& item = *one;
     Kind& kind = kinds_[item.kind];
     kind.memory = std::max(kind.memory, item.memory);
@@ -192,11 +188,12 @@ double wall_seconds(std::span<const StudyJob> jobs, const StudyForecast& forecas
   return wall;
 }
 
-std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
-                              const std::vector<bool>& of) {
+std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
+                               const std::vector<bool>& to_do) {
   constexpr std::size_t kProbes = 2;
+  const StudyForecast forecast(store);
   std::map<std::string, std::vector<StudyJob>> kinds;
-  for (StudyJob& job : jobs_for(plan, of)) kinds[job.kind].push_back(std::move(job));
+  for (StudyJob& job : jobs_for(plan, to_do)) kinds[job.kind].push_back(std::move(job));
   std::vector<bool> probes(plan.items.size());
   std::set<std::string> methods;  // of the probes
   std::size_t turn = 0;
@@ -217,12 +214,6 @@ std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& foreca
       for (const std::size_t item : job.items) probes[item] = true;
     }
   }
-  return probes;
-}
-
-std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
-                               const std::vector<bool>& to_do) {
-  std::vector<bool> probes = probe_items(plan, StudyForecast(store), to_do);
   add_needs(plan, store, probes);
   return probes;
 }

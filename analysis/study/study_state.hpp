@@ -30,11 +30,6 @@ std::vector<const StudyItem*> open_items(const StudyPlan& plan, const Store& sto
 /// times a factor of its method, both as measured.
 class StudyForecast {
  public:
-  /// Of nothing that was measured.
-  StudyForecast() = default;
-  /// Of these measured items.
-  explicit StudyForecast(std::span<const StoredAnswer* const> measured,
-                         std::map<std::string, double> planned = {});
   /// Of all items that the store knows, whatever code made them. `planned`: bytes of a recording,
   /// by the kind of its job, where nobody has measured that.
   explicit StudyForecast(const Store& store, std::map<std::string, double> planned = {});
@@ -67,13 +62,9 @@ class StudyForecast {
 double wall_seconds(std::span<const StudyJob> jobs, const StudyForecast& forecast,
                     std::size_t n_workers);
 
-/// Two jobs of each kind of which less is measured, with methods by turns, and one of each method
-/// of which nothing is measured, among items `of`.
-std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
-                              const std::vector<bool>& of);
-
-/// Jobs that have to be done before the seconds of all jobs `to_do` can be told:
-/// probe_items() and what they need.
+/// Jobs that have to be done before the seconds of all jobs `to_do` can be told: two of each kind
+/// of which less is measured, with methods by turns, one of each method of which nothing is
+/// measured, and what they need.
 std::vector<bool> study_probes(const StudyPlan& plan, const Store& store,
                                const std::vector<bool>& to_do);
 

@@ -136,10 +136,21 @@ void add_remark(Json& table, const StudyItem& item, const std::string& remark) {
   table.push_back(row_of(item, remark));
 }
 
-/// A member of an item's line; null if there is none.
-Json member_of(const std::string& line, std::string_view name, const StudyItem& item) {
-  const std::string_view text = json_member(line, name, item.what);
-  return text.empty() ? Json() : parse_ordered_json(text, item.what);
+/// What an item's line holds; null where it has nothing of the name.
+struct StoredItem {
+  Json rows, totals, heads, remark;
+};
+
+StoredItem read_item(const std::string& line, const StudyItem& item) {
+  StoredItem stored;
+  for_each_json_member(line, item.what, [&](std::string_view name, std::string_view text) {
+    const auto read = [&](Json& to) { to = parse_ordered_json(text, item.what); };
+    if (name == "rows") read(stored.rows);
+    if (name == "totals") read(stored.totals);
+    if (name == "heads") read(stored.heads);
+    if (name == "remark") read(stored.remark);
+  });
+  return stored;
 }
 
 }  // namespace
@@ -220,12 +231,11 @@ Json StudyAnswers::table(const std::string& task, StudyRows how) const {
     }
     const std::string line = line_of(*item);
     if (line.empty()) continue;
-    const Json rows = member_of(line, "rows", *item);
-    const Json remark = member_of(line, "remark", *item);
-    if (rows.empty())
-      add_remark(table, *item, remark.is_string() ? remark.get<std::string>() : "");
+    const StoredItem stored = read_item(line, *item);
+    if (stored.rows.empty())
+      add_remark(table, *item, stored.remark.is_string() ? stored.remark.get<std::string>() : "");
     else
-      add_item(table, *item, rows, member_of(line, "totals", *item), how);
+      add_item(table, *item, stored.rows, stored.totals, how);
   }
   return table;
 }
@@ -240,7 +250,7 @@ Json StudyAnswers::with_differences(const std::string& task, const std::string& 
   std::map<Scene, std::map<std::string, std::vector<bool>>> acts;
   for (const StudyItem* item : items(task)) {
     const std::string line = line_of(*item);
-    const Json heads = line.empty() ? Json() : member_of(line, "heads", *item);
+    const Json heads = line.empty() ? Json() : read_item(line, *item).heads;
     if (item->method == against && !line.empty())
       references[{scene_of(*item), item->budget}] = heads;
     if (!heads.is_object() || item->method == "full") continue;
@@ -264,12 +274,12 @@ Json StudyAnswers::with_differences(const std::string& task, const std::string& 
   for (const StudyItem* item : items(task)) {
     const std::string line = line_of(*item);
     if (line.empty()) continue;
-    const Json rows = member_of(line, "rows", *item);
-    if (rows.empty()) continue;
-    add_item(table, *item, rows, Json(), StudyRows::named_means);
+    const StoredItem stored = read_item(line, *item);
+    if (stored.rows.empty()) continue;
+    add_item(table, *item, stored.rows, Json(), StudyRows::named_means);
     const auto reference = references.find({scene_of(*item), item->budget});
     if (reference == references.end()) continue;
-    const Json heads = in_common(member_of(line, "heads", *item), scene_of(*item));
+    const Json heads = in_common(stored.heads, scene_of(*item));
     for (const HeadDifference& one : head_differences(heads, reference->second)) {
       const std::string column(one.column);
       table.back()[column] = one.mean;

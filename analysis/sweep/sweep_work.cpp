@@ -134,6 +134,7 @@ SweepBlock block_from_json(const Json& json, const SweepPlan& plan) {
   for (const Json& one : json.at("rows")) {
     SweepRow row;
     row.texts = one.at(0).get<decltype(row.texts)>();
+    row.text(SweepText::trace) = plan.infos[block.trace].name;  // as it is called now
     std::ranges::copy(numbers_from_json(one.at(1), row.numbers.size()), row.numbers.begin());
     block.rows.push_back(std::move(row));
   }

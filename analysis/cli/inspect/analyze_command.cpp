@@ -8,6 +8,7 @@
 #include "analysis/base/base64.hpp"
 #include "analysis/base/json_rows.hpp"
 #include "analysis/base/layer_store.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/filled_text.hpp"
@@ -175,14 +176,17 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   const Traces traces = open_traces();
   job_.check_inputs();
   if (csv_ && !job_.is_worker()) refuse_read_file(*csv_);
+  // As the same options give it in any order; files and threads do not decide the numbers.
+  const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
+  const auto hashes =
+      mapped<std::string>(traces, [](const auto& trace) { return trace.info().content_hash; });
+  if (job_.is_complete(command_line, hashes) && !csv_) return kOk;
   ThreadPool pool(job_.work.n_threads());
   std::optional<Work> work;
   if (job_.is_split()) {
     work = work_of(traces, pool);
     if (const auto code = job_.finish(*work, given, name())) return *code;
   }
-  // As the same options give it in any order; files and threads do not decide the numbers.
-  const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
   ResultInfo made;
   Json summary = compute(traces, pool, command_line, work ? &*work : nullptr, made);
   Json formats = Json::object();
@@ -234,7 +238,7 @@ Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
 void AnalyzeCommand::check_outputs() const {
   if (job_.json && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  if (job_.out) check_new_output(*job_.out, job_.overwrite, FileKind::result);
+  if (job_.out) check_new_output(*job_.out, /*overwrite=*/true, FileKind::result);
   if (csv_ && *csv_ != "-") {
     check_new_output(*csv_, job_.overwrite);
     std::error_code error;
@@ -264,7 +268,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& p
   const Running run(job_.work.progress);
   std::unique_ptr<ResultWriter> output;
   if (job_.out) {
-    output = create_result_file(*job_.out, job_.overwrite);
+    output = create_result_file(*job_.out, job_.may_replace());
   } else {
     output = std::make_unique<NullResult>();
   }

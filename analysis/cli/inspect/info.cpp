@@ -166,26 +166,24 @@ std::string folder_text(const Json& folder) {
 /// How far the work in a store is. Rate and time left are null if nobody is at it.
 Json describe_store(const fs::path& folder) {
   const Store store(folder);
-  std::map<std::string, std::size_t> done;  // by what keys of a plan begin with
   Json failed = Json::array();
-  for (const auto& [key, answer] : store.answers()) {
-    if (answer.failure.empty())
-      ++done[std::string(question_of(key))];
-    else
-      failed.push_back({{"id", key}, {"failure", answer.failure}});
-  }
+  for (const auto& [key, answer] : store.answers())
+    if (!answer.failure.empty()) failed.push_back({{"id", key}, {"failure", answer.failure}});
   std::size_t n_missing = 0;
   Json plans = Json::array();
   for (const auto& [hash, plan] : store.plans()) {
+    std::size_t n_done = 0;
     std::size_t n_failed = 0;
-    for (const Json& item : failed)
-      n_failed += question_of(item.at("id").get<std::string>()) == hash;
-    const std::size_t missing = plan.n_items - std::min(plan.n_items, done[hash] + n_failed);
+    for (const std::string& key : plan.keys) {
+      n_done += store.knows(key) ? 1 : 0;
+      n_failed += store.find(key) != nullptr && !store.knows(key) ? 1 : 0;
+    }
+    const std::size_t missing = plan.keys.size() - n_done - n_failed;
     n_missing += missing;
     plans.push_back({{"command", plan.command},
                      {"work", hash},
-                     {"items", plan.n_items},
-                     {"done", done[hash]},
+                     {"items", plan.keys.size()},
+                     {"done", n_done},
                      {"missing", missing},
                      {"failed", n_failed}});
   }

@@ -369,18 +369,18 @@ class CostCommand final : public Command {
   int run(const OptionSet& options, const std::string& typed) override {
     job_.check();
     check_usage();
-    Json report;
-    // The report of a recording says the same whoever did its items.
+    // The report of a recording says the same whoever did its items. What it is of comes first:
+    // by it, a file is known as one of kvscope.
     const std::string command_line =
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
+    Json report = {{"kind", "cost"}, {"version", writer_name()}, {"command_line", command_line}};
     if (shape_.is_used()) {
-      report = shape_.report(options, replay_, cost_options(), job_.work);
+      if (job_.out) check_new_output(*job_.out, job_.overwrite);
+      report.update(shape_.report(options, replay_, cost_options(), job_.work));
     } else {
       if (const std::optional<int> code = of_trace(options, report)) return *code;
     }
-    report["version"] = writer_name();
-    report["command_line"] = command_line;
-    if (job_.out) write_new_file(*job_.out, json_text(report, 1) + "\n", job_.overwrite);
+    if (job_.out) write_new_file(*job_.out, json_text(report, 1) + "\n", job_.may_replace());
     job_.end();
     if (job_.json) {
       print_json(report);
@@ -409,7 +409,7 @@ class CostCommand final : public Command {
       throw UsageError("--hardware is missing: expected some of {}, or a file",
                        fmt::join(hardware_names(), ", "));
     }
-    if (job_.out) check_new_output(*job_.out, job_.overwrite);
+    if (job_.out) check_new_output(*job_.out, /*overwrite=*/true);
   }
 
   CostOptions cost_options() const {
@@ -459,6 +459,10 @@ class CostCommand final : public Command {
     const TraceInfo& info = trace.info();
     check_artifacts(methods.methods, info);
     job_.check_inputs();
+    std::vector<std::string> hashes = {info.content_hash};
+    for (const auto* other : {&draft, &calibration})
+      if (*other) hashes.push_back((*other)->info().content_hash);
+    if (job_.is_complete(report.at("command_line"), hashes)) return kOk;
     std::vector<Index> layers = replay_.layers();
     if (layers.empty()) layers = info.layers;
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
@@ -470,8 +474,9 @@ class CostCommand final : public Command {
     const Work work = cost_work(replay, settings(), pool);
     if (const auto code = job_.finish(work, given, name())) return code;
     read_works(work, job_.store(), works);
-    report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
+    report.update(trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options));
     report["trace"] = trace_->filename().string();
+    report["trace_hashes"] = hashes;
     return std::nullopt;
   }
 

@@ -21,6 +21,7 @@
 #include "core/base/shell_word.hpp"
 #include "core/base/start_program.hpp"
 #include "core/base/stopwatch.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 
@@ -156,6 +157,8 @@ std::string run_mpi(const EngineJob& job) {
   return launcher_text("mpirun", outcome.ended, outcome.err);
 }
 
+constexpr std::size_t kMostOfWords = std::size_t{1} << 24;
+
 /// Of files that Slurm reads and writes.
 constexpr std::string_view kSlurmStem = "slurm";
 
@@ -207,7 +210,14 @@ std::string run_slurm(const EngineJob& job) {
       remove_quietly(job.folder / fmt::format("{}-{}.out", kSlurmStem, task));
     return "";
   }
-  return fmt::format("{}{}", launcher_text("sbatch", outcome.ended, outcome.err),
+  std::string said;  // by the first task that ended with a sentence
+  for (int task = 0; said.empty() && task < job.workers; ++task) {
+    const fs::path file = job.folder / fmt::format("{}-{}.out", kSlurmStem, task);
+    std::error_code error;
+    if (fs::is_regular_file(file, error)) said = sentence_of(read_regular_file(file, kMostOfWords));
+  }
+  return fmt::format("{}{}{}", launcher_text("sbatch", outcome.ended, outcome.err),
+                     said.empty() ? "" : ": " + said,
                      number.empty() ? ""
                                     : fmt::format(" (job {}; its words are in {}/{}-*.out)", number,
                                                   job.folder.string(), kSlurmStem));

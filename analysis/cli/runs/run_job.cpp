@@ -18,6 +18,7 @@
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
@@ -146,8 +147,9 @@ void RunJob::declare_table(OptionSet& options, std::string_view h5_has, std::str
 void RunJob::declare_work(OptionSet& options) {
   options
       .add("store", "DIR",
-           "keep what is finished in this folder, and take from it what is known [OUT.store, which "
-           "goes at the end]",
+           fmt::format("keep what is finished in this folder, and take from it what is known [{}]",
+                       may_resume_ ? "nothing is kept, but with --engine in OUT.store"
+                                   : "OUT.store, which goes at the end"),
            store_dir_)
       .kind = ValueKind::folder;
   workers_.declare(options);
@@ -177,7 +179,7 @@ void RunJob::check() const {
 void RunJob::check_table() const {
   if (!out) return;
   if (resume) remove_old_temporaries(*out, std::chrono::seconds(0));
-  check_table_output(*out, may_replace());
+  check_table_output(*out, /*overwrite=*/true);  // what lies there may be this very result
 }
 
 void RunJob::check_inputs() const {
@@ -205,7 +207,7 @@ Store& RunJob::open(const Work& of) {
   }
   store_.emplace(*dir);
   if (!store_dir_) require_own(of);
-  store_->add_plan({of.hash(), of.command, of.config, of.weights, of.keys.size()});
+  store_->add_plan({of.hash(), of.command, of.config, of.weights, of.keys});
   return *store_;
 }
 
@@ -215,11 +217,8 @@ void RunJob::require_own(const Work& of) const {
   const StoredPlan& then = plans.begin()->second;
   const std::string where = store_->folder().string();
   std::vector<std::size_t> known;
-  for (const auto& [key, answer] : store_->answers()) {
-    const auto item =
-        number_from<std::size_t>(key.substr(std::min(key.size(), then.hash.size() + 1)));
-    if (question_of(key) == then.hash && answer.failure.empty() && item) known.push_back(*item);
-  }
+  for (std::size_t i = 0; i < then.keys.size(); ++i)
+    if (store_->knows(then.keys[i])) known.push_back(i);
   if (then.command == of.command)
     require_same_weights(of.weights, then.weights, where, known,
                          "expected the old weights, or a start over with --overwrite");
@@ -278,15 +277,32 @@ void RunJob::refuse_failed(const Work& of, const std::vector<FailedItem>& failed
           : "--retry-failed tries them again");
 }
 
-bool RunJob::is_complete(std::string_view config_hash) const {
+bool RunJob::is_complete(std::string_view config_hash) {
+  return is_there_whole({std::string(config_hash)});
+}
+
+bool RunJob::is_complete(const std::string& command_line, std::vector<std::string> hashes) {
+  // as JSON spells it: as it is, unless there are quotes or backslashes in it
+  const std::string in_json = json_text(Json(command_line));
+  hashes.insert(hashes.end(), {writer_name(), in_json.substr(1, in_json.size() - 2)});
+  return is_there_whole(hashes);
+}
+
+bool RunJob::is_there_whole(const std::vector<std::string>& marks) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-  if (!resume || !out || !fs::exists(*out)) return false;
+  if (is_worker() || overwrite || !out || !fs::exists(*out)) return false;
   const OwnFiles own;
-  if (read_regular_file(*out, kMostBytes).find(config_hash) == std::string::npos)
-    throw IoError("{} exists and is of another configuration; --overwrite replaces it",
+  const std::string there = read_regular_file(*out, kMostBytes);
+  is_same_ = std::ranges::all_of(
+      marks, [&](const std::string& mark) { return there.find(mark) != there.npos; });
+  if (!is_same_)
+    throw IoError(fmt::runtime(resume ? "{} exists and is of another configuration; --overwrite "
+                                        "replaces it"
+                                      : "{} exists; --overwrite replaces it"),
                   out->string());
-  // Where a store is, items may have failed; what it knows costs nothing.
-  if (is_store(*folder())) return false;
+  // Where a store is, items may have failed; what it knows costs nothing. Who wants numbers on
+  // standard output gets them.
+  if (is_store(*folder()) || json) return false;
   note("kvscope: {} is complete: nothing was left to do", out->string());
   return true;
 }
@@ -294,6 +310,8 @@ bool RunJob::is_complete(std::string_view config_hash) const {
 int RunJob::end() const {
   if (has_failed_) return kPartlyFailed;
   if (!store_dir_ && store_ && !store_->folder().empty()) remove_store(store_->folder());
+  if (is_same_ && store_dir_)
+    note("kvscope: {} is complete: nothing was left to do", out->string());
   return kOk;
 }
 

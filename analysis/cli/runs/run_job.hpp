@@ -95,11 +95,13 @@ class RunJob {
   Store& store() { return *store_; }
 
   /// True if a finished result may lie at --out, which is replaced.
-  bool may_replace() const { return overwrite || resume; }
-  /// With --resume: whether --out is there already, of this configuration (its checksum stands in
-  /// every form of a table) and with nothing left in a store; says so. Throws IoError if --out is
-  /// there and of another one.
-  bool is_complete(std::string_view config_hash) const;
+  bool may_replace() const { return overwrite || resume || is_same_; }
+  /// Whether --out is there already, of this configuration (its checksum stands in every form of a
+  /// table) and with nothing left in a store; says so. Throws IoError if --out is there and of
+  /// another one.
+  bool is_complete(std::string_view config_hash);
+  /// The same of a result that tells its command line, its writer and the hashes of what it read.
+  bool is_complete(const std::string& command_line, std::vector<std::string> hashes);
   /// After the result is written: the store beside it goes, unless items failed. Returns the exit
   /// code.
   int end() const;
@@ -110,7 +112,10 @@ class RunJob {
   void require_own(const Work& of) const;
   void refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const;
 
+  bool is_there_whole(const std::vector<std::string>& marks);
+
   bool may_resume_ = true;  // whether or not --resume is asked for
+  bool is_same_ = false;    // what lies at --out is of this configuration
   std::optional<std::filesystem::path> store_dir_;
   bool without_failed_ = false;
   WorkerOptions workers_;

@@ -25,59 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What two jobs of a kind say of the others, beside what those took.
-struct ForecastCheck {
-  std::string label;       // of the kind: "sweep, verifier, steps"
-  std::size_t probes = 0;  // jobs that were measured first
-  std::size_t jobs = 0;    // the others, which were predicted
-  double seconds_predicted = 0.0;
-  double seconds_measured = 0.0;  // of processor, of all others together
-  double memory_predicted = 0.0;
-  double memory_measured = 0.0;  // bytes of a worker, of the others at most
-};
-
-/// Jobs of one kind differ in method, budgets and text alone.
-std::string label_of(const StudyItem& item) {
-  std::string label = item.task;
-  if (!item.model.empty()) label += ", " + item.model;
-  if (!item.protocol.empty()) label += ", " + item.protocol;
-  return label;
-}
-
-/// Of each kind of job of which the store knows more than the two that --probe would have done
-/// first: those two are taken as all that is known of it.
-std::vector<ForecastCheck> check_forecast(const StudyPlan& plan, const Store& store) {
-  std::vector<bool> known(plan.items.size());
-  for (std::size_t i = 0; i < known.size(); ++i) known[i] = store.knows(plan.items[i].key);
-  const std::vector<bool> probes = probe_items(plan, StudyForecast(), known);
-  std::vector<const StoredAnswer*> measured;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    if (probes[i]) measured.push_back(store.find(plan.items[i].key));
-  }
-  const StudyForecast forecast(measured);
-  std::vector<ForecastCheck> checks;
-  std::map<std::string, std::size_t> places;  // by kind
-  for (const StudyJob& job : jobs_for(plan, known)) {
-    const auto [place, is_new] = places.emplace(job.kind, checks.size());
-    if (is_new) checks.push_back({label_of(plan.items[job.items[0]])});
-    ForecastCheck& check = checks[place->second];
-    if (probes[job.items[0]]) {
-      ++check.probes;
-      continue;
-    }
-    ++check.jobs;
-    check.seconds_predicted += forecast.seconds(job);
-    check.memory_predicted = std::max(check.memory_predicted, forecast.memory(job));
-    for (const std::size_t i : job.items) {
-      const StoredAnswer& item = *store.find(plan.items[i].key);
-      check.seconds_measured += item.seconds;
-      check.memory_measured = std::max(check.memory_measured, item.memory);
-    }
-  }
-  std::erase_if(checks, [](const ForecastCheck& check) { return check.jobs == 0; });
-  return checks;
-}
-
 class StudyPlanCommand final : public Command {
  public:
   CommandCard card() const override {
@@ -92,9 +39,7 @@ class StudyPlanCommand final : public Command {
             "model, text and options.",
             {{"kvscope study plan small.toml", "what there is to do"},
              {"kvscope study plan small.toml --probe --workers 16",
-              "time two jobs of each kind first; the time of the rest on 16 workers"},
-             {"kvscope study plan small.toml --check",
-              "after a run: how well two jobs of each kind predict the others"}}};
+              "time two jobs of each kind first; the time of the rest on 16 workers"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
@@ -105,16 +50,11 @@ class StudyPlanCommand final : public Command {
                  probe_);
     options.add("workers", "N", "predict the time on so many workers of one core each", workers_,
                 in(1, 1'000'000));
-    options.flag("check",
-                 "of each kind of job that is known: what two of them say of the others, beside "
-                 "what those took",
-                 check_);
     work_.declare(options);
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
     LoadedStudy study = load_study(file_);
-    if (check_) return tell_check(study);
     note_left_out(study.plan);
     if (probe_) probe(study);
     const Json json = plan_json(study);
@@ -126,33 +66,6 @@ class StudyPlanCommand final : public Command {
   }
 
  private:
-  int tell_check(const LoadedStudy& study) const {
-    Json kinds = Json::array();
-    for (const ForecastCheck& check : check_forecast(study.plan, study.store))
-      kinds.push_back({{"label", check.label},
-                       {"probes", check.probes},
-                       {"jobs", check.jobs},
-                       {"seconds_predicted", check.seconds_predicted},
-                       {"seconds_measured", check.seconds_measured},
-                       {"seconds_factor", check.seconds_predicted / check.seconds_measured},
-                       {"memory_predicted", check.memory_predicted},
-                       {"memory_measured", check.memory_measured},
-                       {"memory_factor", check.memory_predicted / check.memory_measured}});
-    if (json_)
-      print_json({{"kind", "study-check"}, {"study", study.file.name}, {"kinds", kinds}});
-    else
-      print(kinds.empty() ? "no kind of job has more than two that are known\n"
-                          : filled_table(kinds, {{"kind", "{label}"},
-                                                 {"jobs", "{jobs}"},
-                                                 {"predicted", "{seconds_predicted:s}"},
-                                                 {"measured", "{seconds_measured:s}"},
-                                                 {"factor", "{seconds_factor:.2f}"},
-                                                 {"memory predicted", "{memory_predicted:B}"},
-                                                 {"measured", "{memory_measured:B}"},
-                                                 {"factor", "{memory_factor:.2f}"}}));
-    return kOk;
-  }
-
   void probe(LoadedStudy& study) const {
     const std::vector<bool> probes =
         study_probes(study.plan, study.store, study_to_do(study.plan, study.store, false));
@@ -236,7 +149,6 @@ class StudyPlanCommand final : public Command {
 
   fs::path file_;
   bool probe_ = false;
-  bool check_ = false;
   Index workers_ = 1;
   bool json_ = false;
   WorkOptions work_;

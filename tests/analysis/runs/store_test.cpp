@@ -92,7 +92,7 @@ TEST_CASE("a torn last line is passed over, any other damage has its file and nu
   }
   CHECK(known("") == 0);  // of a disk that was full
   CHECK_SAYS(known("not a store\n"), "line 1");
-  const std::string newer = "{\"kvscope_store\":2}";
+  const std::string newer = "{\"kvscope_store\":3}";
   CHECK_SAYS(known(fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(newer), newer)),
              "of another version");
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');

@@ -27,7 +27,8 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
     ran(recorded.sweep({"--out", two, "--threads", "3"}), pinned);
     CHECK(read_file(one) == read_file(two));
     CHECK(!std::filesystem::exists(one + ".store"));
-    CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
+    CHECK_HAS(ran(recorded.sweep({"--out", one})).err, "is complete");
+    refused(recorded.sweep({"--out", one, "--seed", "5"}), 3, {"exists; --overwrite"});
     ran(recorded.sweep({"--out", one, "--overwrite"}));
   }
 }
