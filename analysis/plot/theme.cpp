@@ -6,18 +6,18 @@ namespace kvscope::plot {
 
 namespace {
 
-/// Okabe and Ito, "Color Universal Design" (2008); black is kept for references, yellow is too
-/// light for lines on paper.
+/// After Okabe and Ito, "Color Universal Design" (2008), any two at least 19 apart (CIE 1976); black
+/// is kept for references, yellow is too light for lines on paper.
 std::vector<Colour> series_colours(Ground ground) {
   std::vector<Colour> colours;
-  const std::uint32_t blue = ground == Ground::light ? 0x0072B2 : 0x3D9BD9;
+  const std::uint32_t blue = ground == Ground::light ? 0x0060A8 : 0x2F7FE0;
   const std::uint32_t sky = ground == Ground::light ? 0x3B96CE : 0x56B4E9;  // to be seen on paper
   for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, sky})
     colours.push_back(colour_from_rgb(rgb));
   // beyond Okabe and Ito's: grey for controls, then what is left between them, darker or duller
   constexpr std::uint32_t kMore[2][6] = {
       {0x7A7A7A, 0x7A4A21, 0x882255, 0x8A8A00, 0x332288, 0x117766},
-      {0xB0B0B0, 0xF0E442, 0xE07BB0, 0xA8A83A, 0x8E86E8, 0x66CDAA}};
+      {0xB0B0B0, 0xF0E442, 0xFFB8D8, 0xA8A83A, 0x8E86E8, 0x66CDAA}};
   for (const std::uint32_t rgb : kMore[ground == Ground::light ? 0 : 1])
     colours.push_back(colour_from_rgb(rgb));
   return colours;
