@@ -76,7 +76,12 @@ std::string label_of(double value, TickFormat format, int decimals) {
 
 std::vector<Tick> linear_ticks(const Axis& axis, Range range, int n_wanted) {
   const double width = range.high - range.low;
-  const double rough = width / std::max(1, n_wanted);
+  // steps of bytes are round in the unit that they are written in
+  const double largest = std::max(std::abs(range.low), std::abs(range.high));
+  const double unit = axis.format == TickFormat::bytes && largest >= 1024.0
+                          ? std::pow(1024.0, std::floor(std::log(largest) / std::log(1024.0)))
+                          : 1.0;
+  const double rough = width / unit / std::max(1, n_wanted);
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10.0 * power;
   for (double factor : {1.0, 2.0, 2.5, 5.0}) {
@@ -87,6 +92,7 @@ std::vector<Tick> linear_ticks(const Axis& axis, Range range, int n_wanted) {
   }
   if (axis.whole_numbers) step = std::max(1.0, step == 2.5 ? 5.0 : step);
   if (axis.whole_numbers && step != std::floor(step)) step = std::ceil(step);
+  step *= unit;
   const int decimals = decimals_of_step(step);
   std::vector<Tick> ticks;
   const double slack = 1e-9 * width;
@@ -94,7 +100,9 @@ std::vector<Tick> linear_ticks(const Axis& axis, Range range, int n_wanted) {
     ticks.push_back({i * step, label_of(i * step, axis.format, decimals)});
     if (ticks.size() > 1000) break;
   }
-  return ticks;
+  // a short axis with one number tells no scale
+  const bool finer = ticks.size() < 2 && width > 0.0 && n_wanted < 8 && !axis.whole_numbers;
+  return finer ? linear_ticks(axis, range, n_wanted + 1) : ticks;
 }
 
 std::vector<Tick> log_ticks(const Axis& axis, Range range, int n_wanted, double base) {

@@ -6,8 +6,8 @@ namespace kvscope::plot {
 
 namespace {
 
-/// After Okabe and Ito, "Color Universal Design" (2008), any two at least 19 apart (CIE 1976); black
-/// is kept for references, yellow is too light for lines on paper.
+/// After Okabe and Ito, "Color Universal Design" (2008), any two at least 19 apart (CIE 1976);
+/// black is kept for references, yellow is too light for lines on paper.
 std::vector<Colour> series_colours(Ground ground) {
   std::vector<Colour> colours;
   const std::uint32_t blue = ground == Ground::light ? 0x0060A8 : 0x2F7FE0;

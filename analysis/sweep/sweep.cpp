@@ -30,12 +30,6 @@ void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
 
 }  // namespace
 
-SweepResult run_sweep(const SweepPlan& plan, Store& store, ThreadPool& pool) {
-  const Work work = sweep_work(plan, pool);
-  run_items(work, store, OnFailure::stop, {}, {});
-  return sweep_result(plan, work, store);
-}
-
 SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& store) {
   SweepResult result{.config = plan.config,
                      .config_hash = plan.config_hash,

@@ -78,9 +78,6 @@ struct SweepPlan {
 /// missing draft.
 SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
 
-/// Does what the store does not know yet. Throws what run_items does.
-SweepResult run_sweep(const SweepPlan& plan, Store& store, ThreadPool& pool);
-
 /// The table from the answers of all items (sweep_work.hpp); rows of those that failed are there
 /// without numbers. Throws FormatError if the store holds something else.
 SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& store);

@@ -13,9 +13,7 @@ class MemberScanner {
  public:
   MemberScanner(std::string_view text, std::string_view where) : text_(text), where_(where) {}
 
-  /// visit(name, value) says whether to go on.
-  template <class Visit>
-  void each(Visit&& visit) {
+  void each(const std::function<void(std::string_view, std::string_view)>& visit) {
     skip_space();
     expect('{');
     skip_space();
@@ -27,7 +25,7 @@ class MemberScanner {
       expect(':');
       skip_space();
       const std::string_view value = this->value();
-      if (!visit(name.substr(1, name.size() - 2), value)) return;
+      visit(name.substr(1, name.size() - 2), value);
       skip_space();
       if (peek() == '}') return;
       expect(',');
@@ -98,20 +96,7 @@ class MemberScanner {
 
 void for_each_json_member(std::string_view text, std::string_view where,
                           const std::function<void(std::string_view, std::string_view)>& visit) {
-  MemberScanner(text, where).each([&](std::string_view name, std::string_view value) {
-    visit(name, value);
-    return true;
-  });
-}
-
-std::string_view json_member(std::string_view text, std::string_view name, std::string_view where) {
-  std::string_view found;
-  MemberScanner(text, where).each([&](std::string_view own, std::string_view value) {
-    if (own != name) return true;
-    found = value;
-    return false;
-  });
-  return found;
+  MemberScanner(text, where).each(visit);
 }
 
 }  // namespace kvscope

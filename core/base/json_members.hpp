@@ -14,7 +14,4 @@ namespace kvscope {
 void for_each_json_member(std::string_view text, std::string_view where,
                           const std::function<void(std::string_view, std::string_view)>& visit);
 
-/// The text of one member's value, the first of that name; empty if there is none.
-std::string_view json_member(std::string_view text, std::string_view name, std::string_view where);
-
 }  // namespace kvscope

@@ -7,6 +7,7 @@
 
 #include "analysis/sweep/sweep.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/run_sweep.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::cost_test {

@@ -9,6 +9,7 @@
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kinds/analyses.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/run_sweep.hpp"
 
 namespace kvscope::testing {
 

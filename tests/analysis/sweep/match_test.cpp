@@ -8,6 +8,7 @@
 #include "analysis/sweep/sweep_work.hpp"
 #include "core/base/progress.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/run_sweep.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::match_test {

@@ -6,6 +6,7 @@
 
 #include "analysis/sweep/sweep_work.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/run_sweep.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::test::sweep_test {

@@ -12,6 +12,7 @@
 #include "tests/gui_model/methods/kept_rows.hpp"
 #include "tests/support/figure_bands.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/run_sweep.hpp"
 #include "tests/support/test.hpp"
 
 namespace kvscope::gui::test::recall_view_test {
