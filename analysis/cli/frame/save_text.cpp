@@ -16,11 +16,16 @@ void check_new_output(const fs::path& out, bool overwrite, std::optional<FileKin
   std::error_code error;
   if (fs::is_directory(out, error))
     throw IoError("{} is a folder, expected a file to write", out.string());
-  const FileKind kind = written.value_or(kind_of_name(out));
+  const FileKind named = kind_of_name(out);
+  const FileKind kind = written.value_or(named);
   refuse_other_kind(out, kind);  // before the advice to overwrite it
   if (!overwrite && fs::is_regular_file(out, error))
     throw IoError("{} exists; --overwrite replaces it", out.string());
   kvscope::check_output(out, overwrite, kind);
+  const bool is_h5 = kind == FileKind::trace && named == FileKind::result;
+  if (named != kind && named != FileKind::text && !is_h5)
+    throw UsageError("{}: the name is that of {}, and {} is written: expected another ending",
+                     out.string(), words_of(named), words_of(kind));
   remove_old_temporaries(out);
 }
 

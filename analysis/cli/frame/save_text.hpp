@@ -18,7 +18,7 @@ namespace kvscope::cli {
 /// written; ConfigError if it was read (core/base/read_files.hpp). Inputs that are opened later are
 /// asked for then (refuse_read_file), and once more when the file gets its name. What is there is
 /// replaced only if it is of the kind `written`, without which the name's ending tells
-/// (core/base/file_kind.hpp).
+/// (core/base/file_kind.hpp). UsageError if the ending tells another kind than `written`.
 void check_new_output(const std::filesystem::path& out, bool overwrite,
                       std::optional<FileKind> written = {});
 

@@ -240,7 +240,7 @@ void AnalyzeCommand::check_outputs() const {
     throw UsageError("--json and --csv - both want standard output");
   if (job_.out) check_new_output(*job_.out, /*overwrite=*/true, FileKind::result);
   if (csv_ && *csv_ != "-") {
-    check_new_output(*csv_, job_.overwrite);
+    check_new_output(*csv_, job_.overwrite, FileKind::csv);
     std::error_code error;
     if (job_.out && fs::weakly_canonical(*job_.out, error) == fs::weakly_canonical(*csv_, error))
       throw UsageError("--out and --csv both name {}", csv_->string());

@@ -347,7 +347,7 @@ void ExplainAnswerOptions::check() const {
   parsed_put_back();
   if (out && most_runs == 0)
     throw UsageError("--out is of what comes back, and --runs 0 puts nothing back: use --json");
-  if (out) check_new_output(*out, overwrite);
+  if (out) check_new_output(*out, overwrite, FileKind::result);
 }
 
 int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,

@@ -7,6 +7,7 @@
 #include "analysis/cli/frame/common_options.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/progress_bar.hpp"
+#include "analysis/cli/frame/save_text.hpp"
 #include "core/base/json.hpp"
 
 namespace kvscope::cli {
@@ -38,6 +39,7 @@ class RecoverCommand final : public Command {
 
   int run(const OptionSet&, const std::string&) override {
     const fs::path out = output_file();
+    check_new_output(out, overwrite_, FileKind::trace);
     RecoverReport report;
     {
       const Running run(progress_);

@@ -67,7 +67,7 @@ class FitCommand final : public Command {
     }
     // Says what contradicts a file.
     MethodSpec(spec).set(spec.stages().front().caps.artifact_option, out_->string());
-    check_new_output(*out_, overwrite_);
+    check_new_output(*out_, overwrite_, FileKind::own_json);
     const int n_threads = work_.n_threads();
     const TraceFile text = TraceFile::open(trace_, {});
     refuse_read_file(*out_);

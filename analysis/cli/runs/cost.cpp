@@ -375,7 +375,7 @@ class CostCommand final : public Command {
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
     Json report = {{"kind", "cost"}, {"version", writer_name()}, {"command_line", command_line}};
     if (shape_.is_used()) {
-      if (job_.out) check_new_output(*job_.out, job_.overwrite);
+      if (job_.out) check_new_output(*job_.out, job_.overwrite, FileKind::own_json);
       report.update(shape_.report(options, replay_, cost_options(), job_.work));
     } else {
       if (const std::optional<int> code = of_trace(options, report)) return *code;
@@ -409,7 +409,7 @@ class CostCommand final : public Command {
       throw UsageError("--hardware is missing: expected some of {}, or a file",
                        fmt::join(hardware_names(), ", "));
     }
-    if (job_.out) check_new_output(*job_.out, /*overwrite=*/true);
+    if (job_.out) check_new_output(*job_.out, /*overwrite=*/true, FileKind::own_json);
   }
 
   CostOptions cost_options() const {

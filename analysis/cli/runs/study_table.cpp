@@ -50,7 +50,7 @@ class StudyTableCommand final : public Command {
     options.flag("overwrite", "replace an existing file", overwrite_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_) check_new_output(*out_, overwrite_);
+    if (out_) check_new_output(*out_, overwrite_, kind_of(format_.value_or(StudyTableFormat::csv)));
     LoadedStudy study = load_study(file_);
     if (task_) require_task(study, *task_);
     const StudyAnswers answers(study.plan, study.store);
@@ -68,6 +68,11 @@ class StudyTableCommand final : public Command {
   }
 
  private:
+  static FileKind kind_of(StudyTableFormat format) {
+    if (format == StudyTableFormat::json) return FileKind::own_json;
+    return format == StudyTableFormat::markdown ? FileKind::markdown : FileKind::csv;
+  }
+
   std::string text_of(const Json& table) const {
     if (format_ == StudyTableFormat::json) return json_text(study_json(table), 1) + "\n";
     if (format_ == StudyTableFormat::markdown) return study_markdown(table);

@@ -243,6 +243,11 @@ TEST_CASE("natural guesses are taken, or answered with the way") {
       {{"table", trace}, "is a trace of kvscope, where PRESET|RESULT is expected"},
       {{"export", out + ".csv"}, "is a CSV table, where TRACE is expected"},
       {{"figure", "budget", out + ".csv", "--out", "a.jpg"}, "svg, pdf, png or tex"},
+      {{"analyze", "quest", trace, "--out", out + ".json"}, "HDF5 is written: expected another"},
+      {{"analyze", "quest", trace, "--csv", out + ".json"}, "a CSV table is written: expected"},
+      {{"recover", trace, "--out", out + ".json"}, "a trace of kvscope is written: expected"},
+      {{"cost", trace, "--hardware", "h200", "--selector", "full", "--out", out + ".h5"},
+       "a JSON file of kvscope is written"},
       {{"figure", "budget", out + ".csv", "--dark"}, "Did you mean --theme dark?"}};
   for (const auto& [words, says] : guesses) refused(words, 2, {says});
   refused({"record", "--model", "gpt2", "--out", out + ".h5"}, 3, {"kvscope models lists"});
