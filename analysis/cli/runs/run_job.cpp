@@ -293,8 +293,15 @@ bool RunJob::is_there_whole(const std::vector<std::string>& marks) {
   if (is_worker() || overwrite || !out || !fs::exists(*out)) return false;
   const OwnFiles own;
   const std::string there = read_regular_file(*out, kMostBytes);
-  is_same_ = std::ranges::all_of(
-      marks, [&](const std::string& mark) { return there.find(mark) != there.npos; });
+  is_same_ = std::ranges::all_of(marks, [&](const std::string& mark) {
+    std::size_t at = there.find(mark);
+    // "--layers 1" is no "--layers 1,2": a command line ends where its text does
+    const auto goes_on = [&](char c) { return c >= ' ' && c <= '~' && c != '"'; };
+    while (mark == marks.back() && mark.find(' ') != mark.npos && at != there.npos &&
+           at + mark.size() < there.size() && goes_on(there[at + mark.size()]))
+      at = there.find(mark, at + 1);
+    return at != there.npos;
+  });
   if (!is_same_)
     throw IoError(fmt::runtime(resume ? "{} exists and is of another configuration; --overwrite "
                                         "replaces it"
