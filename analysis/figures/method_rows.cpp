@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "analysis/base/mapped.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "analysis/sweep/match_rows.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope::figures {
@@ -76,10 +78,40 @@ void RowMean::add(const RowNumbers& numbers, std::size_t row) {
   rows.push_back(row);
 }
 
+std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodRows> methods,
+                                         std::span<const double> x, const RowNumbers& numbers,
+                                         std::vector<std::string>& caption) {
+  std::map<double, std::vector<std::size_t>> rows_at;
+  std::map<std::size_t, std::size_t> line_of;
+  for (std::size_t m = 0; m < methods.size(); ++m) {
+    for (const std::size_t row : std::exchange(methods[m].rows, {})) {
+      if (std::isnan(x[row]) || !std::isfinite(numbers.values[row])) {
+        methods[m].rows.push_back(row);  // a gap
+        continue;
+      }
+      rows_at[x[row]].push_back(row);
+      line_of[row] = m;
+    }
+  }
+  CommonRows all;
+  for (const auto& [place, rows] : rows_at) {
+    const CommonRows common = common_rows(
+        rows, [&](std::size_t row) { return methods[line_of[row]].label; },
+        [&](std::size_t row) { return words_of_place(table, row); });
+    for (const std::size_t row : common.rows) methods[line_of[row]].rows.push_back(row);
+    all.n_places += common.n_places;
+    all.n_left_out += common.n_left_out;
+  }
+  if (const std::string sentence = all.sentence("place"); !sentence.empty())
+    caption.push_back(sentence);
+  return methods;
+}
+
 std::map<double, RowMean> points_of(const MethodRows& method, std::span<const double> x,
                                     const RowNumbers& numbers) {
   std::map<double, RowMean> points;
-  for (const std::size_t row : method.rows) points[x[row]].add(numbers, row);
+  for (const std::size_t row : method.rows)
+    if (!std::isnan(x[row])) points[x[row]].add(numbers, row);
   return points;
 }
 
@@ -90,8 +122,10 @@ std::vector<RowMean> cells_of(const MethodRows& method, std::span<const double> 
   const auto place_in = [](const std::vector<double>& axis, double value) {
     return static_cast<std::size_t>(std::ranges::lower_bound(axis, value) - axis.begin());
   };
-  for (const std::size_t row : method.rows)
+  for (const std::size_t row : method.rows) {
+    if (std::isnan(x[row]) || std::isnan(y[row])) continue;
     cells[place_in(ys, y[row]) * xs.size() + place_in(xs, x[row])].add(numbers, row);
+  }
   return cells;
 }
 
@@ -99,7 +133,7 @@ void add_lines(plot::Panel& panel, const Table& table, const std::vector<MethodR
                std::span<const double> x, const RowNumbers& y, std::vector<std::string>& caption) {
   const bool is_linear = panel.y.scale == plot::ScaleKind::linear;
   std::vector<std::vector<std::size_t>> groups;
-  for (const MethodRows& method : methods) {
+  for (const MethodRows& method : at_common_places(table, methods, x, y, caption)) {
     plot::Line line{.label = method.label, .tone = method.tone};
     bool is_known = false;
     for (const auto& [place, mean] : points_of(method, x, y)) {
@@ -134,10 +168,18 @@ std::string words_in(const Table& table, std::string_view column) {
 
 }  // namespace
 
-void say_match(const Table& table, std::vector<std::string>& caption) {
+void say_match(const Table& table, const std::vector<MethodRows>& methods,
+               std::vector<std::string>& caption) {
   const std::string targets = words_in(table, "match");
-  if (!targets.empty())
-    caption.push_back(fmt::format("Budgets are set so that the measured cost is {}.", targets));
+  if (targets.empty()) return;
+  caption.push_back(fmt::format("Budgets are set so that the measured cost is {}.", targets));
+  const MatchedRows matched(table);
+  LeftOut missed;
+  for (const MethodRows& method : methods)
+    for (const std::size_t row : method.rows)
+      if (const std::string why = matched.why_missed(row); !why.empty())
+        missed.add(method.label, why);
+  missed.say("Another cost", caption);
 }
 
 void say_cards(const Table& table, std::vector<std::string>& caption) {
@@ -151,7 +193,8 @@ std::vector<double> values_of(const std::vector<MethodRows>& methods,
                               std::span<const double> column) {
   std::set<double> values;
   for (const MethodRows& method : methods)
-    for (const std::size_t row : method.rows) values.insert(column[row]);
+    for (const std::size_t row : method.rows)
+      if (!std::isnan(column[row])) values.insert(column[row]);
   return {values.begin(), values.end()};
 }
 
@@ -171,7 +214,8 @@ Table rows_of_array(const ResultView& result, const std::string& array, const st
   const std::size_t n_rows =
       per_pair * std::min((pairs.n_rows() + step - 1) / step, static_cast<std::size_t>(shape[0]));
   Table rows(pairs.name());
-  for (const char* name : {"selector", "budget", "budget_kind", "kept", "match"}) {
+  for (const char* name :
+       {"selector", "budget", "budget_kind", "kept", "match", "match_reached", "match_note"}) {
     const TableColumn* const own = pairs.find(name);
     if (own == nullptr) continue;
     TextColumnBuilder words;

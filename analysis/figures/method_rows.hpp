@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +56,12 @@ struct RowMean {
   double value() const { return sum / weight; }
 };
 
+/// The methods with rows at those places that all of them have a number of at one x, where there
+/// are such, so that lines compare. What is left out, the caption says.
+std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodRows> methods,
+                                         std::span<const double> x, const RowNumbers& numbers,
+                                         std::vector<std::string>& caption);
+
 /// Rows of a method by x, and by y and x: [ys.size()][xs.size()].
 std::map<double, RowMean> points_of(const MethodRows& method, std::span<const double> x,
                                     const RowNumbers& numbers);
@@ -73,8 +78,10 @@ void add_lines(plot::Panel& panel, const Table& table, const std::vector<MethodR
 void say_means(const Table& table, const std::vector<std::vector<std::size_t>>& groups,
                std::vector<std::string>& caption);
 
-/// Says to which cost budgets were set (--match), and of which card and phase predicted costs are.
-void say_match(const Table& table, std::vector<std::string>& caption);
+/// Says to which cost budgets were set (--match) and which methods missed it, and of which card and
+/// phase predicted costs are.
+void say_match(const Table& table, const std::vector<MethodRows>& methods,
+               std::vector<std::string>& caption);
 void say_cards(const Table& table, std::vector<std::string>& caption);
 
 /// What rows of these methods have in a column, ascending, each once.

@@ -230,7 +230,8 @@ constexpr std::pair<std::string_view, std::string_view> kPlaces[] = {
     {"file", "files"},       {"trace", "traces"}, {"model", "models"},       {"text", "texts"},
     {"phase", "phases"},     {"kind", "kinds"},   {"protocol", "protocols"}, {"length", "lengths"},
     {"depth", "depths"},     {"turn", "turns"},   {"hardware", "cards"},     {"batch", "batches"},
-    {"context", "contexts"}, {"chunk", "chunks"}, {"position", "positions"}};
+    {"context", "contexts"}, {"chunk", "chunks"}, {"position", "positions"}, {"draft", "drafts"},
+    {"gamma", "gammas"}};
 
 }  // namespace
 
@@ -253,10 +254,9 @@ std::string means_over(const Table& table, const std::vector<std::vector<std::si
   return are_single ? "" : "Means over rows that the table does not tell apart.";
 }
 
-std::string means_over(const Table& table) {
+std::string means_over_methods(const Table& table, const std::vector<std::size_t>& rows_of_all) {
   std::map<std::string, std::vector<std::size_t>> methods;
-  for (std::size_t row = 0; row < table.n_rows(); ++row)
-    methods[method_at_budget(table, row)].push_back(row);
+  for (const std::size_t row : rows_of_all) methods[method_at_budget(table, row)].push_back(row);
   std::vector<std::vector<std::size_t>> groups;
   for (auto& [name, rows] : methods) groups.push_back(std::move(rows));
   return means_over(table, groups);
@@ -268,6 +268,42 @@ std::string words_of_place(const Table& table, std::size_t row) {
     if (const TableColumn* const column = table.find(name)) words += column->cell(row) + "\n";
   }
   return words;
+}
+
+bool is_same_place(const Table& table, std::size_t a, std::size_t b) {
+  return std::ranges::all_of(kPlaces, [&](const auto& place) {
+    const TableColumn* const column = table.find(place.first);
+    if (column == nullptr) return true;
+    const std::string of_a = column->cell(a), of_b = column->cell(b);
+    return of_a == of_b || of_a.empty() || of_b.empty();
+  });
+}
+
+CommonRows common_rows(const std::vector<std::size_t>& rows,
+                       const std::function<std::string(std::size_t)>& line_of,
+                       const std::function<std::string(std::size_t)>& place_of) {
+  std::map<std::string, std::set<std::string>> lines_at;
+  std::set<std::string> lines;
+  for (const std::size_t row : rows)
+    lines_at[place_of(row)].insert(*lines.insert(line_of(row)).first);
+  const auto has_all = [&](const auto& at) { return at.second.size() == lines.size(); };
+  const auto n_common = static_cast<std::size_t>(std::ranges::count_if(lines_at, has_all));
+  CommonRows common{.n_places = lines_at.size(), .has_common = n_common > 0 || rows.empty()};
+  if (common.has_common) common.n_left_out = lines_at.size() - n_common;
+  for (const std::size_t row : rows) {
+    if (common.n_left_out == 0 || has_all(*lines_at.find(place_of(row))))
+      common.rows.push_back(row);
+  }
+  return common;
+}
+
+std::string CommonRows::sentence(std::string_view place) const {
+  if (!has_common)
+    return fmt::format("No {} has numbers of all methods: these are means over different ones.",
+                       place);
+  if (n_left_out == 0) return "";
+  return fmt::format("{} of {} {}s are left out for all: one of the methods has no number there.",
+                     n_left_out, n_places, place);
 }
 
 Summary summarize(std::vector<double> values, BandKind band) {

@@ -1,6 +1,7 @@
 // What figures share: choices written as text, colours by method, means with bands.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -66,10 +67,27 @@ std::string method_at_budget(const Table& table, std::size_t row);
 /// "Means over 8 protocols, 2 lengths.": what rows of one group, which become one number, differ
 /// in: models, texts, kinds of prompts, ...; empty where every group is one row.
 std::string means_over(const Table& table, const std::vector<std::vector<std::size_t>>& groups);
-/// The same of a closed loop's rows, whose methods are the groups.
-std::string means_over(const Table& table);
+/// The same of rows whose groups are methods at their budgets.
+std::string means_over_methods(const Table& table, const std::vector<std::size_t>& rows);
 /// The cells of a row that say of what it is, besides its method and budget.
 std::string words_of_place(const Table& table, std::size_t row);
+/// Whether two rows say the same there; an empty cell says nothing.
+bool is_same_place(const Table& table, std::size_t a, std::size_t b);
+
+/// Rows at places where every line has one, so that means compare; all of them if there is no such
+/// place.
+struct CommonRows {
+  std::vector<std::size_t> rows;
+  std::size_t n_places = 0;
+  std::size_t n_left_out = 0;  // places
+  bool has_common = true;
+
+  /// What of that is to be said, of places that are called "layer"; else empty.
+  std::string sentence(std::string_view place) const;
+};
+CommonRows common_rows(const std::vector<std::size_t>& rows,
+                       const std::function<std::string(std::size_t)>& line_of,
+                       const std::function<std::string(std::size_t)>& place_of);
 
 /// A mean or median with its band.
 struct Summary {

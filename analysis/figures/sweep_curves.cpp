@@ -180,15 +180,18 @@ const SweepMetric& sweep_metric(std::string_view option) {
 }
 
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
-                                 DenseLayers dense_layers, BudgetKinds budget_kinds) {
+                                 DenseLayers dense_layers, BudgetKinds budget_kinds,
+                                 RowsOf rows_of) {
   const TextColumn& selectors = table.text("selector");
   const TextColumn phases = phase_column(table);
   const TextColumn& kinds = table.text("budget_kind");
   const auto layer = numbers_or(table, "layer", kNan);
   const auto head = numbers_or(table, "q_head", kNan);
   const auto dense = numbers_or(table, "dense", 0.0);
+  const auto budget = numbers_or(table, "budget", kNan);
   const auto window = numbers_or(table, "window", 0.0);
-  const bool has_heads = std::ranges::any_of(head, [](double h) { return !std::isnan(h); });
+  const bool has_heads = rows_of == RowsOf::heads &&
+                         std::ranges::any_of(head, [](double h) { return !std::isnan(h); });
   const auto layers = parse_numbers(options.layers, "layers");
   const auto heads = parse_numbers(options.heads, "heads");
   const auto by_selector = wanted_codes(selectors, parse_words(options.selector), "selector");
@@ -218,10 +221,13 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   const auto place_of = [&](std::size_t r) {
     return has_layers ? fmt::format("{} {}", trace_of(r), layer[r]) : words_of_place(table, r);
   };
+  std::vector<bool> has_number(table.n_rows(), false);  // rows of what failed have none
+  for (const SweepMetric& metric : kMetrics) {
+    const std::vector<double> values = numbers_or(table, metric.column, kNan);
+    for (std::size_t r = 0; r < values.size(); ++r)
+      has_number[r] = has_number[r] || std::isfinite(values[r]);
+  }
   std::set<std::string> left_out;
-  std::map<std::string, std::set<std::int32_t>> methods_at;
-  std::size_t n_lacking = 0;
-  bool has_common = true;
   std::size_t n_dense = 0;
   std::size_t n_window = 0;
   std::vector<bool> has_rows(selectors.categories.size(), false);
@@ -241,22 +247,19 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     n_window += window[r] != 0.0;
     n_dense += stays_dense(r);
     if (stays_dense(r)) left_out.insert(place_of(r));
-    if (window[r] != 0.0 || stays_dense(r)) continue;
-    selection.rows.push_back(r);
-    methods_at[place_of(r)].insert(selectors.codes[r]);
+    if (window[r] == 0.0 && !stays_dense(r) && has_number[r]) selection.rows.push_back(r);
   }
+  CommonRows common;
   if (dense_layers == DenseLayers::leave_out_for_all) {
-    std::erase_if(methods_at, [&](const auto& at) { return left_out.contains(at.first); });
-    std::set<std::int32_t> all;
-    for (const auto& [place, methods] : methods_at) all.insert(methods.begin(), methods.end());
-    has_common = std::ranges::any_of(
-        methods_at, [&](const auto& at) { return at.second.size() == all.size(); });
-    for (const auto& [place, methods] : methods_at) {
-      if (!has_common || methods.size() == all.size()) continue;
-      left_out.insert(place);
-      ++n_lacking;
-    }
     std::erase_if(selection.rows, [&](std::size_t r) { return left_out.contains(place_of(r)); });
+    const auto method_of = [&](std::size_t r) { return selectors.at(r); };
+    const auto setting_of = [&](std::size_t r) {
+      return fmt::format("{} {} {}", selectors.at(r), kinds.at(r), budget[r]);
+    };
+    common = common_rows(selection.rows, setting_of, place_of);
+    // matched budgets are of one recording each
+    if (!common.has_common) common = common_rows(selection.rows, method_of, place_of);
+    selection.rows = common.rows;
   }
   if (selection.rows.empty()) {
     throw ConfigError(
@@ -270,24 +273,19 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     if (has_rows[c]) selection.selectors.push_back(selectors.categories[c]);
   }
   if (!phase.empty()) selection.sentences.push_back(fmt::format("Phase: {}.", phase));
-  selection.rows_are = has_heads            ? "query heads (over layers and traces)"
-                       : table.has("layer") ? "layers (over traces)"
-                                            : "rows";
-  if (const std::string over = table.has("layer") ? "" : means_over(table); !over.empty())
+  selection.rows_are = has_heads    ? "query heads (over layers and traces)"
+                       : has_layers ? "layers (over traces)"
+                                    : "rows";
+  if (const std::string over = has_layers ? "" : means_over_methods(table, selection.rows);
+      !over.empty())
     selection.sentences.push_back(over);
   if (n_dense > 0)
     selection.sentences.push_back(
         dense_layers == DenseLayers::leave_out_for_all
             ? "Layers that one of the methods leaves dense are left out for all."
             : "Layers that a method leaves dense are left out.");
-  if (n_lacking > 0)
-    selection.sentences.push_back(
-        fmt::format("{} of {} {} are left out for all: one of the methods has no row there.",
-                    n_lacking, methods_at.size(), has_layers ? "layers" : "places"));
-  if (!has_common)
-    selection.sentences.push_back(
-        fmt::format("No {} has rows of all methods: these are means over different ones.",
-                    has_layers ? "layer" : "place"));
+  if (const std::string lacking = common.sentence(has_layers ? "layer" : "place"); !lacking.empty())
+    selection.sentences.push_back(lacking);
   if (n_window > 0) selection.sentences.push_back("Sliding-window layers are left out.");
   if (!other_kinds.empty()) {
     selection.sentences.push_back(

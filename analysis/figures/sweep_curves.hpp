@@ -50,12 +50,16 @@ enum class BudgetKinds {
   all,    // where the axis is no budget
 };
 
+/// Which rows count, of a table that has both.
+enum class RowsOf { heads, layers };
+
 /// Heads of layers that the methods make sparse: sliding-window layers are left out, and layers
 /// that a method leaves dense at every budget of the table. Throws ConfigError for an empty
 /// selection or a table that is no sweep.
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
                                  DenseLayers dense_layers,
-                                 BudgetKinds budget_kinds = BudgetKinds::usual);
+                                 BudgetKinds budget_kinds = BudgetKinds::usual,
+                                 RowsOf rows_of = RowsOf::heads);
 
 /// What the curves run along: the nominal budget, or what was measured: keys kept per query row,
 /// bytes read, or FLOPs of scoring and attending, both per query head and call.

@@ -124,10 +124,15 @@ std::string target_shown(const Table& table, const MatchedRows& matched,
   return wanted;
 }
 
-std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRows& matched,
-                                             const FigureOptions& options, const std::string& phase,
-                                             const std::string& target,
-                                             const std::vector<EqualCostMetric>& metrics) {
+struct CollectedMethods {
+  std::vector<EqualCostMethod> methods;
+  figures::CommonRows common;  // of which the values are
+};
+
+CollectedMethods collect_methods(const Table& table, const MatchedRows& matched,
+                                 const FigureOptions& options, const std::string& phase,
+                                 const std::string& target,
+                                 const std::vector<EqualCostMetric>& metrics) {
   // One head and layers with a sliding window stand in a sweep's table alone.
   const bool has_layers = is_sweep(table);
   if (!has_layers && !options.phase.empty())
@@ -137,6 +142,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
   const TextColumn& selectors = table.text("selector");
   const figures::Wanted wanted(options.selector);
   std::map<std::string, EqualCostMethod> by_name;
+  std::vector<std::size_t> measured;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
     if (table.text("match").at(r) != target && !matched.has_no_setting(r)) continue;
@@ -147,10 +153,26 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
     if (!wanted.has(selector)) continue;
     EqualCostMethod& method = by_name[selector];
     method.selector = selector;
-    if (const std::string why = matched.why_missed(r); !why.empty()) method.notes.push_back(why);
+    method.values.resize(metrics.size());
+    if (std::string why = matched.why_missed(r); !why.empty()) {
+      if (has_several_traces(table)) why += " in " + table.text("trace").at(r);
+      method.notes.push_back(std::move(why));
+    }
+    if (std::isfinite(table.numbers(metrics.front().column)[r])) measured.push_back(r);
+  }
+  CollectedMethods out;
+  out.common = figures::common_rows(
+      measured, [&](std::size_t r) { return selectors.at(r); },
+      [&](std::size_t r) {
+        return has_layers ? fmt::format("{}\n{}",
+                                        has_several_traces(table) ? table.text("trace").at(r) : "",
+                                        table.numbers("layer")[r])
+                          : figures::words_of_place(table, r);
+      });
+  for (const std::size_t r : out.common.rows) {
+    EqualCostMethod& method = by_name[selectors.at(r)];
     if (!std::isnan(reached[r])) method.reached.push_back(reached[r]);
     if (has_layers && table.has("best_mass")) method.best_mass.add(table.numbers("best_mass")[r]);
-    method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
       const double value = table.numbers(metrics[m].column)[r];
       if (std::isnan(value)) continue;
@@ -160,9 +182,8 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
       method.values[m].ends.add(table.numbers(stem + "_low")[r], table.numbers(stem + "_high")[r]);
     }
   }
-  std::vector<EqualCostMethod> methods;
-  for (auto& [name, method] : by_name) methods.push_back(std::move(method));
-  return methods;
+  for (auto& [name, method] : by_name) out.methods.push_back(std::move(method));
+  return out;
 }
 
 /// Why methods of the same cost lie beyond the oracle; empty where none does.
@@ -271,14 +292,14 @@ std::vector<plot::Mark> equal_cost_marks(const std::vector<EqualCostMethod>& met
 }
 
 /// What was turned, over what the means are, and what stands beside the dots.
-void add_captions(plot::Figure& figure, const Table& table,
+void add_captions(plot::Figure& figure, const Table& table, const std::vector<std::size_t>& rows,
                   const std::vector<EqualCostMethod>& methods, const std::string& target,
                   const EqualCostExtras& extras) {
   const bool is_live = !is_sweep(table);
   const bool are_means = std::ranges::any_of(
       methods, [](const auto& one) { return one.values.front().middle.n() > 1; });
   const std::string over = is_live
-                               ? figures::means_over(table)
+                               ? figures::means_over_methods(table, rows)
                                : "Means over the layers without a sliding window" +
                                      std::string(has_several_traces(table) ? " and traces." : ".");
   figure.caption.push_back(fmt::format(
@@ -311,8 +332,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   const std::string phase = !options.phase.empty() || is_live ? options.phase
                             : table.n_rows() > 0              ? table.text("phase").at(0)
                                                               : "";
-  std::vector<EqualCostMethod> methods =
-      collect_methods(table, matched, options, phase, target, metrics);
+  auto [methods, common] = collect_methods(table, matched, options, phase, target, metrics);
 
   figures::LeftOut not_shown;
   std::erase_if(methods, [&](const EqualCostMethod& one) {
@@ -351,7 +371,9 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   }
 
   if (!phase.empty()) figure.caption.push_back(fmt::format("Phase: {}.", phase));
-  add_captions(figure, table, methods, target, extras);
+  add_captions(figure, table, common.rows, methods, target, extras);
+  if (const std::string lacking = common.sentence(is_live ? "place" : "layer"); !lacking.empty())
+    figure.caption.push_back(lacking);
   figures::LeftOut not_met;
   for (const EqualCostMethod& one : methods) {
     for (const std::string& note : one.notes) not_met.add(one.selector, note);

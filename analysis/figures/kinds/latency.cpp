@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,33 +43,33 @@ std::vector<bool> reference_rows(const Table& table) {
   return is_reference;
 }
 
-/// Numbers by length, a line per method; nothing where there is none. `is_ratio`: to the reference;
+/// Numbers by length, a line per method; false where there is none. `is_ratio`: to the reference;
 /// else milliseconds.
-void add_panel(plot::Figure& figure, const Table& table, const Methods& methods,
+bool add_panel(plot::Figure& figure, const Table& table, const Methods& methods,
                const std::string& label, const figures::RowNumbers& y, bool is_ratio) {
   plot::Panel panel{.x = figures::length_axis(), .y = {.label = label}, .aspect = 0.62};
   if (!is_ratio) panel.y.scale = plot::ScaleKind::log10;
   figures::add_lines(panel, table, methods, table.numbers("length"), is_ratio ? y : y.in(1e3),
                      figure.caption);
-  if (panel.marks.empty()) return;
+  if (panel.marks.empty()) return false;
   for (plot::Mark& mark : panel.marks)
     std::get<plot::Line>(mark).markers = std::get<plot::Line>(mark).label != kControl;
   if (is_ratio) panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
   figure.panels.push_back(std::move(panel));
+  return true;
 }
 
 /// Seconds of the reference at the same length (of the same model, batch, ...) over those of each
 /// row.
 figures::RowNumbers over_reference(const Table& table, const Methods& reference,
                                    const figures::RowNumbers& seconds) {
-  std::map<std::string, figures::RowMean> dense;
-  for (const figures::MethodRows& one : reference)
-    for (const std::size_t row : one.rows)
-      dense[figures::words_of_place(table, row)].add(seconds, row);
   figures::RowNumbers ratios{std::vector<double>(table.n_rows(), kNan)};
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (const auto at = dense.find(figures::words_of_place(table, r)); at != dense.end())
-      ratios.values[r] = at->second.value() / seconds.values[r];
+    figures::RowMean dense;
+    for (const figures::MethodRows& one : reference)
+      for (const std::size_t row : one.rows)
+        if (figures::is_same_place(table, r, row)) dense.add(seconds, row);
+    ratios.values[r] = dense.value() / seconds.values[r];
   }
   return ratios;
 }
@@ -128,16 +127,16 @@ plot::Figure make_latency(const FigureInput& input) {
       sum.values[r] += std::isnan(selection[r]) ? 0.0 : selection[r];
     add_panel(out, table, all, "Attention and selection (ms)", sum, false);
   }
-  const bool has_ratio = table.has("ttft_ratio") || !reference.empty();
+  bool has_ratio = false;
   if (table.has("ttft_ratio")) {
-    add_panel(out, table, methods, "Speedup of the first token",
-              figures::numbers_with_ends(table, "ttft_ratio"), true);
+    has_ratio = add_panel(out, table, methods, "Speedup of the first token",
+                          figures::numbers_with_ends(table, "ttft_ratio"), true);
     if (has_attention && table.has("attention_ratio"))
       add_panel(out, table, methods, "Speedup of attention",
                 figures::numbers_with_ends(table, "attention_ratio"), true);
-  } else if (has_ratio) {
-    add_panel(out, table, methods, "Speedup over dense", over_reference(table, reference, seconds),
-              true);
+  } else {
+    has_ratio = add_panel(out, table, methods, "Speedup over dense",
+                          over_reference(table, reference, seconds), true);
   }
   figures::set_in_rows(out, out.panels.size(), 2);
   out.caption.emplace_back(
@@ -149,7 +148,8 @@ plot::Figure make_latency(const FigureInput& input) {
         "Attention: from queries, keys and values to the heads' outputs, all layers and chunks of "
         "the prompt, and what the method needs to choose.");
   if (!has_ratio) {
-    out.caption.emplace_back("No speedups: the table has no rows of selector full.");
+    out.caption.emplace_back(
+        "No speedups: no row of a method has one of selector full at its place.");
   } else if (table.has("ttft_ratio")) {
     out.caption.emplace_back(
         "Speedups: dense over sparse turn by turn, medians; above 1 is faster than dense.");

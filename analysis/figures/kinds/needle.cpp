@@ -232,8 +232,6 @@ plot::Figure make_needle(const FigureInput& input) {
   const Table& table = answers.rows;
   figures::RowNumbers accuracy = figures::numbers_with_ends(table, "accuracy");
   const std::vector<double> prompts_of = figures::numbers_with_ends(table, "prompts").values;
-  if (std::ranges::all_of(prompts_of, [](double n) { return n > 0.0; }))
-    accuracy.weights = prompts_of;
   const auto is_shown = [&](std::size_t r) {
     const bool is_of_other = !input.options.budget.empty() &&
                              !figures::budget_label(table, r).empty() &&
@@ -243,6 +241,10 @@ plot::Figure make_needle(const FigureInput& input) {
   const auto methods =
       figures::method_rows(table, input.options, figures::BudgetInLabel::always, is_shown);
   if (methods.empty()) figures::fail_empty(table.name(), "no row with an accuracy is left");
+  if (std::ranges::all_of(methods, [&](const figures::MethodRows& method) {
+        return std::ranges::all_of(method.rows, [&](std::size_t r) { return prompts_of[r] > 0.0; });
+      }))
+    accuracy.weights = prompts_of;
   const auto length = table.numbers("length");
   const auto depth = table.numbers("depth");
   const std::vector<double> lengths = figures::values_of(methods, length);
@@ -259,7 +261,7 @@ plot::Figure make_needle(const FigureInput& input) {
       plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
   std::vector<figures::LiveResult> means;
   figure.caption = caption_of(answers, prompts);
-  figures::say_match(table, figure.caption);
+  figures::say_match(table, methods, figure.caption);
   for (std::size_t i = 0; i < methods.size(); ++i) {
     const std::size_t first = methods[i].rows.front();
     means.push_back({methods[i].selector, figures::budget_label(table, first), 0.0,

@@ -12,8 +12,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
-#include <tuple>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
@@ -96,37 +94,6 @@ const LossMetric& loss_metric(const Table& table, const std::string& wanted) {
       "{}: expected rows with relative_increase or accuracy (kvscope simulate) or mass_mean "
       "(kvscope sweep), found {}",
       table.name(), there.empty() ? "none of them" : fmt::format("{}", fmt::join(there, ", ")));
-}
-
-/// The rows of layers that every method acts in, where the table has layers, and what to say of the
-/// others; else all rows.
-struct LossRows {
-  std::vector<std::size_t> rows;
-  std::vector<std::string> sentences;
-};
-
-LossRows rows_of_losses(const Table& table, const FigureOptions& options) {
-  LossRows out;
-  if (!table.has("layer")) {
-    for (std::size_t r = 0; r < table.n_rows(); ++r) out.rows.push_back(r);
-    if (const std::string over = figures::means_over(table); !over.empty())
-      out.sentences.push_back(over);
-    return out;
-  }
-  const auto place_of = [&](std::size_t r) {
-    return std::tuple(table.has_text("trace") ? table.text("trace").codes[r] : 0,
-                      table.numbers("layer")[r], word_in(table, "phase", r));
-  };
-  const figures::SweepSelection selection = figures::select_sweep_rows(
-      table, options, figures::DenseLayers::leave_out_for_all, figures::BudgetKinds::all);
-  std::set<std::tuple<std::int32_t, double, std::string>> places;
-  for (const std::size_t r : selection.rows) places.insert(place_of(r));
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (std::isnan(number_in(table, "q_head", r)) && places.contains(place_of(r)))
-      out.rows.push_back(r);
-  }
-  out.sentences = selection.sentences;
-  return out;
 }
 
 LossesByName losses_of(const Table& table, const std::vector<std::size_t>& rows,
@@ -277,7 +244,9 @@ plot::Panel panel_of(const std::vector<LossPoint>& points, const LossMetric& met
 plot::Figure make_pareto(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const LossMetric& metric = loss_metric(table, input.options.metric);
-  const LossRows rows = rows_of_losses(table, input.options);
+  const figures::SweepSelection rows =
+      figures::select_sweep_rows(table, input.options, figures::DenseLayers::leave_out_for_all,
+                                 figures::BudgetKinds::all, figures::RowsOf::layers);
   const LossesByName losses = losses_of(table, rows.rows, metric);
   const auto full = losses.find("full");
   if (metric.column == "accuracy" && full == losses.end())
@@ -327,7 +296,10 @@ plot::Figure make_pareto(const FigureInput& input) {
       "the means go. Small: beaten by a method that takes no more time, whose interval lies below. "
       "Left of the dotted line: faster than full attention. Oracles and controls beat nobody.");
   figure.caption.insert(figure.caption.end(), rows.sentences.begin(), rows.sentences.end());
-  if (const std::string card = text_at(input.results[0]->info().config, "hardware"); !card.empty())
+  const auto& config = input.results[0]->info().config;
+  if (const std::string card =
+          config.is_object() ? text_at(config.value("hardware", Json()), "title") : "";
+      !card.empty())
     figure.caption.push_back(fmt::format("Times are of {}.", card));
   without_time.say("Without a time", figure.caption);
   return figure;

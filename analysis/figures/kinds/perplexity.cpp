@@ -74,7 +74,7 @@ plot::Figure make_perplexity(const FigureInput& input) {
         fmt::format("Drawn at every {}th position, and at the last.", largest_stride));
   }
   figures::say_means(table, groups, figure.caption);
-  figures::say_match(table, figure.caption);
+  figures::say_match(table, curves, figure.caption);
   figures::say_beyond_oracles(ends, /*is_better_low=*/true, figure.caption);
   return figure;
 }

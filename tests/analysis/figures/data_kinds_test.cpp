@@ -76,7 +76,7 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
   CHECK(front.y == std::vector<double>{0.05, 0.02, 0.0});
   CHECK_HAS(testing::caption_of(figure), "the fastest that surely loses at most 1 % is full",
             "Without a time: ");
-  CHECK_SAYS(pareto({.selector = "snapkv"}), "no row of these methods");
+  CHECK_SAYS(pareto({.selector = "snapkv"}), "there is no \"snapkv\"");
   CHECK_SAYS(pareto({.metric = "mass"}), "found relative_increase");
   CHECK_SAYS(drawn(loss, "pareto"), "has no predicted times");
 

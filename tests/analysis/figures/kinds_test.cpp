@@ -106,7 +106,7 @@ TEST_CASE("rows at one place become their mean, and the caption says what it is 
   const plot::Figure times = drawn(
       "selector,length,seconds,batch\nfull,1024,1,1\nquest,1024,.5,1\nfull,1024,9,4\n", "latency");
   CHECK(testing::line_named(times.panels[1], "quest").y == std::vector<double>{2.0});
-  CHECK_HAS(testing::caption_of(times), "Means over 2 batches.");
+  CHECK_HAS(testing::caption_of(times), "1 of 2 places are left out for all");
   const plot::Figure loss = drawn(
       "selector,position,log_perplexity,text\nfull,1,0,a\nfull,2,0,a\nfull,1,2,b\nfull,2,4,b\n",
       "perplexity");
@@ -123,10 +123,11 @@ TEST_CASE("methods are compared where all of them have rows, and over the values
   const std::string csv =
       kSweepHead +
       "a,prefill,quest,tokens,1,,32,0,0,.4,,,\nb,prefill,quest,tokens,1,,32,0,0,"
-      ".9,,,\na,prefill,h2o,tokens,1,,32,0,0,.5,,,\n";
+      ".9,,,\na,prefill,h2o,tokens,1,,32,0,0,.5,,,\na,prefill,quest,tokens,1,,64,0,0,.6,,,\n"
+      "b,prefill,h2o,tokens,1,,32,0,0,.7,,,\nb,prefill,quest,tokens,1,,64,0,0,,,,\n";
   const plot::Figure figure =
       testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"});
-  CHECK(testing::line_named(figure.panels[0], "quest").y == std::vector<double>{0.4});
+  CHECK(testing::line_named(figure.panels[0], "quest").y == std::vector<double>{0.4, 0.6});
   CHECK_HAS(testing::caption_of(figure), "1 of 2 layers are left out for all");
   const plot::Figure kept = testing::drawn(
       testing::result_of(
