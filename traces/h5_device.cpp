@@ -137,7 +137,7 @@ void Device::unlock() {
 
 void Device::check() const {
   if (write_error_ == 0) return;
-  throw IoError("cannot write {}: {}", name_, std::strerror(write_error_));
+  throw WriteRefused("cannot write {}: {}", name_, std::strerror(write_error_));
 }
 
 void Device::finish() {

@@ -248,7 +248,8 @@ void File::close() {
   const bool closed = H5Fclose(handle) >= 0 && n_failed_closes() == n_failed_closes_;
   const std::string reason = flushed && closed ? std::string() : innermost_error();
   if (device_) std::exchange(device_, nullptr)->finish();
-  if (!flushed || !closed) throw IoError("cannot write {} to its end (HDF5: {})", where_, reason);
+  if (!flushed || !closed)
+    throw WriteRefused("cannot write {} to its end (HDF5: {})", where_, reason);
 }
 
 }  // namespace kvscope::h5

@@ -29,7 +29,7 @@ void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes)
     const ssize_t n = ::pwrite(file_.get(), next, n_bytes, static_cast<off_t>(offset));
     if (n < 0) {
       if (errno == EINTR) continue;
-      throw IoError("cannot write {}: {}", name_, std::strerror(errno));
+      throw WriteRefused("cannot write {}: {}", name_, std::strerror(errno));
     }
     next += n;
     offset += static_cast<std::uint64_t>(n);
@@ -52,7 +52,7 @@ void RawFile::read(std::uint64_t offset, void* data, std::size_t n_bytes) const 
 
 void RawFile::sync() {
   if (::fsync(file_.get()) != 0)
-    throw IoError("cannot write {} to the device: {}", name_, std::strerror(errno));
+    throw WriteRefused("cannot write {} to the device: {}", name_, std::strerror(errno));
 }
 
 // File systems without locks refuse the call; recording works there too, only unguarded.

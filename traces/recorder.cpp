@@ -311,6 +311,8 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
       throw Interrupted("stopped before the first call was whole: nothing was kept");
   } catch (const Interrupted&) {
     throw;
+  } catch (const WriteRefused& error) {
+    throw WriteRefused(with_hint(error, receiver));
   } catch (const IoError& error) {
     throw IoError(with_hint(error, receiver));
   } catch (const FormatError& error) {

@@ -184,7 +184,7 @@ void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_byte
   try {
     file_.write(offset, data, n_bytes);
   } catch (const IoError& error) {
-    throw IoError("{}; {}", error.what(), recovery_hint());
+    throw WriteRefused("{}; {}", error.what(), recovery_hint());
   }
   bytes_written_ += static_cast<std::int64_t>(n_bytes);
 }

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
@@ -105,27 +104,6 @@ std::string checked_line(const Json& data) {
 
 std::string config_checksum(const Json& config) {
   return text_checksum(text_of(config));
-}
-
-std::string first_difference(const Json& now, const Json& then) {
-  const auto short_text = [](const Json& value) {
-    const std::string text = text_of(value);
-    return text.size() > 120 ? text.substr(0, 120) + "..." : text;
-  };
-  std::map<std::string_view, const Json*> old;  // finding a field in ordered JSON is a search
-  if (then.is_object()) {
-    for (const auto& field : then.get_ref<const Json::object_t&>())
-      old[field.first] = &field.second;
-  }
-  if (!now.is_object()) return "the settings are no object";
-  for (const auto& [key, value] : now.get_ref<const Json::object_t&>()) {
-    const auto other = old.find(key);
-    if (other != old.end() && *other->second == value) continue;
-    return fmt::format("{} was {}, now {}", key.size() > 60 ? key.substr(0, 60) + "..." : key,
-                       other == old.end() ? "not set" : short_text(*other->second),
-                       short_text(value));
-  }
-  return "settings were removed";
 }
 
 CheckedEnd read_checked_texts(const std::filesystem::path& file, std::string_view what,

@@ -22,9 +22,6 @@ std::string text_checksum(std::string_view text);
 /// The checksum of a configuration's text.
 std::string config_checksum(const nlohmann::ordered_json& config);
 
-/// The first setting in which two configurations differ, for a message.
-std::string first_difference(const nlohmann::ordered_json& now, const nlohmann::ordered_json& then);
-
 /// A line of a journal with its line break.
 std::string checked_line(const nlohmann::ordered_json& data);
 

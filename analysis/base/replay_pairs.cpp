@@ -89,18 +89,17 @@ CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs) {
   return calls;
 }
 
-std::vector<ReplayPart> replay_parts(const std::vector<Index>& layers,
+std::vector<ReplayItem> replay_items(const std::vector<Index>& layers,
                                      const std::vector<ReplayPair>& pairs) {
-  std::vector<std::size_t> alone;
-  std::vector<std::size_t> linked;
-  for (std::size_t p = 0; p < pairs.size(); ++p)
-    (pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
-  std::vector<ReplayPart> parts;
-  for (const Index layer : layers) {
-    if (!alone.empty()) parts.push_back({{layer}, alone});
-  }
-  if (!linked.empty()) parts.push_back({layers, linked});
-  return parts;
+  std::vector<ReplayItem> items;
+  const auto add = [&](const std::vector<Index>& of, bool are_linked) {
+    const std::size_t first = items.size();
+    for (std::size_t p = 0; p < pairs.size(); ++p)
+      if (pairs[p].selector.caps().cross_layer == are_linked) items.push_back({of, p, first});
+  };
+  for (const Index layer : layers) add({layer}, false);
+  add(layers, true);
+  return items;
 }
 
 std::string pair_label(const ReplayPair& pair) {

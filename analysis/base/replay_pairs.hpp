@@ -51,15 +51,15 @@ Index dense_layers_of(MethodSpec method, Index otherwise);
 /// Calls in which every method of the pairs chooses as often as over all of them.
 CallPlan whole_periods(CallPlan calls, const std::vector<ReplayPair>& pairs);
 
-/// What is replayed at a time.
-struct ReplayPart {
+/// A pair in one layer, or in all for methods that link them.
+struct ReplayItem {
   std::vector<Index> layers;
-  std::vector<std::size_t> pairs;  // by index
+  std::size_t pair = 0;   // by index
+  std::size_t group = 0;  // the first item of those that are replayed together
 };
 
-/// One layer after the other for methods that look at layers one by one; behind them all layers for
-/// those that link them.
-std::vector<ReplayPart> replay_parts(const std::vector<Index>& layers,
+/// Pairs layer after layer; behind them those that link layers.
+std::vector<ReplayItem> replay_items(const std::vector<Index>& layers,
                                      const std::vector<ReplayPair>& pairs);
 
 /// "quest tokens=64", "full".

@@ -60,49 +60,64 @@ Json config_of(const CostReplay& replay, const Json& settings) {
 
 Work cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool) {
   const TraceInfo& info = replay.trace.info();
-  const std::vector<ReplayPart> units = replay_parts(replay.layers, replay.pairs);
   Work work;
   work.command = "cost";
   work.config = config_of(replay, settings);
   work.config["shape"] = {info.n_q, info.n_kv, info.d_head};
-  name_items(work, units.size());
+  std::vector<std::string> questions;  // by pair, whichever pairs are asked beside it
+  for (const ReplayPair& pair : replay.pairs) {
+    Json own = {{"pair", pair_label(pair)}};
+    add_artifacts({pair.selector}, own);
+    if (pair.selector.caps().needs_draft) own["draft"] = work.config["draft"];
+    questions.push_back(work.hash({"pairs", "artifacts", "layers", "draft", "settings"}, own));
+  }
+  const std::vector<ReplayItem> items = replay_items(replay.layers, replay.pairs);
+  for (const ReplayItem& item : items) {
+    work.groups.push_back(item.group);
+    work.keys.push_back(config_checksum({questions[item.pair], item.layers}));
+  }
   const std::vector<TokenRange> calls =
       plan_calls(info, replay.options.calls, replay.trace.where());
-  work.seconds = [&replay, units, calls](std::size_t unit) {
+  work.seconds = [&replay, items, calls](std::size_t first) {
     ReplayOptions only = replay.options;
     only.rows_per_chunk = 1;  // no exact row is made
-    return replay_seconds(replay.trace.info(), units[unit].layers.size(), units[unit].pairs.size(),
-                          calls, 1, only);
+    const auto n_pairs = std::ranges::count(items, first, &ReplayItem::group);
+    return replay_seconds(replay.trace.info(), items[first].layers.size(),
+                          static_cast<std::size_t>(n_pairs), calls, 1, only);
   };
-  work.run = [&replay, &pool, units, keys = work.keys](
-                 std::size_t unit, const Lease*, const ProgressFn& progress, std::stop_token stop) {
+  work.run = [&replay, &pool, items, keys = work.keys](std::span<const std::size_t> which,
+                                                       const Lease*, const ProgressFn& progress,
+                                                       std::stop_token stop) {
     WorkCollector works(replay.trace.info());
     ReplayOptions options = replay.options;
     options.on_selection = [&works](const SelectedCall& selected) { works.add(selected); };
+    const std::vector<Index>& layers = items[which.front()].layers;
     std::vector<ReplayPair> pairs;
-    for (const std::size_t p : units[unit].pairs) pairs.push_back(replay.pairs[p]);
-    replay_layers(replay.trace, replay.draft, units[unit].layers, pairs, options, pool, progress,
-                  stop);
-    Json answer = Json::array();
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      for (const Index layer : units[unit].layers) {
+    for (const std::size_t i : which) pairs.push_back(replay.pairs[items[i].pair]);
+    replay_layers(replay.trace, replay.draft, layers, pairs, options, pool, progress, stop);
+    std::vector<Json> lines;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      Json answer = Json::array();
+      for (const Index layer : layers) {
         Json of_calls = Json::array();
-        for (const LayerWork& one : works.calls(i, layer)) of_calls.push_back(work_json(one));
-        answer.push_back({units[unit].pairs[i], layer, std::move(of_calls)});
+        for (const LayerWork& one : works.calls(p, layer)) of_calls.push_back(work_json(one));
+        answer.push_back({layer, std::move(of_calls)});
       }
+      lines.push_back(answer_of(keys[which[p]], std::move(answer)).front());
     }
-    return answer_of(keys[unit], std::move(answer));
+    return lines;
   };
   return work;
 }
 
-void read_works(const Work& work, const Store& store, WorkCollector& works) {
-  for (const std::string& key : work.keys) {
-    for (const Json& one : answer_in(store, key)) {
+void read_works(const CostReplay& replay, const Work& work, const Store& store,
+                WorkCollector& works) {
+  const std::vector<ReplayItem> items = replay_items(replay.layers, replay.pairs);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    for (const Json& one : answer_in(store, work.keys[i])) {
       std::size_t call = 0;
-      for (const Json& of_call : one.at(2))
-        works.put(one.at(0).get<std::size_t>(), one.at(1).get<Index>(), call++,
-                  work_from_json(of_call));
+      for (const Json& of_call : one.at(1))
+        works.put(items[i].pair, one.at(0).get<Index>(), call++, work_from_json(of_call));
     }
   }
 }

@@ -1,5 +1,5 @@
-// The replay behind kvscope cost in items, cut as a sweep's: one layer of the trace for all methods
-// that look at layers one by one, all layers for those that link them. An item is the work of every
+// The replay behind kvscope cost in items, cut as a sweep's: a method at a budget in one layer of
+// the trace, in all layers of methods that link them. An item is the work of every
 // call (LayerWork), from which predicted times on any card follow.
 #pragma once
 
@@ -21,6 +21,7 @@ struct CostReplay {
 Work cost_work(const CostReplay& replay, const nlohmann::ordered_json& settings, ThreadPool& pool);
 
 /// Fills `works` from the answers of all items. Throws FormatError if one is missing.
-void read_works(const Work& work, const Store& store, WorkCollector& works);
+void read_works(const CostReplay& replay, const Work& work, const Store& store,
+                WorkCollector& works);
 
 }  // namespace kvscope

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStoreMark = "kvscope_store";
-constexpr int kStoreVersion = 2;
+constexpr int kStoreVersion = 3;
 constexpr std::string_view kSegmentEnding = ".journal";
 constexpr double kSyncSeconds = 1.0;
 
@@ -178,8 +178,8 @@ void Store::keep(std::string_view data, std::size_t segment, std::uintmax_t begi
   });
   if (is_plan) {
     const Json json = parse_ordered_json(data, where);
-    plans_[json.at("plan")] = {json.at("plan"), json.at("command"), json.at("config"),
-                               json.at("weights"), json.at("keys")};
+    plans_[json.at("plan")] = {json.at("plan"), json.at("command"), json.at("items"),
+                               json.at("questions")};
     return;
   }
   if (key.empty()) throw ConfigError("a line without a key");
@@ -294,9 +294,8 @@ void Store::add_plan(const StoredPlan& plan) {
   if (folder_.empty() || plans_.contains(plan.hash)) return;
   write({{"plan", plan.hash},
          {"command", plan.command},
-         {"config", plan.config},
-         {"weights", plan.weights},
-         {"keys", plan.keys}});
+         {"items", plan.n_items},
+         {"questions", plan.questions}});
 }
 
 void Store::forget(const std::string& key) {

@@ -55,13 +55,12 @@ struct StoredAnswer {
   std::string text;
 };
 
-/// A command's work, as its items are named: HASH-000000 and on.
+/// A command's work.
 struct StoredPlan {
   std::string hash;
   std::string command;
-  nlohmann::ordered_json config;   // everything that decides the numbers
-  nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none
-  std::vector<std::string> keys;   // of its items
+  std::size_t n_items = 0;
+  std::vector<std::string> questions;  // what keys of its items begin with (question_of)
 };
 
 class Store {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -34,19 +33,19 @@ class ItemLoop {
         progress_(progress),
         stop_(stop),
         is_done_(work.keys.size()),
-        is_left_alone_(work.keys.size()),
-        order_(work.keys.size()) {
+        is_left_alone_(work.keys.size()) {
     store.begin();
     if (!store.folder().empty()) leases_.emplace(store.leases(), store.worker());
-    std::vector<double> seconds(order_.size());
-    for (std::size_t i = 0; i < order_.size(); ++i) {
+    std::vector<double> seconds(work.keys.size());
+    for (std::size_t i = 0; i < work.keys.size(); ++i) {
+      if (!work.groups.empty() && work.groups[i] != i) continue;
+      order_.push_back(i);
       if (work.seconds) seconds[i] = work.seconds(i);
-      if (state_of(work_, i, store_) == ItemState::done)
+      if (state_of_group(i) == ItemState::done)
         is_done_[i] = true;
       else
         n_steps_ += steps_of(i);
     }
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::ranges::stable_sort(order_, std::ranges::greater(),
                              [&](std::size_t i) { return seconds[i]; });
   }
@@ -59,7 +58,7 @@ class ItemLoop {
       for (const std::size_t i : order_) {
         if (is_done_[i]) continue;
         check();
-        const ItemState state = state_of(work_, i, store_);
+        const ItemState state = state_of_group(i);
         is_any_left = is_any_left || state != ItemState::done;
         if (state == ItemState::done) finish(i);
         if (state != ItemState::to_do) continue;
@@ -90,6 +89,22 @@ class ItemLoop {
     was_there_ = is_there;
   }
 
+  /// Of the group that begins at an item.
+  ItemState state_of_group(std::size_t first) const {
+    for (const std::size_t i : work_.group_of(first)) {
+      const ItemState state = state_of(work_, i, store_);
+      if (state != ItemState::done) return state;
+    }
+    return ItemState::done;
+  }
+
+  std::vector<std::size_t> items_to_do(std::size_t first) const {
+    std::vector<std::size_t> items = work_.group_of(first);
+    std::erase_if(items,
+                  [&](std::size_t i) { return state_of(work_, i, store_) == ItemState::done; });
+    return items;
+  }
+
   std::int64_t steps_of(std::size_t i) const { return work_.steps ? work_.steps(i) : 1; }
 
   void finish(std::size_t i) {
@@ -103,7 +118,8 @@ class ItemLoop {
     // It may have been answered, and its lease given back, between two looks.
     if (lease != nullptr) store_.refresh();
     require_store();
-    if (state_of(work_, i, store_) != ItemState::to_do) return false;
+    if (state_of_group(i) != ItemState::to_do) return false;
+    const std::vector<std::size_t> items = items_to_do(i);
     const std::stop_token stop = lease != nullptr ? lease->stop() : stop_;
     ProgressFn progress;
     if (progress_ && work_.steps) {
@@ -113,23 +129,15 @@ class ItemLoop {
     }
     const Stopwatch watch;
     std::vector<Json> lines;
-    std::string sentence;
     try {
-      lines = work_.run(i, lease, progress, stop);
+      lines = lines_of(items, lease, progress, stop);
     } catch (const Interrupted&) {
       if (stop_.stop_requested() || lease == nullptr) throw;
       return false;  // another worker has answered it
-    } catch (const Error& error) {
-      if (on_failure_ == OnFailure::stop) throw;
-      sentence = error.what();
-    } catch (const std::bad_alloc&) {
-      if (on_failure_ == OnFailure::stop) throw;
-      sentence = "out of memory";
     }
     // Of two workers at one item the first says whether it can be done.
-    const bool has_failed = !sentence.empty() || std::ranges::any_of(lines, [](const Json& line) {
-      return line.contains("failure");
-    });
+    const bool has_failed =
+        std::ranges::any_of(lines, [](const Json& line) { return line.contains("failure"); });
     if (has_failed && lease != nullptr && lease->is_shared()) {
       is_left_alone_[i] = true;
       return false;
@@ -137,19 +145,42 @@ class ItemLoop {
     require_unchanged_inputs();  // the key says what they were
     seconds_ += watch.seconds();
     ++n_finished_;
-    keep(i, sentence, lines, lease);
+    store_.add(lines);
+    if (lease != nullptr) lease->answered();
+    if (state_of_group(i) == ItemState::done) finish(i);
     return true;
   }
 
-  void keep(std::size_t i, const std::string& sentence, std::vector<Json> lines,
-            const Lease* lease) {
-    if (!sentence.empty()) {
-      lines = work_.fail ? work_.fail(i, sentence)
-                         : std::vector<Json>{{{"key", work_.keys[i]}, {"failure", sentence}}};
+  /// The answers of these items, or why there is none; where they cannot be done together, each
+  /// alone.
+  std::vector<Json> lines_of(std::span<const std::size_t> items, const Lease* lease,
+                             const ProgressFn& progress, const std::stop_token& stop) {
+    std::string sentence;
+    try {
+      return work_.run(items, lease, progress, stop);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const WriteRefused&) {  // the next item would fare no better
+      throw;
+    } catch (const Error& error) {
+      if (on_failure_ == OnFailure::stop) throw;
+      sentence = error.what();
+    } catch (const std::bad_alloc&) {
+      if (on_failure_ == OnFailure::stop) throw;
+      sentence = "out of memory";
     }
-    store_.add(lines);
-    if (lease != nullptr) lease->answered();
-    if (state_of(work_, i, store_) == ItemState::done) finish(i);
+    if (items.size() == 1) return failure_lines(items.front(), sentence);
+    std::vector<Json> lines;
+    for (const std::size_t& item : items) {
+      std::vector<Json> own = lines_of({&item, 1}, lease, progress, stop);
+      lines.insert(lines.end(), own.begin(), own.end());
+    }
+    return lines;
+  }
+
+  std::vector<Json> failure_lines(std::size_t item, const std::string& sentence) const {
+    if (work_.fail) return work_.fail(item, sentence);
+    return {{{"key", work_.keys[item]}, {"failure", sentence}}};
   }
 
   /// Nothing is free: takes what a dead worker had, or one that takes long, or waits.
@@ -157,7 +188,7 @@ class ItemLoop {
     store_.refresh();
     const double mean = n_finished_ == 0 ? 0.0 : seconds_ / static_cast<double>(n_finished_);
     for (const std::size_t i : held) {
-      if (state_of(work_, i, store_) != ItemState::to_do) return;
+      if (state_of_group(i) != ItemState::to_do) return;
       const bool only_of_dead = is_left_alone_[i] || (work_.is_exclusive && work_.is_exclusive(i));
       int n_dead = 0;
       const int most_dead =
@@ -165,7 +196,9 @@ class ItemLoop {
       const double least = only_of_dead ? std::numeric_limits<double>::infinity() : mean;
       const auto lease = leases_->take_over(work_.keys[i], least, stop_, most_dead, n_dead);
       if (lease == nullptr && n_dead >= most_dead) {
-        keep(i, fmt::format("it ended {} workers", n_dead), {}, nullptr);
+        for (const std::size_t item : items_to_do(i))
+          store_.add(failure_lines(item, fmt::format("it ended {} workers", n_dead)));
+        finish(i);
         return;
       }
       if (lease != nullptr && attempt(i, lease.get())) return;
@@ -204,6 +237,19 @@ Json without_names(Json config) {
     for (Json& one : config[list]) one.erase(name);
   }
   return config;
+}
+
+std::string Work::hash(std::initializer_list<const char*> without, const Json& with) const {
+  Work part{.command = command, .config = config};
+  for (const char* field : without) part.config.erase(field);
+  part.config.update(with);
+  return part.hash();
+}
+
+std::vector<std::size_t> Work::group_of(std::size_t first) const {
+  std::vector<std::size_t> items = {first};
+  for (std::size_t i = first + 1; i < groups.size() && groups[i] == first; ++i) items.push_back(i);
+  return items;
 }
 
 std::string Work::hash() const {
@@ -248,6 +294,15 @@ std::vector<FailedItem> failed_items(const Work& work, const Store& store) {
       failed.push_back({i, work.keys[i], answer->failure});
   }
   return failed;
+}
+
+Store all_failed(const Work& work) {
+  Store store;
+  for (const std::string& key : work.keys) {
+    const Json line = {{"key", key}, {"failure", "not asked"}};
+    store.add(std::vector{line});
+  }
+  return store;
 }
 
 std::vector<std::string> lacking_sentences(const Work& work, const Store& store) {

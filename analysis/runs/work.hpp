@@ -1,14 +1,16 @@
 // What a command has to do, cut into items, and the loop that does what a store does not know yet.
 //
-// An item is the smallest piece that is kept: a layer of a sweep, a prompt under a method, a job of
-// a study. Everything that computes for long is a list of them, whoever runs it: this process, or
-// workers that an engine started, all of which go through the same loop (run_items).
+// An item is the smallest piece that is kept: a method in a layer, a prompt under a method, a job
+// of a study. Everything that computes for long is a list of them, whoever runs it: this process,
+// or workers that an engine started, all of which go through the same loop (run_items).
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -26,19 +28,23 @@ enum class ItemState {
 };
 
 struct Work {
-  std::string command;             // "sweep", "simulate retrieval"
-  nlohmann::ordered_json config;   // everything that decides the numbers
-  nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none
-  std::vector<std::string> keys;   // of its items, by which workers take them
-  bool may_lack = false;           // whether a result can be made where items failed
+  std::string command;            // "sweep", "simulate retrieval"
+  nlohmann::ordered_json config;  // everything that decides the numbers
+  std::vector<std::string> keys;  // of its items
+  /// [items] the first of those that are computed together, and taken by one worker as they are
+  /// not known; empty: each alone.
+  std::vector<std::size_t> groups;
+  bool may_lack = false;  // whether a result can be made where items failed
 
-  /// Predicted, on one core, up to a factor: longer items are begun first. Empty: all alike.
+  /// Predicted of a group, on one core, up to a factor: longer ones are begun first. Empty: all
+  /// alike.
   std::function<double(std::size_t)> seconds;
   /// Empty: an item is done once the store has its key.
   std::function<ItemState(std::size_t, const Store&)> state;
-  /// The lines of its answer, each with a key (answer_of). Throws Error if it cannot be done.
-  std::function<std::vector<nlohmann::ordered_json>(std::size_t, const Lease*, const ProgressFn&,
-                                                    std::stop_token)>
+  /// The lines of the answers of items of one group, each with a key (answer_of). Throws Error if
+  /// they cannot be done.
+  std::function<std::vector<nlohmann::ordered_json>(std::span<const std::size_t>, const Lease*,
+                                                    const ProgressFn&, std::stop_token)>
       run;
   /// Lines that say that it failed; empty: one, of the item's key.
   std::function<std::vector<nlohmann::ordered_json>(std::size_t, const std::string& sentence)> fail;
@@ -52,6 +58,11 @@ struct Work {
 
   /// Of the command, its configuration and the code, by contents (without_names).
   std::string hash() const;
+  /// The same of a part: the configuration without some fields and with others.
+  std::string hash(std::initializer_list<const char*> without,
+                   const nlohmann::ordered_json& with) const;
+  /// Indices of the items of a group, by its first.
+  std::vector<std::size_t> group_of(std::size_t first) const;
 };
 
 /// A configuration without names of models, texts and recordings whose hashes it holds: what is
@@ -88,6 +99,9 @@ struct FailedItem {
   std::string sentence;
 };
 std::vector<FailedItem> failed_items(const Work& work, const Store& store);
+
+/// A store in memory in which every item failed: of it, a table has all rows and no numbers.
+Store all_failed(const Work& work);
 
 /// "item 3 failed, its rows are empty: ...", for a result's list of what it lacks.
 std::vector<std::string> lacking_sentences(const Work& work, const Store& store);

@@ -7,8 +7,8 @@
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/checked_lines.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/number_formats.hpp"
-#include "analysis/base/same_weights.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
@@ -16,6 +16,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/json.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -66,13 +67,12 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   return config;
 }
 
-/// What decides one unit, whichever pairs are asked beside its own.
-Json question_of_unit(const Json& config, const LivePair& pair, std::size_t number) {
-  Json question = without_names(config);
-  for (const char* of_all : {"pairs", "knobs", "match", "artifacts"}) question.erase(of_all);
-  add_artifacts({pair.asked.selector}, question);
-  question.update({{"pair", pair.label()}, {"setting", pair.labels.setting}, {"case", number}});
-  return question;
+/// What keys of a pair's units begin with: of everything that decides them, whichever pairs are
+/// asked beside it (whose draft, layer map and calibration text count all the same).
+std::string question_of_pair(const Work& work, const LivePair& pair) {
+  Json own = {{"pair", pair.label()}, {"setting", pair.labels.setting}};
+  add_artifacts({pair.asked.selector}, own);
+  return work.hash({"pairs", "knobs", "match", "artifacts"}, own);
 }
 
 Json answer_of_unit(const UnitResult& result) {
@@ -151,22 +151,23 @@ Work simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadP
   Work work;
   work.command = "simulate " + task.name();
   work.config = config_of(task, setup);
-  work.weights = weights_of(work.config);
   work.may_lack = true;
+  const auto questions = mapped<std::string>(
+      setup.pairs, [&](const LivePair& pair) { return question_of_pair(work, pair); });
   std::vector<std::size_t> units;  // case * n_pairs + pair
   for (std::size_t u = 0; u < task.n_cases() * n_pairs; ++u) {
     if (!task.takes(u / n_pairs, u % n_pairs)) continue;
     units.push_back(u);
-    work.keys.push_back(
-        item_key(question_of_unit(work.config, setup.pairs[u % n_pairs], u / n_pairs)));
+    work.keys.push_back(fmt::format("{}-{:06}", questions[u % n_pairs], u / n_pairs));
   }
   const std::vector<std::string> keys = work.keys;
   work.seconds = [&task, &setup, units, n_pairs](std::size_t item) {
     return case_seconds(task, setup.models, units[item] / n_pairs);
   };
-  work.run = [&task, &pool, units, keys, n_pairs](std::size_t item, const Lease*, const ProgressFn&,
-                                                  std::stop_token stop) {
+  work.run = [&task, &pool, units, keys, n_pairs](std::span<const std::size_t> items, const Lease*,
+                                                  const ProgressFn&, std::stop_token stop) {
     check_stop(stop, "simulate");
+    const std::size_t item = items.front();
     const std::size_t unit = units[item];
     const UnitResult result = task.open_case(unit / n_pairs, pool, stop)(unit % n_pairs, pool);
     return answer_of(keys[item], answer_of_unit(result));
@@ -255,14 +256,12 @@ SimulationResult simulation_result(const SimulationTask& task, const SimulationS
 }
 
 Json simulation_json(const SimulationTask& task, const SimulationResult& result) {
-  Json json = {{"kind", "simulate-" + result.task},
-               {"config_hash", result.config_hash},
-               {"config", result.config},
-               {"command_line", result.command_line},
-               {"inputs", inputs_of({.config = result.config})},
-               {"skipped", result.skipped},
-               {"rows", table_json(result.table, result.config_hash)},
-               {"doubts", doubts_json(result.doubts)}};
+  Json json = {
+      {"kind", "simulate-" + result.task},   {"version", writer_name()},
+      {"config_hash", result.config_hash},   {"config", result.config},
+      {"command_line", result.command_line}, {"inputs", inputs_of({.config = result.config})},
+      {"skipped", result.skipped},           {"rows", table_json(result.table, result.config_hash)},
+      {"doubts", doubts_json(result.doubts)}};
   task.extras(result.units, nullptr, json);
   return json;
 }

@@ -109,14 +109,15 @@ std::vector<double> differences_by_head(const Json& a, const Json& b) {
 }
 
 /// The item's rows below those of the table. `totals`: of an analysis, which says itself what its
-/// layers are together; else null.
+/// layers are together; else null, and what it does not say, the means do.
 void add_item(Json& table, const StudyItem& item, const Json& rows, const Json& totals,
               StudyRows how) {
   const bool has_means = how != StudyRows::all && std::ranges::any_of(rows, [](const Json& row) {
                            return row.contains("layer");
                          });
-  const Json whole = totals.is_object() ? totals : means_of(rows);
-  for (const Json& row : has_means ? Json::array({whole}) : rows) {
+  Json whole = means_of(rows);
+  if (totals.is_object()) whole.update(totals);
+  for (const Json& row : has_means || rows.empty() ? Json::array({whole}) : rows) {
     Json line = row_of(item);
     if (how != StudyRows::means) {
       const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
@@ -232,7 +233,7 @@ Json StudyAnswers::table(const std::string& task, StudyRows how) const {
     const std::string line = line_of(*item);
     if (line.empty()) continue;
     const StoredItem stored = read_item(line, *item);
-    if (stored.rows.empty())
+    if (stored.rows.empty() && stored.totals.empty())
       add_remark(table, *item, stored.remark.is_string() ? stored.remark.get<std::string>() : "");
     else
       add_item(table, *item, stored.rows, stored.totals, how);

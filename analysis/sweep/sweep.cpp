@@ -45,7 +45,8 @@ SweepResult sweep_result(const SweepPlan& plan, const Work& work, const Store& s
     const StoredAnswer* const answer = store.find(work.keys[item]);
     if (answer != nullptr && !answer->failure.empty()) continue;
     try {
-      for (SweepBlock& block : sweep_blocks(plan, answer_in(store, work.keys[item])))
+      for (SweepBlock& block :
+           sweep_blocks(plan, plan.items[item], answer_in(store, work.keys[item])))
         blocks.emplace(std::tuple(block.trace, block.pair, block.layer_slot), std::move(block));
     } catch (const nlohmann::json::exception& error) {
       throw FormatError("{}: not what a sweep keeps: {}", store.folder().string(), error.what());

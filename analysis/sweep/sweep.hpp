@@ -1,8 +1,9 @@
 // The sweep: traces x selectors x budgets x layers x heads in one table.
 //
-// Work is cut into items (one layer of a trace; or all layers, for methods that pass context
-// between them). The table is made from their answers only (analysis/runs/store.hpp), hence the
-// same bytes for any thread count, any interruption and any number of workers.
+// Work is cut into items (one method at one budget in one layer of a trace; or in all layers, of
+// methods that pass context between them). The table is made from their answers only
+// (analysis/runs/store.hpp), hence the same bytes for any thread count, any interruption and any
+// number of workers.
 #pragma once
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/hardware.hpp"
 #include "analysis/runs/work.hpp"
 #include "analysis/sweep/match.hpp"
@@ -51,10 +53,8 @@ struct SweepOptions {
 };
 
 /// One item of work.
-struct SweepItem {
+struct SweepItem : ReplayItem {
   std::size_t trace = 0;
-  std::vector<Index> layers;
-  std::vector<std::size_t> pairs;  // indices into SweepPlan::pairs
 };
 
 /// What will be done, before anything is. Made from metadata only.

@@ -98,17 +98,17 @@ Json config_of(const SweepOptions& options) {
   return config;
 }
 
-void make_units(SweepPlan& plan) {
-  if (!plan.options.match.empty()) {  // a setting is turned over all layers together
-    for (std::size_t t = 0; t < plan.infos.size(); ++t) {
-      for (std::size_t p = 0; p < plan.pairs.size(); ++p)
-        plan.items.push_back({t, plan.infos[t].layers, {p}});
-    }
-    return;
-  }
+void make_items(SweepPlan& plan) {
+  const bool is_matched = !plan.options.match.empty();  // over all layers together
   for (std::size_t t = 0; t < plan.infos.size(); ++t) {
-    for (ReplayPart& part : replay_parts(plan.infos[t].layers, plan.pairs))
-      plan.items.push_back({t, std::move(part.layers), std::move(part.pairs)});
+    const std::size_t first = plan.items.size();
+    for (std::size_t p = 0; is_matched && p < plan.pairs.size(); ++p)
+      plan.items.push_back({{plan.infos[t].layers, p, first + p}, t});
+    if (is_matched) continue;
+    for (ReplayItem& item : replay_items(plan.infos[t].layers, plan.pairs)) {
+      item.group += first;
+      plan.items.push_back({std::move(item), t});
+    }
   }
 }
 
@@ -172,7 +172,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
   add_artifacts(plan.options.selectors, plan.config);
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
-  make_units(plan);
+  make_items(plan);
   return plan;
 }
 

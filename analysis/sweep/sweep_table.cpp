@@ -9,6 +9,7 @@
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/json.hpp"
 #include "core/base/shell_word.hpp"
+#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -157,6 +158,7 @@ std::string sweep_csv(const SweepResult& result) {
 
 Json sweep_json(const SweepResult& result) {
   return {{"kind", "sweep"},
+          {"version", writer_name()},
           {"config_hash", result.config_hash},
           {"config", result.config},
           {"command_line", command_of(result)},

@@ -5,6 +5,8 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/base64.hpp"
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
@@ -56,16 +58,18 @@ std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarg
   return std::move(layers);
 }
 
-/// Opens the item's trace and replays. Throws Interrupted on a stop.
-std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number, ThreadPool& pool,
-                                      const ProgressFn& progress, const std::stop_token& stop) {
-  const SweepItem& item = plan.items[number];
+/// Opens the trace of these items of one group and replays: [layer, item]. Throws Interrupted on a
+/// stop.
+std::vector<SweepBlock> do_sweep_items(const SweepPlan& plan, std::span<const std::size_t> items,
+                                       ThreadPool& pool, const ProgressFn& progress,
+                                       const std::stop_token& stop) {
+  const SweepItem& item = plan.items[items.front()];
   const SweepTrace& trace = plan.traces[item.trace];
   const auto source = trace.open();
   const auto draft = trace.open_draft ? trace.open_draft() : nullptr;
   std::vector<ReplayPair> pairs;
-  for (std::size_t p : item.pairs) pairs.push_back(plan.pairs[p]);
-  const std::optional<MatchTarget> target = plan.targets[item.pairs.front()];
+  for (const std::size_t i : items) pairs.push_back(plan.pairs[plan.items[i].pair]);
+  const std::optional<MatchTarget> target = plan.targets[item.pair];
   MatchLabels match;
   ReplayOptions replay = plan.options.replay;
   WorkCollector works(source->info());
@@ -79,11 +83,11 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
                            *target, pairs.front(), match, progress)
           : replay_layers(*source, draft.get(), item.layers, pairs, replay, pool, progress, stop);
   const SweepTraceInfo& info = plan.infos[item.trace];
-  std::vector<SweepBlock> blocks(layers.size() * item.pairs.size());
+  std::vector<SweepBlock> blocks(layers.size() * items.size());
   pool.parallel_for(static_cast<Index>(blocks.size()), [&](Index index, int) {
     check_stop(stop, "sweep");  // many resamples take seconds
-    const LayerReplay& layer = layers[static_cast<std::size_t>(index) / item.pairs.size()];
-    const std::size_t i = static_cast<std::size_t>(index) % item.pairs.size();
+    const LayerReplay& layer = layers[static_cast<std::size_t>(index) / items.size()];
+    const std::size_t i = static_cast<std::size_t>(index) % items.size();
     const auto slot = std::ranges::find(info.layers, layer.layer) - info.layers.begin();
     RowLabels labels;
     labels.trace = trace.name;
@@ -93,7 +97,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     labels.n_resamples = plan.options.n_resamples;
     labels.seed = static_cast<std::uint64_t>(plan.options.seed);
     labels.trace_index = item.trace;
-    labels.pair_index = item.pairs[i];
+    labels.pair_index = plan.items[items[i]].pair;
     labels.match = match;
     const std::vector<LayerWork> calls = works.calls(i, layer.layer);
     const bool is_refused = target && !match.note.empty() && match.reached == std::nullopt;
@@ -115,22 +119,13 @@ Json block_to_json(const SweepBlock& block) {
   for (const SweepRow& row : block.rows) {
     rows.push_back({row.texts, json_numbers(row.numbers)});
   }
-  return {{"trace", block.trace},
-          {"pair", block.pair},
-          {"layer_slot", block.layer_slot},
-          {"rows", std::move(rows)},
+  return {{"rows", std::move(rows)},
           {"grid", text_from_bytes(std::as_bytes(std::span(block.grid)))},
           {"ages", block.ages}};
 }
 
-SweepBlock block_from_json(const Json& json, const SweepPlan& plan) {
-  SweepBlock block{.trace = json.at("trace").get<std::size_t>(),
-                   .pair = json.at("pair").get<std::size_t>(),
-                   .layer_slot = json.at("layer_slot").get<std::size_t>()};
-  if (block.trace >= plan.infos.size() || block.pair >= plan.pairs.size() ||
-      block.layer_slot >= plan.infos[block.trace].layers.size()) {
-    throw ConfigError("a block outside the sweep");
-  }
+/// `block`: its place alone.
+SweepBlock block_from_json(const Json& json, const SweepPlan& plan, SweepBlock block) {
   for (const Json& one : json.at("rows")) {
     SweepRow row;
     row.texts = one.at(0).get<decltype(row.texts)>();
@@ -160,6 +155,28 @@ SweepBlock block_from_json(const Json& json, const SweepPlan& plan) {
   return block;
 }
 
+/// By pair, what decides its numbers on any recording, whichever pairs are asked beside it.
+std::vector<std::string> questions_of_pairs(const SweepPlan& plan, const Work& work) {
+  std::vector<std::string> questions;
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    Json own = {{"pair", pair_label(plan.pairs[p])}};
+    if (plan.targets[p]) own["target"] = plan.targets[p]->to_string();
+    add_artifacts({plan.pairs[p].selector}, own);
+    questions.push_back(work.hash(
+        {"selectors", "budgets", "match", "artifacts", "layers", "traces", "draft_traces"}, own));
+  }
+  return questions;
+}
+
+std::string key_of(const SweepPlan& plan, const SweepItem& item, const std::string& question) {
+  Json trace = plan.config.at("traces").at(item.trace);
+  trace.erase("name");
+  Json of_item = {question, trace, item.trace, item.layers};  // its place seeds the intervals
+  if (plan.pairs[item.pair].selector.caps().needs_draft)
+    of_item.push_back(plan.config.at("draft_traces").at(item.trace));
+  return config_checksum(of_item);
+}
+
 }  // namespace
 
 Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
@@ -167,19 +184,30 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   work.command = "sweep";
   work.config = plan.config;
   work.may_lack = true;
-  name_items(work, plan.items.size());
+  const std::vector<std::string> questions = questions_of_pairs(plan, work);
+  for (const SweepItem& item : plan.items) {
+    work.keys.push_back(key_of(plan, item, questions[item.pair]));
+    work.groups.push_back(item.group);
+  }
   work.seconds = [&plan](std::size_t index) {
     const SweepItem& item = plan.items[index];
     const SweepTraceInfo& known = plan.infos[item.trace];
-    return replay_seconds(plan.described[item.trace], item.layers.size(), item.pairs.size(),
-                          known.calls, known.q_heads.size(), plan.options.replay);
+    const auto n_pairs = std::ranges::count(plan.items, item.group, &SweepItem::group);
+    return replay_seconds(plan.described[item.trace], item.layers.size(),
+                          static_cast<std::size_t>(n_pairs), known.calls, known.q_heads.size(),
+                          plan.options.replay);
   };
-  work.run = [&plan, &pool, keys = work.keys](std::size_t index, const Lease*,
+  work.run = [&plan, &pool, keys = work.keys](std::span<const std::size_t> items, const Lease*,
                                               const ProgressFn& progress, std::stop_token stop) {
-    Json blocks = Json::array();
-    for (const SweepBlock& block : do_sweep_unit(plan, index, pool, progress, stop))
-      blocks.push_back(block_to_json(block));
-    return answer_of(keys[index], std::move(blocks));
+    const std::vector<SweepBlock> blocks = do_sweep_items(plan, items, pool, progress, stop);
+    std::vector<Json> lines;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      Json answer = Json::array();
+      for (std::size_t at = i; at < blocks.size(); at += items.size())
+        answer.push_back(block_to_json(blocks[at]));
+      lines.push_back(answer_of(keys[items[i]], std::move(answer)).front());
+    }
+    return lines;
   };
   work.steps = [&plan](std::size_t index) {
     return static_cast<std::int64_t>(plan.infos[plan.items[index].trace].calls.size());
@@ -188,9 +216,17 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   return work;
 }
 
-std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const Json& answer) {
+std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const SweepItem& item,
+                                     const Json& answer) {
+  if (answer.size() != item.layers.size()) throw ConfigError("an answer of other layers");
+  const std::vector<Index>& layers = plan.infos[item.trace].layers;
   std::vector<SweepBlock> blocks;
-  for (const Json& block : answer) blocks.push_back(block_from_json(block, plan));
+  for (std::size_t l = 0; l < item.layers.size(); ++l) {
+    const auto slot = std::ranges::find(layers, item.layers[l]) - layers.begin();
+    blocks.push_back(block_from_json(
+        answer[l], plan,
+        {.trace = item.trace, .pair = item.pair, .layer_slot = static_cast<std::size_t>(slot)}));
+  }
   return blocks;
 }
 

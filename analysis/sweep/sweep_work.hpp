@@ -1,5 +1,5 @@
-// The items of a sweep: one layer of a trace for all methods that look at layers one by one, all
-// layers for those that link them, at equal cost one for each method.
+// The items of a sweep: a method at a budget in one layer of a trace; in all layers, of methods
+// that link them and at equal cost. Those of one layer share its dense attention: a group.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,6 +15,7 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool);
 
 /// The blocks in an item's answer. Throws ConfigError or a JSON exception for what the plan cannot
 /// have made.
-std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const nlohmann::ordered_json& answer);
+std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const SweepItem& item,
+                                     const nlohmann::ordered_json& answer);
 
 }  // namespace kvscope

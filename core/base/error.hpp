@@ -36,6 +36,13 @@ class IoError : public Error {
   using Error::Error;
 };
 
+/// A write was refused, for which no input is to blame: the disk is full, a quota, a device. The
+/// work ends, and goes on when there is room.
+class WriteRefused : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// A file that is expected is not there: more often an answer than a failing system.
 class MissingFile : public IoError {
  public:

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail_writing(const std::string& name, int reason) {
-  throw IoError("cannot write {}: {}", name, std::strerror(reason));
+  throw WriteRefused("cannot write {}: {}", name, std::strerror(reason));
 }
 
 constexpr std::size_t kMostOfName = 200;
@@ -57,7 +57,7 @@ bool can_sync(int reason) {
 
 void sync_descriptor(int fd, const std::string& name) {
   if (::fsync(fd) != 0 && can_sync(errno))
-    throw IoError("cannot write {} to the device: {}", name, std::strerror(errno));
+    throw WriteRefused("cannot write {} to the device: {}", name, std::strerror(errno));
 }
 
 void give_name(const fs::path& from, const fs::path& to, bool overwrite) {

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     plan.pairs.resize(2);
     for (const auto& [key, answer] : store.answers()) {
       try {
-        (void)sweep_blocks(plan, answer_in(store, key));
+        (void)sweep_blocks(plan, {{{0}, 0, 0}, 0}, answer_in(store, key));
       } catch (const nlohmann::json::exception&) {
       }
     }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/base/base64.hpp"
+#include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/json_rows.hpp"
 #include "analysis/base/layer_store.hpp"
 #include "analysis/base/mapped.hpp"
@@ -178,9 +179,15 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   if (csv_ && !job_.is_worker()) refuse_read_file(*csv_);
   // As the same options give it in any order; files and threads do not decide the numbers.
   const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
-  const auto hashes =
+  auto hashes =
       mapped<std::string>(traces, [](const auto& trace) { return trace.info().content_hash; });
-  if (job_.is_complete(command_line, hashes) && !csv_) return kOk;
+  if (const auto other = other_trace())
+    hashes.push_back(TraceFile::open(*other, {}).info().content_hash);
+  const Json says = {{"version", writer_name()},
+                     {"command_line", command_line},
+                     {"trace_hashes", hashes},
+                     {"artifacts", artifacts()}};
+  if (job_.is_complete(says, {}, /*wants_more=*/csv_.has_value())) return kOk;
   ThreadPool pool(job_.work.n_threads());
   std::optional<Work> work;
   if (job_.is_split()) {
@@ -212,6 +219,12 @@ std::vector<Index> AnalyzeCommand::item_layers(const Traces&) const {
   return {};
 }
 
+AnalyzeCommand::Json AnalyzeCommand::artifacts() const {
+  Json config;
+  add_artifacts(methods(), config);
+  return config.is_null() ? Json() : config.at("artifacts");
+}
+
 Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
   const std::vector<Index> layers = item_layers(traces);
   if (layers.empty()) {
@@ -224,10 +237,13 @@ Work AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool) const {
   work.command = name();
   work.config = {{"options", options_json()},
                  {"layers", layers},
-                 {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}}};
+                 {"trace", {{"uuid", info.uuid}, {"hash", info.content_hash}}},
+                 {"artifacts", artifacts()}};
   name_items(work, layers.size());
-  work.run = [this, &traces, &pool, keys = work.keys](
-                 std::size_t item, const Lease*, const ProgressFn& progress, std::stop_token stop) {
+  work.run = [this, &traces, &pool, keys = work.keys](std::span<const std::size_t> items,
+                                                      const Lease*, const ProgressFn& progress,
+                                                      std::stop_token stop) {
+    const std::size_t item = items.front();
     OneLayer layer(static_cast<Index>(item));
     call(traces, {layer, pool, progress, std::move(stop), {}});
     return answer_of(keys[item], layer.arrays());

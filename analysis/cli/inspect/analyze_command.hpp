@@ -14,6 +14,7 @@
 #include "analysis/cli/frame/filled_text.hpp"
 #include "analysis/cli/runs/run_job.hpp"
 #include "core/base/progress.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -54,6 +55,10 @@ class AnalyzeCommand : public Command {
   virtual void declare_kind(OptionSet& options) = 0;
   /// Their values, for the report.
   virtual Json options_json() const = 0;
+  /// Whose files decide the numbers too.
+  virtual std::vector<MethodSpec> methods() const { return {}; }
+  /// A trace that an option names, which is read besides.
+  virtual std::optional<std::filesystem::path> other_trace() const { return std::nullopt; }
   /// Runs the analysis; returns its summary with "layers" and "totals".
   virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
   /// One line under the table: the card's.
@@ -70,6 +75,8 @@ class AnalyzeCommand : public Command {
   /// `known`: layers that are not computed again; null: none is.
   Json compute(const Traces& traces, ThreadPool& pool, const std::string& command_line,
                const Work* known, ResultInfo& made);
+  /// Of methods(), as results name them; null: none.
+  Json artifacts() const;
   Work work_of(const Traces& traces, ThreadPool& pool) const;
   /// `formats`: keys of analysis/base/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;

@@ -95,6 +95,8 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     if (shares_) options.shares = parse_shares(*shares_);
     return options;
   }
+  std::optional<fs::path> other_trace() const override { return draft_; }
+  std::vector<MethodSpec> methods() const override { return coverage_options().selectors; }
   Json options_json() const override {
     const CoverageOptions options = coverage_options();
     const auto selectors = mapped<std::string>(options.selectors, &MethodSpec::text);

@@ -166,23 +166,27 @@ std::string folder_text(const Json& folder) {
 /// How far the work in a store is. Rate and time left are null if nobody is at it.
 Json describe_store(const fs::path& folder) {
   const Store store(folder);
+  std::map<std::string, std::pair<std::size_t, std::size_t>, std::less<>> known;  // done, failed
   Json failed = Json::array();
-  for (const auto& [key, answer] : store.answers())
+  for (const auto& [key, answer] : store.answers()) {
+    auto& [n_done, n_failed] = known[std::string(question_of(key))];
+    ++(answer.failure.empty() ? n_done : n_failed);
     if (!answer.failure.empty()) failed.push_back({{"id", key}, {"failure", answer.failure}});
+  }
   std::size_t n_missing = 0;
   Json plans = Json::array();
   for (const auto& [hash, plan] : store.plans()) {
     std::size_t n_done = 0;
     std::size_t n_failed = 0;
-    for (const std::string& key : plan.keys) {
-      n_done += store.knows(key) ? 1 : 0;
-      n_failed += store.find(key) != nullptr && !store.knows(key) ? 1 : 0;
+    for (const std::string& question : plan.questions) {
+      n_done += known[question].first;
+      n_failed += known[question].second;
     }
-    const std::size_t missing = plan.keys.size() - n_done - n_failed;
+    const std::size_t missing = plan.n_items - std::min(plan.n_items, n_done + n_failed);
     n_missing += missing;
     plans.push_back({{"command", plan.command},
                      {"work", hash},
-                     {"items", plan.keys.size()},
+                     {"items", plan.n_items},
                      {"done", n_done},
                      {"missing", missing},
                      {"failed", n_failed}});

@@ -299,9 +299,9 @@ class RecordCommand final : public Command {
     const bool is_begun = resume_ && fs::exists(part_path(out));  // and has some of its room
     if (!error && !is_begun &&
         static_cast<double>(estimate) > static_cast<double>(space.available)) {
-      throw UsageError("the trace needs about {} and {} has {} left; --yes tries all the same",
-                       bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
-                       bytes_text(static_cast<double>(space.available)));
+      throw WriteRefused("the trace needs about {} and {} has {} left; --yes tries all the same",
+                         bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
+                         bytes_text(static_cast<double>(space.available)));
     }
   }
 

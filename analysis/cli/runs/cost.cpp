@@ -459,10 +459,6 @@ class CostCommand final : public Command {
     const TraceInfo& info = trace.info();
     check_artifacts(methods.methods, info);
     job_.check_inputs();
-    std::vector<std::string> hashes = {info.content_hash};
-    for (const auto* other : {&draft, &calibration})
-      if (*other) hashes.push_back((*other)->info().content_hash);
-    if (job_.is_complete(report.at("command_line"), hashes)) return kOk;
     std::vector<Index> layers = replay_.layers();
     if (layers.empty()) layers = info.layers;
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
@@ -472,11 +468,12 @@ class CostCommand final : public Command {
     WorkCollector works(info);
     ThreadPool pool(job_.work.n_threads());
     const Work work = cost_work(replay, settings(), pool);
+    report["config_hash"] = work.hash();
+    if (job_.is_complete(report, {})) return kOk;
     if (const auto code = job_.finish(work, given, name())) return code;
-    read_works(work, job_.store(), works);
+    read_works(replay, work, job_.store(), works);
     report.update(trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options));
     report["trace"] = trace_->filename().string();
-    report["trace_hashes"] = hashes;
     return std::nullopt;
   }
 

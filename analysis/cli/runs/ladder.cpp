@@ -77,6 +77,7 @@ class LadderCommand final : public AnalyzeCommand {
     if (layers_) options.layers = index_list_of(*layers_, "layers");
     return options;
   }
+  std::vector<MethodSpec> methods() const override { return {ladder_options().selector}; }
   std::vector<Index> item_layers(const Traces& traces) const override {
     const LadderOptions options = ladder_options();
     if (options.selector.caps().cross_layer) return {};

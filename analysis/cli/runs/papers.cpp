@@ -23,6 +23,7 @@
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/shell_word.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
@@ -126,6 +127,7 @@ class PapersCommand final : public Command {
   }
 
   int run(const OptionSet& given, const std::string& command_line) override {
+    if (!folder_.draft && folder_.model == "verifier") folder_.draft = "draft";
     if (plan_) return tell_plan();
     if (folder_.out.empty()) throw UsageError("--out is missing: expected a folder for the report");
     if (example_) {
@@ -140,7 +142,6 @@ class PapersCommand final : public Command {
     for (const char* name : {"items.json", "report.html", "report.tex"})
       refuse_other_kind(folder_.out / name, kind_of_name(name));
     fs::create_directories(folder_.out);
-    if (!folder_.draft && folder_.model == "verifier") folder_.draft = "draft";
     folder_.n_threads = work_.n_threads();
     PapersRunner runner(folder_, chosen,
                         [](const std::string& line) { note("kvscope papers: " + line); });
@@ -192,8 +193,24 @@ class PapersCommand final : public Command {
   }
 
   int tell_plan() const {
-    const auto plan = papers::plan_of(chosen_items(), folder_.quick);
-    json_ ? print_json(papers::plan_json(plan)) : print(papers::plan_text(plan));
+    const std::vector<const papers::Item*> chosen = chosen_items();
+    const auto plan = papers::plan_of(chosen, folder_.quick);
+    Json json = papers::plan_json(plan);
+    std::string known;
+    if (is_store(folder_.out / "store")) {
+      const Json forecast = PapersRunner(folder_, chosen, {}).forecast();
+      json.update(forecast);
+      const Json& seconds = forecast.at("seconds");
+      const bool has_all = forecast.at("known") == forecast.at("commands");
+      known = fmt::format("\n{} of the {} commands behind these items are known in {}{}.\n",
+                          forecast.at("known").get<std::size_t>(),
+                          forecast.at("commands").get<std::size_t>(), folder_.out.string(),
+                          has_all ? ""
+                          : seconds.is_null()
+                              ? "; one of the others never ran"
+                              : "; the others last took " + seconds_text(seconds.get<double>()));
+    }
+    json_ ? print_json(json) : print(papers::plan_text(plan) + known);
     return kOk;
   }
 

@@ -13,6 +13,7 @@
 #include "core/base/json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
@@ -159,8 +160,10 @@ Work PapersRunner::work() {
   work.command = "papers";
   for (const papers::Run* run : runs_) work.keys.push_back(keys_.at(run->name));
   work.state = [this](std::size_t i, const Store& store) { return state_of(i, store); };
-  work.run = [this](std::size_t i, const Lease*, const ProgressFn& progress,
-                    const std::stop_token& stop) { return execute(*runs_[i], progress, stop); };
+  work.run = [this](std::span<const std::size_t> items, const Lease*, const ProgressFn& progress,
+                    const std::stop_token& stop) {
+    return execute(*runs_[items.front()], progress, stop);
+  };
   work.is_exclusive = [](std::size_t) { return true; };  // results have one name each
   work.step_name = "commands";
   return work;
@@ -180,14 +183,10 @@ std::vector<Json> PapersRunner::execute(const papers::Run& run, const ProgressFn
       words.insert(words.end(), {"--threads", fmt::format("{}", folder_.n_threads)});
     remove_quietly(out);
     remove_quietly(out.string() + ".part");
-    const bool goes_on = keeps_store(command) && is_store(store);
-    if (goes_on) {
-      std::vector<std::string> resumed = words;
-      resumed.emplace_back("--resume");
-      outcome = run_inside(resumed, progress, stop);
-    }
-    if (!goes_on || outcome.code == kUsageError || outcome.code == kInputError) {
-      remove_store(store);  // of another configuration, or damaged
+    if (keeps_store(command)) words.emplace_back("--resume");
+    outcome = run_inside(words, progress, stop);
+    if ((outcome.code == kUsageError || outcome.code == kInputError) && is_store(store)) {
+      remove_store(store);  // damaged
       outcome = run_inside(words, progress, stop);
     }
     if (stop.stop_requested()) throw Interrupted("stopped at {}", run.name);
@@ -197,6 +196,7 @@ std::vector<Json> PapersRunner::execute(const papers::Run& run, const ProgressFn
     if (is_done)
       return {{{"key", keys_.at(run.name)},
                {"run", run.name},
+               {"asked", command},
                {"command", typed(run.name)},
                {"result", hash_file(out)},
                {"seconds", watch.seconds()}}};
@@ -251,6 +251,24 @@ double PapersRunner::seconds() const {
     if (const StoredAnswer* const answer = store_.find(key)) seconds += answer->seconds;
   }
   return seconds;
+}
+
+Json PapersRunner::forecast() const {
+  std::map<std::string, double> took;  // by the command as items.toml has it
+  for (const auto& [key, answer] : store_.answers()) {
+    const Json line = parse_ordered_json(store_.line(key), key);
+    if (answer.failure.empty()) took[line.value("asked", "")] = answer.seconds;
+  }
+  std::size_t n_known = 0;
+  double seconds = 0.0;
+  for (const papers::Run* run : runs_) {
+    const auto last = took.find(command_of(*run));
+    if (store_.knows(keys_.at(run->name)))
+      ++n_known;
+    else
+      seconds += last == took.end() ? kNan : last->second;
+  }
+  return {{"commands", runs_.size()}, {"known", n_known}, {"seconds", json_number(seconds)}};
 }
 
 // Command lines: what stands for their names in braces, and the draft that is made where none is

@@ -56,6 +56,10 @@ class PapersRunner {
   /// That the runs took, whenever they were run.
   double seconds() const;
 
+  /// What of the runs is known, and what the others took when they last ran: {"commands", "known",
+  /// "seconds"}; null where one never ran.
+  nlohmann::ordered_json forecast() const;
+
   /// What the draft is, for the report; empty if none was needed, or none could be made.
   std::string draft_text() const;
   /// True if the run's numbers depend on a draft that was made of the model's own layers.

@@ -28,7 +28,10 @@ class OutputCatcher final : public Host {
     if (progress_) progress_(progress);
   }
   std::stop_token stop_token() const override { return stop_; }
-  void ended_by(const std::exception& error) override { outcome.is_system = is_of_system(error); }
+  void ended_by(const std::exception& error) override {
+    outcome.is_system = is_of_system(error);
+    outcome.is_write_refused = dynamic_cast<const WriteRefused*>(&error) != nullptr;
+  }
   CommandOutcome outcome;
 
  private:

@@ -19,6 +19,7 @@ struct CommandOutcome {
   std::string last_note;  // of a command that failed: why
   /// It failed for what the system refused (a write, memory): another start may go well.
   bool is_system = false;
+  bool is_write_refused = false;  // WriteRefused
 
   /// Why it failed, as a sentence without "kvscope: ".
   std::string sentence() const;

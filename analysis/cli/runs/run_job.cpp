@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
-#include "analysis/base/checked_lines.hpp"
-#include "analysis/base/same_weights.hpp"
 #include "analysis/cli/frame/host.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
@@ -15,11 +14,12 @@
 #include "core/base/error.hpp"
 #include "core/base/file_kind.hpp"
 #include "core/base/json.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
+#include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
@@ -47,6 +47,47 @@ std::vector<std::size_t> items_left(const Work& work, const Store& store) {
     if (state_of(work, i, store) != ItemState::done) items.push_back(i);
   }
   return items;
+}
+
+/// What a result says of what made it, as "kind", "version", "command_line" and so on; of a CSV,
+/// its "config_hash" and the text as "csv". Null if it is damaged, or no result.
+Json said_in(const fs::path& file) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  const FileKind kind = kind_of_name(file);
+  try {
+    if (kind == FileKind::result) {
+      const ResultFile result = ResultFile::open(file);
+      const ResultInfo& info = result.info();
+      const Json& summary = result.summary();
+      return {
+          {"kind", info.kind},
+          {"version", info.writer},
+          {"command_line", info.command_line},
+          {"config_hash", summary.value("sweep_hash", summary.value("simulation_hash", Json()))},
+          {"trace_hashes", info.trace_hashes},
+          {"artifacts", info.config.value("artifacts", Json())},
+          {"skipped", summary.value("skipped", Json())}};
+    }
+    const std::string text = read_regular_file(file, kMostBytes);
+    if (kind != FileKind::csv) return parse_ordered_json(text, file.string());
+    // its last column, in every row
+    const std::size_t end = text.find_last_not_of("\r\n");
+    const std::size_t begin = text.find_last_of(",\n", end);
+    if (begin == text.npos) return nullptr;
+    return {{"config_hash", text.substr(begin + 1, end - begin)}, {"csv", text}};
+  } catch (const FormatError&) {
+    return nullptr;
+  }
+}
+
+/// True if a table as CSV has the lines of `empty`, and none without numbers as there.
+bool has_all_rows(const std::string& csv, const std::string& empty) {
+  const std::vector<std::string> lines = split_words(csv, '\n');
+  const std::vector<std::string> empty_lines = split_words(empty, '\n');
+  if (lines.size() != empty_lines.size() || lines.front() != empty_lines.front()) return false;
+  for (std::size_t i = 1; i < lines.size(); ++i)
+    if (lines[i] == empty_lines[i] && !lines[i].empty()) return false;
+  return true;
 }
 
 void note_failed(const std::vector<FailedItem>& failed) {
@@ -100,10 +141,11 @@ void WorkerOptions::run_engine(const Work& work, Store& store, std::vector<std::
   std::vector<std::size_t> left = items_left(work, store);
   const std::size_t n_before = left.size();
   if (n_before == 0) return;
+  std::set<std::size_t> groups;
+  for (const std::size_t i : left) groups.insert(work.groups.empty() ? i : work.groups[i]);
   EngineJob job;
-  // Where cores outnumber items, workers have several threads.
-  job.workers = static_cast<int>(
-      std::min(static_cast<std::size_t>(workers_.value_or(available_cores())), n_before));
+  // Where cores outnumber what can be taken, workers have several threads.
+  job.workers = std::min(workers_.value_or(available_cores()), static_cast<int>(groups.size()));
   // Only this machine's cores can be shared out here.
   const int share = *engine_ == "local" ? std::max(1, available_cores() / job.workers) : 1;
   job.threads = options.threads ? options.n_threads() : share;
@@ -136,7 +178,7 @@ void RunJob::declare_table(OptionSet& options, std::string_view h5_has, std::str
       .add("out", "FILE", fmt::format("write the table as .csv, .json or .h5 (with {})", h5_has),
            out)
       .short_name = 'o';
-  options.flag("resume", fmt::format("continue an interrupted {} of the same configuration", name),
+  options.flag("resume", fmt::format("go on from what an interrupted {} has finished", name),
                resume);
   options.flag("overwrite", "replace existing files and start over", overwrite);
   options.exclude({"resume", "overwrite"});
@@ -206,27 +248,11 @@ Store& RunJob::open(const Work& of) {
     }
   }
   store_.emplace(*dir);
-  if (!store_dir_) require_own(of);
-  store_->add_plan({of.hash(), of.command, of.config, of.weights, of.keys});
+  std::set<std::string> questions;
+  for (const std::string& key : of.keys) questions.emplace(question_of(key));
+  store_->add_plan({of.hash(), of.command, of.keys.size(), {questions.begin(), questions.end()}});
+  was_known_ = items_left(of, *store_).empty();
   return *store_;
-}
-
-void RunJob::require_own(const Work& of) const {
-  const auto& plans = store_->plans();
-  if (plans.empty() || plans.contains(of.hash())) return;
-  const StoredPlan& then = plans.begin()->second;
-  const std::string where = store_->folder().string();
-  std::vector<std::size_t> known;
-  for (std::size_t i = 0; i < then.keys.size(); ++i)
-    if (store_->knows(then.keys[i])) known.push_back(i);
-  if (then.command == of.command)
-    require_same_weights(of.weights, then.weights, where, known,
-                         "expected the old weights, or a start over with --overwrite");
-  if (then.command != of.command || then.config == of.config)
-    throw ConfigError("{} belongs to {}: --overwrite starts over", where,
-                      then.command == of.command ? "other code" : "kvscope " + then.command);
-  throw ConfigError("{} belongs to another {}: {}", where, of.command,
-                    first_difference(of.config, then.config));
 }
 
 Interrupted RunJob::stopped(const Interrupted& error) const {
@@ -277,47 +303,38 @@ void RunJob::refuse_failed(const Work& of, const std::vector<FailedItem>& failed
           : "--retry-failed tries them again");
 }
 
-bool RunJob::is_complete(std::string_view config_hash) {
-  return is_there_whole({std::string(config_hash)});
-}
-
-bool RunJob::is_complete(const std::string& command_line, std::vector<std::string> hashes) {
-  // as JSON spells it: as it is, unless there are quotes or backslashes in it
-  const std::string in_json = json_text(Json(command_line));
-  hashes.insert(hashes.end(), {writer_name(), in_json.substr(1, in_json.size() - 2)});
-  return is_there_whole(hashes);
-}
-
-bool RunJob::is_there_whole(const std::vector<std::string>& marks) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+bool RunJob::is_complete(const Json& says, const std::function<std::string()>& empty_csv,
+                         bool wants_more) {
   if (is_worker() || overwrite || !out || !fs::exists(*out)) return false;
   const OwnFiles own;
-  const std::string there = read_regular_file(*out, kMostBytes);
-  is_same_ = std::ranges::all_of(marks, [&](const std::string& mark) {
-    std::size_t at = there.find(mark);
-    // "--layers 1" is no "--layers 1,2": a command line ends where its text does
-    const auto goes_on = [&](char c) { return c >= ' ' && c <= '~' && c != '"'; };
-    while (mark == marks.back() && mark.find(' ') != mark.npos && at != there.npos &&
-           at + mark.size() < there.size() && goes_on(there[at + mark.size()]))
-      at = there.find(mark, at + 1);
-    return at != there.npos;
-  });
+  const Json there = said_in(*out);
+  is_same_ = there.is_object();
+  for (const auto& [name, value] : says.items()) {
+    const bool is_told = name != "skipped" && (name == "config_hash" || there.contains("kind"));
+    is_same_ = is_same_ && (!is_told || there.value(name, Json()) == value);
+  }
   if (!is_same_)
     throw IoError(fmt::runtime(resume ? "{} exists and is of another configuration; --overwrite "
                                         "replaces it"
                                       : "{} exists; --overwrite replaces it"),
                   out->string());
-  // Where a store is, items may have failed; what it knows costs nothing. Who wants numbers on
-  // standard output gets them.
-  if (is_store(*folder()) || json) return false;
-  note("kvscope: {} is complete: nothing was left to do", out->string());
+  const bool is_csv = !there.contains("kind");
+  const bool is_whole =
+      is_csv ? has_all_rows(there.at("csv"), empty_csv())
+             : !says.contains("skipped") || there.value("skipped", Json()) == says["skipped"];
+  // Where a store is, what it lacks is done; who wants numbers on standard output gets them.
+  if (!is_whole || wants_more || json || store_dir_ || is_store(*folder())) return false;
+  note("kvscope: {} is complete: nothing was left to do{}", out->string(),
+       is_csv ? " (a CSV does not say which version of kvscope made it)" : "");
   return true;
 }
 
 int RunJob::end() const {
   if (has_failed_) return kPartlyFailed;
-  if (!store_dir_ && store_ && !store_->folder().empty()) remove_store(store_->folder());
-  if (is_same_ && store_dir_)
+  // of this work alone: what is of another one has not been asked for to its end
+  if (!store_dir_ && store_ && !store_->folder().empty() && store_->plans().size() == 1)
+    remove_store(store_->folder());
+  if (is_same_ && was_known_)
     note("kvscope: {} is complete: nothing was left to do", out->string());
   return kOk;
 }

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,8 +78,8 @@ class RunJob {
   /// nothing.
   bool is_split() const { return store_dir_ || workers_.has_engine(); }
 
-  /// The store of this run. Throws IoError if there is one beside --out that is not continued,
-  /// ConfigError if that is of other weights, another configuration or other code.
+  /// The store of this run, of whatever work: keys are by contents. Throws IoError if there is one
+  /// beside --out that is not continued.
   Store& open(const Work& of);
   /// Calls compute(progress, stop) after open(); a stop says how to go on.
   template <class Compute>
@@ -96,12 +98,13 @@ class RunJob {
 
   /// True if a finished result may lie at --out, which is replaced.
   bool may_replace() const { return overwrite || resume || is_same_; }
-  /// Whether --out is there already, of this configuration (its checksum stands in every form of a
-  /// table) and with nothing left in a store; says so. Throws IoError if --out is there and of
-  /// another one.
-  bool is_complete(std::string_view config_hash);
-  /// The same of a result that tells its command line, its writer and the hashes of what it read.
-  bool is_complete(const std::string& command_line, std::vector<std::string> hashes);
+  /// Whether --out is there, whole and without an item that failed, so that nothing is left to do;
+  /// says so. `says`: what such a result tells of what made it, of "version", "command_line",
+  /// "config_hash", "trace_hashes", "artifacts" and "skipped" what this command knows. `empty_csv`:
+  /// the table as CSV, had every item failed. False as well where numbers are wanted elsewhere.
+  /// Throws IoError if --out is there and of something else.
+  bool is_complete(const nlohmann::ordered_json& says,
+                   const std::function<std::string()>& empty_csv, bool wants_more = false);
   /// After the result is written: the store beside it goes, unless items failed. Returns the exit
   /// code.
   int end() const;
@@ -109,13 +112,11 @@ class RunJob {
  private:
   std::optional<std::filesystem::path> folder() const;
   Interrupted stopped(const Interrupted& error) const;
-  void require_own(const Work& of) const;
   void refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const;
 
-  bool is_there_whole(const std::vector<std::string>& marks);
-
   bool may_resume_ = true;  // whether or not --resume is asked for
-  bool is_same_ = false;    // what lies at --out is of this configuration
+  bool is_same_ = false;    // what lies at --out is of this work
+  bool was_known_ = false;  // nothing was left to do in the store
   std::optional<std::filesystem::path> store_dir_;
   bool without_failed_ = false;
   WorkerOptions workers_;

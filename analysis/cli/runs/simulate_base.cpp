@@ -263,14 +263,21 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
   const auto task = make_task(setup);
   job_.check_inputs();
-  if (job_.is_complete(simulation_hash(*task, setup))) return kOk;
+  const Work work = simulation_work(*task, setup, pool);
+  const std::string hash = simulation_hash(*task, setup);
+  const auto empty_csv = [&] {
+    return table_csv(simulation_result(*task, setup, work, all_failed(work)).table, hash);
+  };
+  if (job_.is_complete(
+          {{"version", writer_name()}, {"config_hash", hash}, {"skipped", setup.skipped}},
+          empty_csv))
+    return kOk;
   for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
   std::set<std::string> told;  // methods, by what they are called
   for (const LivePair& pair : setup.pairs) {
     if (engine_.is_on_gpu() && told.insert(pair.options.selector.text()).second)
       note_host_choice(pair.options.selector, pair.options.budget);
   }
-  const Work work = simulation_work(*task, setup, pool);
   SimulationResult result;
   if (job_.is_split()) {
     require_known_items(*task, setup);

@@ -114,6 +114,7 @@ class Job {
   std::string run(const Words& words) {
     outcome_ = run_inside(words, progress_, stop_);
     if (stop_.stop_requested()) throw Interrupted("stopped at {}", run_.job.label);
+    if (outcome_.is_write_refused) throw WriteRefused(outcome_.sentence());
     return outcome_.code == kOk ? "" : outcome_.sentence();
   }
 
@@ -169,18 +170,13 @@ class Job {
     for (const StudyItem* item : items) {
       if (!item->budget.empty()) words.insert(words.end(), {"--budget", item->budget});
     }
-    words.insert(words.end(), {"--out", out.string(), "--threads", threads_});
+    words.insert(words.end(), {"--out", out.string(), "--resume", "--threads", threads_});
     const double begin = processor_seconds();
     std::string sentence;
     remove_quietly(out);
-    const bool goes_on = is_store(store);
-    if (goes_on) {
-      Words resumed = words;
-      resumed.emplace_back("--resume");
-      sentence = run(resumed);
-    }
-    if (!goes_on || !sentence.empty()) {  // or what is there is damaged
-      words.emplace_back("--overwrite");
+    sentence = run(words);
+    if (!sentence.empty() && is_store(store)) {  // which may be damaged
+      remove_store(store);
       sentence = run(words);
     }
     if (sentence.empty()) keep(items, out, processor_seconds() - begin);
@@ -233,9 +229,9 @@ Work study_work(const LoadedStudy& study, const std::vector<bool>& to_do, int n_
   work.state = [&plan, jobs](std::size_t i, const Store& store) {
     return state_of_job(plan, store, (*jobs)[i]);
   };
-  work.run = [&study, jobs, n_threads](std::size_t i, const Lease* lease,
+  work.run = [&study, jobs, n_threads](std::span<const std::size_t> items, const Lease* lease,
                                        const ProgressFn& progress, std::stop_token stop) {
-    const StudyJob& job = (*jobs)[i];
+    const StudyJob& job = (*jobs)[items.front()];
     StudyJobRun run{.job = job,
                     .items = open_items(study.plan, study.store, job),
                     .recording = {},

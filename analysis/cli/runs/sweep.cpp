@@ -342,9 +342,13 @@ class SweepCommand final : public Command {
       note("kvscope: warning: {}", sentence);
 
     job_.check_inputs();
-    if (job_.is_complete(plan.config_hash)) return kOk;
     ThreadPool pool(job_.work.n_threads());
     const Work work = sweep_work(plan, pool);
+    const Json says = {
+        {"version", writer_name()}, {"config_hash", plan.config_hash}, {"skipped", plan.skipped}};
+    if (job_.is_complete(says,
+                         [&] { return sweep_csv(sweep_result(plan, work, all_failed(work))); }))
+      return kOk;
     if (const auto code = job_.finish(work, options, name())) return *code;
     const SweepResult result = sweep_result(plan, work, job_.store());
     if (job_.out)

@@ -41,7 +41,7 @@ std::string kept_in(const fs::path& folder) {
   try {
     const Store store(folder);
     std::size_t n_items = 0;
-    for (const auto& [hash, plan] : store.plans()) n_items += plan.keys.size();
+    for (const auto& [hash, plan] : store.plans()) n_items += plan.n_items;
     return fmt::format("{}{} items are kept in {}", store.n_known(),
                        n_items > 0 ? fmt::format(" of {}", n_items) : std::string(),
                        folder.filename().string());

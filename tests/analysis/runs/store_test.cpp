@@ -92,7 +92,7 @@ TEST_CASE("a torn last line is passed over, any other damage has its file and nu
   }
   CHECK(known("") == 0);  // of a disk that was full
   CHECK_SAYS(known("not a store\n"), "line 1");
-  const std::string newer = "{\"kvscope_store\":3}";
+  const std::string newer = "{\"kvscope_store\":4}";
   CHECK_SAYS(known(fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(newer), newer)),
              "of another version");
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
@@ -154,8 +154,9 @@ Work numbers(std::size_t n) {
   work.config = {{"n", n}};
   name_items(work, n);
   work.seconds = [](std::size_t i) { return static_cast<double>(i); };
-  work.run = [keys = work.keys](std::size_t i, const Lease*, const ProgressFn&,
+  work.run = [keys = work.keys](std::span<const std::size_t> items, const Lease*, const ProgressFn&,
                                 const std::stop_token&) {
+    const std::size_t i = items.front();
     if (i == 3) throw IoError("no such layer");
     return line_of(keys[i], static_cast<int>(i));
   };
@@ -168,7 +169,9 @@ TEST_CASE("a file that is another one at the next item ends the work, whose key 
   const fs::path input = dir.write("input", "one");
   Work work;
   work.keys = {"k1-code", "k2-code", "k3-code"};
-  work.run = [&](std::size_t i, const Lease*, const ProgressFn&, std::stop_token) {
+  work.run = [&](std::span<const std::size_t> items, const Lease*, const ProgressFn&,
+                 std::stop_token) {
+    const std::size_t i = items.front();
     if (i == 1) fs::rename(dir.write("other", "two"), input);
     return answer_of(work.keys[i], {{"x", read_whole_file(input, 100)}});
   };

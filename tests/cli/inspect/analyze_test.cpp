@@ -172,10 +172,7 @@ TEST_CASE("tokenize gives ids and pieces, and turns ids back into text") {
   CHECK(plain.out == ids + "\n");
   // nobody has to say that standard input is meant; without text there it is no book's
   CHECK(kvscope_run({"tokenize"}, setup).out == plain.out);
-  const auto empty = kvscope_run({"tokenize"});
-  CHECK(empty.code == 2);
-  CHECK(empty.err.find("standard input is empty") != std::string::npos);
-  CHECK(empty.out.empty());
+  refused({"tokenize"}, 2, {"standard input is empty"});
   CHECK(kvscope_run({"tokenize", "--decode", ids}).out == text + "\n");
   CHECK(kvscope_run({"tokenize", "--decode", ids, "--json"}).json().at("text") == text);
   CHECK(kvscope_run({"tokenize", "--decode", "999999"}).code == 2);

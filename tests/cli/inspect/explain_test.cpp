@@ -53,9 +53,7 @@ TEST_CASE("explain takes words, and says what does not go together") {
                              {"--prompt", "a", "--token", "0"},
                              {"--runs", "-1"},
                              {"a.h5", "--every-call"}}) {
-    const auto refused = kvscope_run(with(with({"explain"}, method), wrong));
-    INFO(refused.err);
-    CHECK(refused.code == 2);
+    refused(with(with({"explain"}, method), wrong), 2, {});
   }
 }
 

@@ -215,7 +215,7 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   CHECK(killed.last().remark.empty());
   const auto leave = [](const fs::path& store, const std::string& torn) {
     fs::remove_all(store);
-    Store(store).add_plan({"k", "sweep", {}, {}, {"k-000000", "k-1", "k-2"}});
+    Store(store).add_plan({"k", "sweep", 3, {"k"}});
     Store(store).add(answer_of("k-000000", {}));
     const fs::path segment = fs::directory_iterator(store / "answers")->path();
     std::ofstream(segment, std::ios::app) << torn;
