@@ -76,12 +76,7 @@ std::string label_of(double value, TickFormat format, int decimals) {
 
 std::vector<Tick> linear_ticks(const Axis& axis, Range range, int n_wanted) {
   const double width = range.high - range.low;
-  // steps of bytes are round in the unit that they are written in
-  const double largest = std::max(std::abs(range.low), std::abs(range.high));
-  const double unit = axis.format == TickFormat::bytes && largest >= 1024.0
-                          ? std::pow(1024.0, std::floor(std::log(largest) / std::log(1024.0)))
-                          : 1.0;
-  const double rough = width / unit / std::max(1, n_wanted);
+  const double rough = width / std::max(1, n_wanted);
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10.0 * power;
   for (double factor : {1.0, 2.0, 2.5, 5.0}) {
@@ -90,14 +85,15 @@ std::vector<Tick> linear_ticks(const Axis& axis, Range range, int n_wanted) {
       break;
     }
   }
+  if (axis.format == TickFormat::bytes) step = std::exp2(std::ceil(std::log2(rough) - 1e-9));
   if (axis.whole_numbers) step = std::max(1.0, step == 2.5 ? 5.0 : step);
   if (axis.whole_numbers && step != std::floor(step)) step = std::ceil(step);
-  step *= unit;
   const int decimals = decimals_of_step(step);
   std::vector<Tick> ticks;
   const double slack = 1e-9 * width;
   for (double i = std::ceil((range.low - slack) / step); i * step <= range.high + slack; i += 1.0) {
-    ticks.push_back({i * step, label_of(i * step, axis.format, decimals)});
+    const double at = i * step + 0.0;  // no minus zero
+    ticks.push_back({at, label_of(at, axis.format, decimals)});
     if (ticks.size() > 1000) break;
   }
   // a short axis with one number tells no scale

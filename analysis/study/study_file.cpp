@@ -47,6 +47,8 @@ class Reader {
            "tasks", "store"});
     if (const auto* question = top.get("question")) study_.question = word(*question, "question");
     const toml::node* const store = top.get("store");
+    if (store != nullptr && !store->is_string())
+      fail(line_of(store->source()), "store: expected a folder's name in quotes");
     study_.store =
         beside(store == nullptr ? "study-store" : word(*store, "store")).lexically_normal();
     for (const Entry& entry : entries(top, "models")) read_model(entry);
