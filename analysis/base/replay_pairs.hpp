@@ -62,6 +62,14 @@ struct ReplayItem {
 std::vector<ReplayItem> replay_items(const std::vector<Index>& layers,
                                      const std::vector<ReplayPair>& pairs);
 
+/// How many items the group has that begins at one.
+template <class Item>
+std::size_t n_in_group(const std::vector<Item>& items, std::size_t first) {
+  std::size_t end = first;
+  while (end < items.size() && items[end].group == first) ++end;
+  return end - first;
+}
+
 /// "quest tokens=64", "full".
 std::string pair_label(const ReplayPair& pair);
 

@@ -81,9 +81,8 @@ Work cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool)
   work.seconds = [&replay, items, calls](std::size_t first) {
     ReplayOptions only = replay.options;
     only.rows_per_chunk = 1;  // no exact row is made
-    const auto n_pairs = std::ranges::count(items, first, &ReplayItem::group);
-    return replay_seconds(replay.trace.info(), items[first].layers.size(),
-                          static_cast<std::size_t>(n_pairs), calls, 1, only);
+    return replay_seconds(replay.trace.info(), items[first].layers.size(), n_in_group(items, first),
+                          calls, 1, only);
   };
   work.run = [&replay, &pool, items, keys = work.keys](std::span<const std::size_t> which,
                                                        const Lease*, const ProgressFn& progress,

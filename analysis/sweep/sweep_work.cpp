@@ -7,6 +7,7 @@
 #include "analysis/base/base64.hpp"
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/checked_lines.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/base/statistics.hpp"
@@ -192,9 +193,8 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   work.seconds = [&plan](std::size_t index) {
     const SweepItem& item = plan.items[index];
     const SweepTraceInfo& known = plan.infos[item.trace];
-    const auto n_pairs = std::ranges::count(plan.items, item.group, &SweepItem::group);
     return replay_seconds(plan.described[item.trace], item.layers.size(),
-                          static_cast<std::size_t>(n_pairs), known.calls, known.q_heads.size(),
+                          n_in_group(plan.items, index), known.calls, known.q_heads.size(),
                           plan.options.replay);
   };
   work.run = [&plan, &pool, keys = work.keys](std::span<const std::size_t> items, const Lease*,
@@ -216,18 +216,19 @@ Work sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   return work;
 }
 
-std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const SweepItem& item,
-                                     const Json& answer) {
-  if (answer.size() != item.layers.size()) throw ConfigError("an answer of other layers");
+std::vector<SweepBlock> places_of(const SweepPlan& plan, const SweepItem& item) {
   const std::vector<Index>& layers = plan.infos[item.trace].layers;
-  std::vector<SweepBlock> blocks;
-  for (std::size_t l = 0; l < item.layers.size(); ++l) {
-    const auto slot = std::ranges::find(layers, item.layers[l]) - layers.begin();
-    blocks.push_back(block_from_json(
-        answer[l], plan,
-        {.trace = item.trace, .pair = item.pair, .layer_slot = static_cast<std::size_t>(slot)}));
-  }
-  return blocks;
+  return mapped<SweepBlock>(item.layers, [&](Index layer) {
+    const auto slot = std::ranges::find(layers, layer) - layers.begin();
+    return SweepBlock{
+        .trace = item.trace, .pair = item.pair, .layer_slot = static_cast<std::size_t>(slot)};
+  });
+}
+
+void read_sweep_blocks(const SweepPlan& plan, const Json& answer, std::vector<SweepBlock>& blocks) {
+  if (answer.size() != blocks.size()) throw ConfigError("an answer of other layers");
+  for (std::size_t l = 0; l < blocks.size(); ++l)
+    blocks[l] = block_from_json(answer[l], plan, std::move(blocks[l]));
 }
 
 }  // namespace kvscope

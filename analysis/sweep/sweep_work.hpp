@@ -13,9 +13,11 @@ namespace kvscope {
 /// Plan and pool must outlive the work.
 Work sweep_work(const SweepPlan& plan, ThreadPool& pool);
 
-/// The blocks in an item's answer. Throws ConfigError or a JSON exception for what the plan cannot
-/// have made.
-std::vector<SweepBlock> sweep_blocks(const SweepPlan& plan, const SweepItem& item,
-                                     const nlohmann::ordered_json& answer);
+/// The blocks of an item, their places alone.
+std::vector<SweepBlock> places_of(const SweepPlan& plan, const SweepItem& item);
+/// Fills them from the item's answer. Throws ConfigError or a JSON exception for what the plan
+/// cannot have made.
+void read_sweep_blocks(const SweepPlan& plan, const nlohmann::ordered_json& answer,
+                       std::vector<SweepBlock>& blocks);
 
 }  // namespace kvscope

@@ -31,10 +31,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Store store(folder);
     SweepPlan plan;
     plan.infos = {{.name = "a", .layers = {0, 1}, .q_heads = {0}, .calls = {{0, 4}}}};
-    plan.pairs.resize(2);
     for (const auto& [key, answer] : store.answers()) {
       try {
-        (void)sweep_blocks(plan, {{{0}, 0, 0}, 0}, answer_in(store, key));
+        std::vector<SweepBlock> blocks = places_of(plan, {{{0}, 0, 0}, 0});
+        read_sweep_blocks(plan, answer_in(store, key), blocks);
       } catch (const nlohmann::json::exception&) {
       }
     }

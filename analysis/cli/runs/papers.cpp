@@ -79,20 +79,15 @@ class PapersCommand final : public Command {
         "Makes every table and figure of the three papers, and shows the errors found in them, by "
         "running the program's own commands; results are in DIR/runs, pictures in DIR/items. The "
         "report (report.html, report.tex, items.json) has for each item the paper's claim and "
-        "number, the number on this model with its interval, the command, and a verdict: holds, "
-        "holds in form (not in size), depends on the reading (of several rules), smaller than what "
-        "counts, does not hold, not decided (how many more prompts would tell is said), cannot be "
-        "tested. A choice that is said to matter has to beat one drawn at random. Methods on the "
-        "same prompts, tokens or heads are compared by their paired difference; --plan prints what "
-        "is asked, and how small a difference the prompts can show, before anything runs. A failed "
-        "step is reported in its "
-        "item, and the rest continues; an item for which the system refused a write or memory is "
-        "\"not run\", and the code is 4. The same command continues an interrupted report: results "
-        "of the same command and inputs are not made again. Facts are asked in the model's chat "
-        "template if the dense model answers less than half of them in plain words, and of pass "
-        "keys and magic numbers those that it finds more often. A draft that is made here shares "
-        "its layers with the model: they stay dense, or are left out, where a draft is judged. "
-        "The whole takes an hour and a half on two cores for the embedded pair.",
+        "number, the number on this model with its interval, the command, and a verdict, of paired "
+        "differences where methods were asked the same. --plan prints, before anything runs, what "
+        "is asked, how small a difference the prompts can show, and what is known. A failed step "
+        "is reported in its item, and the rest continues; where the system refused a write or "
+        "memory the code is 4. The same command goes on with an interrupted report. Facts are "
+        "asked in the model's chat template if the dense model answers less than half of them in "
+        "plain words. A draft that is made here shares its layers with the model: they stay dense, "
+        "or are left out, where a draft is judged. An hour and a half on two cores for the "
+        "embedded pair.",
         {{"kvscope papers --quick --out papers",
           "the embedded pair, a few minutes; open papers/report.html"},
          {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},

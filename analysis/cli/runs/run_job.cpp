@@ -303,6 +303,19 @@ void RunJob::refuse_failed(const Work& of, const std::vector<FailedItem>& failed
           : "--retry-failed tries them again");
 }
 
+void RunJob::check_command(const std::string& command_line) const {
+  if (is_worker() || overwrite || !out || !fs::exists(*out)) return;
+  const OwnFiles own;
+  if (text_at(said_in(*out), "command_line", command_line) != command_line) refuse_other();
+}
+
+void RunJob::refuse_other() const {
+  throw IoError(fmt::runtime(resume ? "{} exists and is of another configuration; --overwrite "
+                                      "replaces it"
+                                    : "{} exists; --overwrite replaces it"),
+                out->string());
+}
+
 bool RunJob::is_complete(const Json& says, const std::function<std::string()>& empty_csv,
                          bool wants_more) {
   if (is_worker() || overwrite || !out || !fs::exists(*out)) return false;
@@ -313,11 +326,7 @@ bool RunJob::is_complete(const Json& says, const std::function<std::string()>& e
     const bool is_told = name != "skipped" && (name == "config_hash" || there.contains("kind"));
     is_same_ = is_same_ && (!is_told || there.value(name, Json()) == value);
   }
-  if (!is_same_)
-    throw IoError(fmt::runtime(resume ? "{} exists and is of another configuration; --overwrite "
-                                        "replaces it"
-                                      : "{} exists; --overwrite replaces it"),
-                  out->string());
+  if (!is_same_) refuse_other();
   const bool is_csv = !there.contains("kind");
   const bool is_whole =
       is_csv ? has_all_rows(there.at("csv"), empty_csv())

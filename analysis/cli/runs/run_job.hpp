@@ -70,6 +70,8 @@ class RunJob {
   void check() const;
   /// Throws, as check_table_output, before anything is computed.
   void check_table() const;
+  /// Throws IoError if --out is there and tells another command line: before anything is loaded.
+  void check_command(const std::string& command_line) const;
   /// Throws ConfigError if the output is a file that was read.
   void check_inputs() const;
   /// True if this process makes no result.
@@ -112,6 +114,7 @@ class RunJob {
  private:
   std::optional<std::filesystem::path> folder() const;
   Interrupted stopped(const Interrupted& error) const;
+  [[noreturn]] void refuse_other() const;
   void refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const;
 
   bool may_resume_ = true;  // whether or not --resume is asked for

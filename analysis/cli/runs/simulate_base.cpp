@@ -235,6 +235,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
   job_.check_table();
+  job_.check_command(given.command_line(name(), kOptionsOfNoNumber));
   const SimulationOptions options = simulation_options();
   const int n_threads = job_.work.n_threads();
   engine_.check();
