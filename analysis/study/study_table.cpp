@@ -66,17 +66,29 @@ bool is_answer(const Json& row, const StudyItem& item) {
 
 /// Rows of layers as one.
 Json means_of(const Json& rows) {
-  Json means = Json::object();
-  for (const std::string& name : row_columns(rows)) {
-    if (name == "layer" || name.ends_with("_low") || name.ends_with("_high")) continue;
+  struct Column {
+    std::string name;
     Mean mean;
     double least = INFINITY;
-    for (const Json& row : rows) {
-      const bool has_window = row.value("window", 0.0) != 0.0;
-      if (has_window || !row.contains(name) || !row.at(name).is_number()) continue;
-      mean.add(row.at(name).get<double>());
-      least = std::min(least, row.at(name).get<double>());
+  };
+  std::vector<Column> columns;
+  for (const Json& row : rows) {
+    const bool has_window = row.value("window", 0.0) != 0.0;
+    std::size_t at = 0;  // rows have the same columns, mostly
+    for (const auto& [name, value] : row.items()) {
+      if (at >= columns.size() || columns[at].name != name)
+        at = static_cast<std::size_t>(std::ranges::find(columns, name, &Column::name) -
+                                      columns.begin());
+      if (at == columns.size()) columns.push_back({name});
+      Column& column = columns[at++];
+      if (has_window || !value.is_number()) continue;
+      column.mean.add(value.get<double>());
+      column.least = std::min(column.least, value.get<double>());
     }
+  }
+  Json means = Json::object();
+  for (const auto& [name, mean, least] : columns) {
+    if (name == "layer" || name.ends_with("_low") || name.ends_with("_high")) continue;
     if (mean.n() > 0) means[name] = name == "mass_min" ? least : mean.value();
   }
   if (means.contains("predicted_speedup"))  // no mean of ratios
@@ -137,18 +149,18 @@ void add_remark(Json& table, const StudyItem& item, const std::string& remark) {
   table.push_back(row_of(item, remark));
 }
 
-/// What an item's line holds; null where it has nothing of the name.
+/// What an item's line holds; null where it has nothing of the name. Heads are most of it.
 struct StoredItem {
   Json rows, totals, heads, remark;
 };
 
-StoredItem read_item(const std::string& line, const StudyItem& item) {
+StoredItem read_item(const std::string& line, const StudyItem& item, bool with_heads = true) {
   StoredItem stored;
   for_each_json_member(line, item.what, [&](std::string_view name, std::string_view text) {
     const auto read = [&](Json& to) { to = parse_ordered_json(text, item.what); };
     if (name == "rows") read(stored.rows);
     if (name == "totals") read(stored.totals);
-    if (name == "heads") read(stored.heads);
+    if (name == "heads" && with_heads) read(stored.heads);
     if (name == "remark") read(stored.remark);
   });
   return stored;
@@ -232,7 +244,7 @@ Json StudyAnswers::table(const std::string& task, StudyRows how) const {
     }
     const std::string line = line_of(*item);
     if (line.empty()) continue;
-    const StoredItem stored = read_item(line, *item);
+    const StoredItem stored = read_item(line, *item, /*with_heads=*/false);
     if (stored.rows.empty() && stored.totals.empty())
       add_remark(table, *item, stored.remark.is_string() ? stored.remark.get<std::string>() : "");
     else
