@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "analysis/base/mapped.hpp"
 #include "analysis/base/read_table.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"

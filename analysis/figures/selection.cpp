@@ -13,7 +13,6 @@
 #include "analysis/plot/scale.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {

@@ -77,14 +77,18 @@ Json said_in(const fs::path& file) {
     return {{"config_hash", text.substr(begin + 1, end - begin)}, {"csv", text}};
   } catch (const FormatError&) {
     return nullptr;
+  } catch (const nlohmann::json::exception&) {  // a summary that is no object
+    return nullptr;
   }
 }
 
-/// True if a table as CSV has the lines of `empty`, and none without numbers as there.
-bool has_all_rows(const std::string& csv, const std::string& empty) {
+/// Whether each row of a table as CSV has numbers, unlike those of `empty`; nothing if it has other
+/// columns or another number of rows: somebody cut it, or another version wrote it.
+std::optional<bool> has_all_numbers(const std::string& csv, const std::string& empty) {
   const std::vector<std::string> lines = split_words(csv, '\n');
   const std::vector<std::string> empty_lines = split_words(empty, '\n');
-  if (lines.size() != empty_lines.size() || lines.front() != empty_lines.front()) return false;
+  if (lines.size() != empty_lines.size() || lines.front() != empty_lines.front())
+    return std::nullopt;
   for (std::size_t i = 1; i < lines.size(); ++i)
     if (lines[i] == empty_lines[i] && !lines[i].empty()) return false;
   return true;
@@ -321,18 +325,21 @@ bool RunJob::is_complete(const Json& says, const std::function<std::string()>& e
   if (is_worker() || overwrite || !out || !fs::exists(*out)) return false;
   const OwnFiles own;
   const Json there = said_in(*out);
+  const bool is_csv = kind_of_name(*out) == FileKind::csv;
   is_same_ = there.is_object();
   for (const auto& [name, value] : says.items()) {
-    const bool is_told = name != "skipped" && (name == "config_hash" || there.contains("kind"));
+    const bool is_told = name != "skipped" && (!is_csv || name == "config_hash");
     is_same_ = is_same_ && (!is_told || there.value(name, Json()) == value);
   }
+  std::optional<bool> is_whole;
+  if (is_same_)
+    is_whole = is_csv
+                   ? has_all_numbers(there.at("csv"), empty_csv())
+                   : !says.contains("skipped") || there.value("skipped", Json()) == says["skipped"];
+  is_same_ = is_whole.has_value();
   if (!is_same_) refuse_other();
-  const bool is_csv = !there.contains("kind");
-  const bool is_whole =
-      is_csv ? has_all_rows(there.at("csv"), empty_csv())
-             : !says.contains("skipped") || there.value("skipped", Json()) == says["skipped"];
-  // Where a store is, what it lacks is done; who wants numbers on standard output gets them.
-  if (!is_whole || wants_more || json || store_dir_ || is_store(*folder())) return false;
+  // What a named store lacks is done; who wants numbers on standard output gets them.
+  if (!*is_whole || wants_more || json || store_dir_) return false;
   note("kvscope: {} is complete: nothing was left to do{}", out->string(),
        is_csv ? " (a CSV does not say which version of kvscope made it)" : "");
   return true;
@@ -340,9 +347,12 @@ bool RunJob::is_complete(const Json& says, const std::function<std::string()>& e
 
 int RunJob::end() const {
   if (has_failed_) return kPartlyFailed;
-  // of this work alone: what is of another one has not been asked for to its end
-  if (!store_dir_ && store_ && !store_->folder().empty() && store_->plans().size() == 1)
-    remove_store(store_->folder());
+  if (!store_dir_ && store_ && !store_->folder().empty()) {
+    if (store_->plans().size() == 1)
+      remove_store(store_->folder());
+    else
+      note("kvscope: {} stays: other work has items in it", store_->folder().string());
+  }
   if (is_same_ && was_known_)
     note("kvscope: {} is complete: nothing was left to do", out->string());
   return kOk;
