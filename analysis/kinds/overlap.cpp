@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <tuple>
 
 #include "analysis/base/columns.hpp"
 #include "analysis/base/measure_layers.hpp"
@@ -74,10 +78,81 @@ std::vector<Couple> couples_of(const PairPlan& plan) {
   return couples;
 }
 
-/// Of one couple in one head.
-struct Overlap {
-  double jaccard = kNan, shared_mass = kNan, first_mass = kNan, second_mass = kNan;
+/// What both analyses replay: all layers choose.
+struct Asked {
+  Asked(const TraceSource& trace, const OverlapOptions& options, std::string_view kind)
+      : part(selected_part(trace.info(), options.selection)) {
+    require_full_qkv(trace, kind);
+    plan = plan_pairs(parse_methods({options.selector}, "selector"),
+                      split_budgets({options.budget}), {options.phase}, trace.where(), kind);
+    replay = options.replay(part.q_heads);
+    replay.dense_layers = 0;
+    replay.calls = whole_periods(replay.calls, plan.pairs);
+  }
+  void run(const TraceSource& trace, const AnalysisRun& run) const {
+    replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, run.pool, run.progress,
+                  run.stop);
+  }
+  TraceInfo part;
+  PairPlan plan;
+  ReplayOptions replay;
 };
+
+/// Numbers of one couple in one head, or of one method's rows there.
+using Shares = std::array<double, 4>;
+constexpr Shares kNothing = {kNan, kNan, kNan, kNan};
+
+struct SharesColumn {
+  const char* name;
+  const char* units;
+  const char* meaning;
+};
+using SharesColumns = std::array<SharesColumn, 4>;
+
+/// Writes an array [layer, q_head, `item`] of each column, of what `shares` gives. The summary has
+/// their means by layer, and of each of the `items`, whose entries get them.
+Json write_shares(
+    const AnalysisRun& run, std::string_view kind, const Asked& asked, const SharesColumns& columns,
+    const std::string& item, Json items,
+    const std::function<Shares(Index layer, std::size_t head, std::size_t item)>& shares) {
+  const TraceInfo& part = asked.part;
+  write_head_axes(run.output, part);
+  LayerColumns arrays(run.output, n_of(part.layers));
+  ColumnsOf<Shares> heads(arrays, {n_of(part.q_heads), n_of(items)}, {"q_head", item});
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto& [name, units, meaning] = columns[i];
+    heads.add<float>(name, [i](const Shares& one) { return one[i]; }, units, meaning,
+                     {{Total::mean, name}});
+    run.output.add_plot({fmt::format("plot_{}", name), name, {"layer", "q_head", "."}, meaning});
+  }
+  Totals totals(arrays);
+  std::vector<std::array<Mean, 4>> means(items.size());
+  const auto measure = [&](Index, Index layer) {
+    for (std::size_t h = 0; h < part.q_heads.size(); ++h) {
+      for (std::size_t n = 0; n < items.size(); ++n) {
+        const Shares one = shares(layer, h, n);
+        heads.put(static_cast<Index>(h), static_cast<Index>(n), one);
+        for (std::size_t i = 0; i < one.size(); ++i) means[n][i].add(one[i]);
+      }
+    }
+  };
+  const auto summarize = [&](Index, Index, Json& entry) {
+    totals.add();
+    Totals of_layer(arrays);
+    of_layer.add();
+    entry.update(of_layer.to_json());
+  };
+  Json summary;
+  summary["layers"] = measure_layers(kind, part.layers, arrays.arrays, {}, measure, summarize);
+  summary["totals"] = totals.to_json();
+  for (std::size_t n = 0; n < items.size(); ++n) {
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      items[n][columns[i].name] = json_number(means[n][i].value());
+  }
+  summary[item + "s"] = std::move(items);
+  summary["skipped"] = asked.plan.skipped;
+  return run.finish(std::move(summary));
+}
 
 /// The sums over rows of one layer.
 class OverlapSums {
@@ -124,7 +199,7 @@ class OverlapSums {
   }
 
   /// NaN without rows.
-  Overlap mean(std::size_t slot, std::size_t c) const {
+  Shares mean(std::size_t slot, std::size_t c) const {
     const std::size_t at = (slot * couples_.size() + c) * kSums;
     const double n = sums_.sum(at);
     return {sums_.sum(at + 5) / sums_.sum(at + 4), sums_.sum(at + 3) / n, sums_.sum(at + 1) / n,
@@ -137,89 +212,97 @@ class OverlapSums {
   ReproducibleSums sums_;
 };
 
-struct OverlapColumn {
-  const char* name;
-  double Overlap::*member;
-  const char* meaning;
-};
-constexpr OverlapColumn kOverlapColumns[] = {
-    {"jaccard", &Overlap::jaccard, "keys that both keep / keys that one of them keeps"},
-    {"shared_mass", &Overlap::shared_mass, "attention on keys that both keep"},
-    {"first_mass", &Overlap::first_mass, "attention on keys that the first alone keeps"},
-    {"second_mass", &Overlap::second_mass, "attention on keys that the second alone keeps"}};
+constexpr SharesColumns kOverlapColumns = {
+    {{"jaccard", "1", "keys that both keep / keys that one of them keeps"},
+     {"shared_mass", "1", "attention on keys that both keep"},
+     {"first_mass", "1", "attention on keys that the first alone keeps"},
+     {"second_mass", "1", "attention on keys that the second alone keeps"}}};
+
+constexpr SharesColumns kRowColumns = {
+    {{"row_keys", "token", "keys before the call that a row keeps"},
+     {"call_keys", "token", "keys before the call that any of its rows keeps"},
+     {"row_share", "1", "keys that a row keeps / keys that any row keeps"},
+     {"jaccard", "1", "keys that every row keeps / keys that any row keeps"}}};
+
+/// What rows of a call keep of the keys before it, by the lists of one owner.
+Shares shares_of_rows(const SelectedCall& call, Index owner, std::span<const Index> rows) {
+  std::vector<std::size_t> n_keepers(static_cast<std::size_t>(call.tokens.begin));  // by key
+  double n_kept = 0.0;
+  for (const Index row : rows) {
+    for (const KeyPos key : call.selection.list(owner, row).keys) {
+      if (key >= call.tokens.begin) break;
+      ++n_keepers[static_cast<std::size_t>(key)];
+      n_kept += 1.0;
+    }
+  }
+  std::erase(n_keepers, 0);
+  const auto of_call = static_cast<double>(n_keepers.size());
+  const auto of_all = static_cast<double>(std::ranges::count(n_keepers, rows.size()));
+  const double of_row = n_kept / static_cast<double>(rows.size());
+  if (of_call == 0.0) return kNothing;
+  return {of_row, of_call, of_row / of_call, of_all / of_call};
+}
 
 }  // namespace
 
 Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
                      const AnalysisRun& run) {
   check_fields(options);
-  require_full_qkv(trace, "overlap");
-  const TraceInfo part = selected_part(trace.info(), options.selection);
-  const PairPlan plan =
-      plan_pairs(parse_methods({options.selector}, "selector"), split_budgets({options.budget}),
-                 {options.phase}, trace.where(), "overlap");
-  const std::vector<Couple> couples = couples_of(plan);
+  Asked asked(trace, options, "overlap");
+  const TraceInfo& part = asked.part;
+  const std::vector<Couple> couples = couples_of(asked.plan);
   std::vector<OverlapSums> sums(part.layers.size(), OverlapSums(couples, part.q_heads.size()));
-
-  ReplayOptions replay = options.replay(part.q_heads);
-  replay.dense_layers = 0;
-  replay.calls = whole_periods(replay.calls, plan.pairs);
-  const std::vector<TokenRange> calls = plan_calls(trace.info(), replay.calls, trace.where());
-  replay.on_row = [&](const MeasuredRow& row) {
+  const std::vector<TokenRange> calls = plan_calls(trace.info(), asked.replay.calls, trace.where());
+  asked.replay.on_row = [&](const MeasuredRow& row) {
     const auto behind = std::ranges::upper_bound(calls, row.pos, {}, &TokenRange::begin);
     sums[static_cast<std::size_t>(part.layer_slot(row.layer))].add(
         static_cast<std::size_t>(part.q_slot(row.q_head)), row, std::prev(behind)->begin);
   };
-  replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, run.pool, run.progress,
-                run.stop);
-
+  asked.run(trace, run);
+  std::map<Index, Members> dense;  // by layer: of what it says nothing
+  for (const Index layer : part.layers) {
+    for (std::size_t p = 0; p < asked.plan.pairs.size(); ++p) {
+      if (layer < dense_layers_of(asked.plan.pairs[p].selector, 0)) dense[layer] |= Members{1} << p;
+    }
+  }
+  Json names = Json::array();
+  for (const Couple& couple : couples) names.push_back(couple.names);
   run.begin("overlap", trace, with_part(fields_to_json(options), part));
-  write_head_axes(run.output, part);
-  LayerColumns columns(run.output, n_of(part.layers));
-  ColumnsOf<Overlap> heads(columns, {n_of(part.q_heads), n_of(couples)}, {"q_head", "couple"});
-  for (const OverlapColumn& column : kOverlapColumns) {
-    heads.add<float>(column.name, column.member, "1", column.meaning, {{Total::mean, column.name}});
-    run.output.add_plot({fmt::format("plot_{}", column.name),
-                         column.name,
-                         {"layer", "q_head", "."},
-                         column.meaning});
-  }
-  Totals totals(columns);
-  std::vector<std::array<Mean, std::size(kOverlapColumns)>> of_couple(couples.size());
-  const auto measure = [&](Index slot, Index layer) {
-    Members dense = 0;  // of which the layer says nothing
-    for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
-      if (layer < dense_layers_of(plan.pairs[p].selector, 0)) dense |= Members{1} << p;
-    }
-    for (std::size_t h = 0; h < part.q_heads.size(); ++h) {
-      for (std::size_t c = 0; c < couples.size(); ++c) {
-        const bool is_dense = ((couples[c].first | couples[c].second) & dense) != 0;
-        const Overlap overlap =
-            is_dense ? Overlap{} : sums[static_cast<std::size_t>(slot)].mean(h, c);
-        heads.put(static_cast<Index>(h), static_cast<Index>(c), overlap);
-        for (std::size_t i = 0; i < of_couple[c].size(); ++i)
-          of_couple[c][i].add(overlap.*kOverlapColumns[i].member);
-      }
+  return write_shares(run, "overlap", asked, kOverlapColumns, "couple", std::move(names),
+                      [&](Index layer, std::size_t head, std::size_t c) {
+                        if (((couples[c].first | couples[c].second) & dense[layer]) != 0)
+                          return kNothing;
+                        return sums[static_cast<std::size_t>(part.layer_slot(layer))].mean(head, c);
+                      });
+}
+
+Json analyze_row_sharing(const TraceSource& trace, const RowSharingOptions& options,
+                         const AnalysisRun& run) {
+  check_fields(options);
+  Asked asked(trace, options, "row-sharing");
+  asked.replay.only_costs = true;  // lists alone
+  asked.replay.calls.drafts = options.drafts;
+  std::map<std::tuple<Index, std::size_t, std::size_t>, std::array<Mean, 4>> means;
+  asked.replay.on_selection = [&](const SelectedCall& call) {
+    const std::vector<Index> rows = measured_rows(call.tokens.size(), options.rows_per_chunk);
+    for (std::size_t h = 0; h < asked.part.q_heads.size() && !call.selection.is_dense; ++h) {
+      const Index owner =
+          owner_of(call.selection.owner, asked.part.q_heads[h], trace.info().group(call.layer));
+      const Shares one = shares_of_rows(call, owner, rows);
+      for (std::size_t i = 0; i < one.size(); ++i) means[{call.layer, h, call.pair}][i].add(one[i]);
     }
   };
-  const auto summarize = [&](Index, Index, Json& entry) {
-    totals.add();
-    Totals of_layer(columns);
-    of_layer.add();
-    entry.update(of_layer.to_json());
-  };
-  Json summary;
-  summary["layers"] =
-      measure_layers("overlap", part.layers, columns.arrays, {}, measure, summarize);
-  summary["totals"] = totals.to_json();
-  summary["couples"] = Json::array();
-  for (std::size_t c = 0; c < couples.size(); ++c) {
-    summary["couples"].push_back(couples[c].names);
-    for (std::size_t i = 0; i < of_couple[c].size(); ++i)
-      summary["couples"].back()[kOverlapColumns[i].name] = json_number(of_couple[c][i].value());
-  }
-  summary["skipped"] = plan.skipped;
-  return run.finish(std::move(summary));
+  asked.run(trace, run);
+  Json names = Json::array();
+  for (const ReplayPair& pair : asked.plan.pairs) names.push_back({{"method", pair_label(pair)}});
+  run.begin("row-sharing", trace, with_part(fields_to_json(options), asked.part));
+  return write_shares(
+      run, "row-sharing", asked, kRowColumns, "pair", std::move(names),
+      [&](Index layer, std::size_t head, std::size_t pair) {
+        Shares one;
+        std::ranges::transform(means[{layer, head, pair}], one.begin(), &Mean::value);
+        return one;
+      });
 }
 
 }  // namespace kvscope

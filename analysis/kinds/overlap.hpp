@@ -1,5 +1,6 @@
 // Overlap: how many of their keys two methods share, how much of the attention lies in what both
-// keep, and who keeps what the others drop.
+// keep, and who keeps what the others drop. Row sharing: how much the rows of a call share their
+// keys under one method; a kernel that takes them together reads what any of them keeps.
 //
 // Keys are those before the call: its own keys, which nearly every method keeps, count nowhere.
 // Couples are two methods at one budget and, where it has three or more, each of them and all the
@@ -25,6 +26,7 @@ struct OverlapOptions : ReplayedCalls {
                                 "methods that are compared, as a sweep names them");
   std::string budget =
       option(budget, "budget", "256", "budgets, as 64,256 or ratio=0.1; a number is tokens");
+  bool operator==(const OverlapOptions&) const = default;
 };
 
 /// Arrays [layer, q_head, couple], in the order of summary["couples"]:
@@ -38,5 +40,23 @@ struct OverlapOptions : ReplayedCalls {
 /// bits for any number of threads.
 nlohmann::ordered_json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
                                        const AnalysisRun& run);
+
+struct RowSharingOptions : OverlapOptions {
+  RowSharingOptions() {
+    phase = Phase::verify;
+    selector = "oracle-topk,twilight,vattention,quest";
+    budget = "256,p=0.9";
+  }
+  Index drafts = option(drafts, "drafts", 4, "verify: tokens verified at once", at_least(1));
+  bool operator==(const RowSharingOptions&) const = default;
+};
+
+/// Arrays [layer, q_head, pair], in the order of summary["pairs"], means over the calls in which
+/// some row keeps a key: row_keys and call_keys, the keys that a row and that any row keeps;
+/// row_share, their quotient; jaccard, keys that every row keeps / keys that any row keeps. NaN
+/// where a method is dense. Throws what plan_pairs and replay_layers refuse; Interrupted on a stop.
+nlohmann::ordered_json analyze_row_sharing(const TraceSource& trace,
+                                           const RowSharingOptions& options,
+                                           const AnalysisRun& run);
 
 }  // namespace kvscope

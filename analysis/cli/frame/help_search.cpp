@@ -51,6 +51,7 @@ const std::map<std::string, std::string>& synonyms() {
        "head types entropy atlas induction retrieval streaming local sink sinks kinds functions "
        "compare traces"},
       {"analyze overlap", "agreement jaccard same keys differ intersection similar disagree"},
+      {"analyze row-sharing", "verification verify rows union shared keys kernel load reuse"},
       {"explain",
        "why missing lost evicted dropped token reason cause wrong answer failed failure blame "
        "rank cut-off attribution debug put back"},

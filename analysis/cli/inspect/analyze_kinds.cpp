@@ -213,4 +213,21 @@ KVSCOPE_COMMAND(
                  {"first alone", "{first_mass:3}"},
                  {"second alone", "{second_mass:3}"}}})
 
+KVSCOPE_COMMAND(
+    213, AnalyzeOne<RowSharingOptions>, analyze_row_sharing,
+    AnalysisCard{
+        .kind = "row-sharing",
+        .summary = "how much the rows of a verification call share their kept keys",
+        .about = "A kernel that takes a call's rows together reads each key that any of them "
+                 "keeps. Counted are keys before the call; --phase prefill does it with chunks.",
+        .columns = {{"row share", "{row_share}"}, {"in all rows", "{jaccard}"}},
+        .headline = "a row keeps {row_share:%} of the keys that its call reads, and {jaccard:%} "
+                    "are kept by all rows (means over layers, heads, calls and methods)",
+        .more_of = "pairs",
+        .more = {{"method", "{method}"},
+                 {"keys of a row", "{row_keys:4}"},
+                 {"of the call", "{call_keys:4}"},
+                 {"row share", "{row_share:3}"},
+                 {"in all rows", "{jaccard:3}"}}})
+
 }  // namespace kvscope::cli

@@ -67,6 +67,7 @@ inline std::vector<Analysis> analyses() {
           analysis("query-selection", analyze_query_selection, QuerySelectionOptions{}),
           analysis("heads", analyze_heads, heads),
           analysis("overlap", analyze_overlap, overlap, false),
+          analysis("row-sharing", analyze_row_sharing, RowSharingOptions{}, false, false),
           analysis("coverage", coverage_of_itself, coverage, false, false),
           analysis("ladder", analyze_ladder, ladder, false, false),
           analysis("attention-map", analyze_attention_map, AttentionMapOptions{}, false),

@@ -1,8 +1,13 @@
 // What methods share, against lists written down by hand and exact rows by three loops.
 #include "analysis/kinds/overlap.hpp"
 
+#include <algorithm>
+#include <map>
+#include <ranges>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
+#include "core/attention/topk.hpp"
 #include "core/sim/replay_calls.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/kinds/on_pool.hpp"
@@ -114,6 +119,36 @@ TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix") 
   CHECK(small["first_mass"].get<double>() > large["first_mass"].get<double>());
   CHECK(small["shared_mass"].get<double>() + small["first_mass"].get<double>() ==
         Approx(large["shared_mass"].get<double>() + large["first_mass"].get<double>()));
+}
+
+TEST_CASE("row sharing: keys of the rows of a verification are counted as by hand") {
+  const MemoryTrace trace = test::planted_trace({});
+  RowSharingOptions options;
+  options.selector = "oracle-topk,recent";
+  options.budget = "8";
+  MemoryResult result;
+  test::OnPool{analyze_row_sharing}(trace, options, result);
+  Mean of_row, of_call, share, jaccard;
+  for (const TokenRange& call : plan_calls(trace.info(), {.phase = Phase::verify}, "")) {
+    std::map<Index, int> keepers;
+    double n_kept = 0.0;
+    for (Index pos = call.begin; pos < call.end; ++pos) {
+      for (const Index key : top_k(test::naive_row(trace, 1, 2, pos), 8))
+        if (key < call.begin && ++keepers[key] > 0) n_kept += 0.25;
+    }
+    const auto n = static_cast<double>(keepers.size());
+    of_row.add(n_kept);
+    of_call.add(n);
+    share.add(n_kept / n);
+    jaccard.add(static_cast<double>(std::ranges::count(keepers | std::views::values, 4)) / n);
+  }
+  const std::size_t at = (trace.info().q_heads.size() + 2) * 2;  // layer 1, head 2
+  CHECK(result.values<float>("row_keys")[at] == Approx(of_row.value()));
+  CHECK(result.values<float>("call_keys")[at] == Approx(of_call.value()));
+  CHECK(result.values<float>("row_share")[at] == Approx(share.value()));
+  CHECK(result.values<float>("jaccard")[at] == Approx(jaccard.value()));
+  CHECK(jaccard.value() < 1.0);
+  CHECK(result.values<float>("jaccard")[at + 1] == 1.0f);  // recent: one list for all rows
 }
 
 }  // namespace kvscope::overlap_test

@@ -1,32 +1,20 @@
 // How the program answers wrong or odd command lines, and that help, manual and completions know
 // every option.
 #include <cstdlib>
-#include <regex>
 
+#include "core/base/lists.hpp"
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 
 namespace kvscope::test::usage_test {
 
-std::vector<std::vector<std::string>> listed_commands() {
-  std::vector<std::vector<std::string>> commands;
-  for (const auto& command : kvscope_run({"help", "--json"}).json()) {
-    const auto name = command.at("name").get<std::string>();
-    const std::size_t space = name.find(' ');
-    commands.push_back({name.substr(0, space)});
-    if (space != std::string::npos) commands.back().push_back(name.substr(space + 1));
-  }
-  return commands;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) {
-    if (!text.empty()) text += ' ';
-    text += word;
-  }
-  return text;
+/// "analyze quest" and so on.
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const auto& command : kvscope_run({"help", "--json"}).json())
+    names.push_back(command.at("name"));
+  return names;
 }
 
 TEST_CASE("no command at all is an error, with the overview") {
@@ -41,9 +29,10 @@ TEST_CASE("the overview fits a screen, and names every command once, by question
   for (std::size_t at; (at = run.out.find('\n', start)) != std::string::npos; start = at + 1)
     longest = std::max(longest, at - start);
   CHECK(longest <= 100);
-  for (const auto& command : listed_commands()) {
-    INFO(joined(command));
-    const bool is_whole = run.out.find("\n  " + joined(command) + " ") != std::string::npos;
+  for (const std::string& name : command_names()) {
+    INFO(name);
+    const Words command = split_words(name, ' ');
+    const bool is_whole = run.out.find("\n  " + name + " ") != std::string::npos;
     const bool is_kind = run.out.find("\n  " + command.front() + " KIND ") != std::string::npos &&
                          run.out.find(command.back()) != std::string::npos;
     CHECK(is_whole != is_kind);
@@ -51,45 +40,16 @@ TEST_CASE("the overview fits a screen, and names every command once, by question
 }
 
 TEST_CASE("every command has a help with usage and options, by --help, -h and help") {
-  for (auto command : listed_commands()) {
-    INFO(joined(command));
-    auto by_option = command;
-    by_option.push_back("--help");
+  for (const std::string& name : command_names()) {
+    INFO(name);
+    Words by_option = split_words(name + " --help", ' ');
     const auto run = ran(by_option);
     CHECK(run.err.empty());
-    CHECK_HAS(run.out, "usage: kvscope " + joined(command), "options:");
+    CHECK_HAS(run.out, "usage: kvscope " + name, "options:");
     by_option.back() = "-h";
     CHECK(kvscope_run(by_option).out == run.out);
-    auto by_word = command;
-    by_word.insert(by_word.begin(), "help");
-    CHECK(kvscope_run(by_word).out == run.out);
+    CHECK(kvscope_run(split_words("help " + name, ' ')).out == run.out);
   }
-}
-
-TEST_CASE("an experiment file is said to be as trusted as a command line") {
-  const std::string help = kvscope_run({"sweep", "--help"}).out;
-  CHECK(std::regex_search(help, std::regex("as\\s+trusted\\s+as\\s+a\\s+command\\s+line")));
-}
-
-TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
-  const TempDir dir;
-  const std::filesystem::path table =
-      dir.write("t.md",
-                "Mass (higher is better).\n\n| Method | 64 |\n|:---|---:|\n"
-                "| QuoKA (top\\_k) | **0.626** |\n| Quest | <u>0.609</u> |\n\nOf a text.\n");
-  const std::filesystem::path page = dir.path() / "page.html";
-  const std::string script = "eval \"$(sed -n '/^table_block()/,/^}/p' '" +
-                             (testing::source_dir() / "demo.sh").string() + "')\"; table_block <'" +
-                             table.string() + "' >'" + page.string() + "'";
-  REQUIRE(std::system(("bash -c \"$(cat <<'END'\n" + script + "\nEND\n)\"").c_str()) == 0);
-  CHECK(
-      read_file(page) ==
-      "<p>Mass (higher is better).</p>\n<div class=wide><table>\n"
-      "<tr><th>Method</th><th>64</th></tr>\n<tr><td>QuoKA (top_k)</td><td><b>0.626</b></td></tr>\n"
-      "<tr><td>Quest</td><td><u>0.609</u></td></tr>\n</table></div>\n<p>Of a text.</p>\n");
-  const std::string demo = read_file(testing::source_dir() / "demo.sh");
-  for (const char* part : {"name=\"viewport\"", "prefers-color-scheme:dark", "<figcaption>"})
-    CHECK_HAS(demo, part);
 }
 
 TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion") {

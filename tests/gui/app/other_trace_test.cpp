@@ -5,9 +5,9 @@
 
 namespace kvscope::gui::test::other_trace_test {
 
-constexpr const char* kPanels[] = {
-    "compare",         "coverage",     "geometry", "heads",      "layer-map",
-    "query-selection", "quest-bounds", "recall",   "theorem-b1", "why"};
+constexpr const char* kPanels[] = {"compare",     "coverage",        "geometry",     "heads",
+                                   "layer-map",   "query-selection", "quest-bounds", "recall",
+                                   "row-sharing", "theorem-b1",      "why"};
 
 /// The panel alone, with its picture of the verifier's trace; the draft's is open as well.
 struct PanelRig : Rig {
