@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
+#include "core/selectors/spec_lists.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -60,6 +62,8 @@ nlohmann::ordered_json AnalysisRun::finish(nlohmann::ordered_json summary) const
 nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part) {
   options["layers"] = part.layers;
   options["heads"] = part.q_heads;
+  if (const std::string methods = options.value("selector", ""); !methods.empty())
+    add_artifacts(parse_methods({methods}, "selector"), options);
   return options;
 }
 

@@ -43,7 +43,8 @@ struct AnalysisRun {
   nlohmann::ordered_json finish(nlohmann::ordered_json summary) const;
 };
 
-/// The options of an analysis, and the layers and heads of the part that it looks at.
+/// The options of an analysis, the layers and heads of the part that it looks at, and which files
+/// its methods ("selector") name.
 nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part);
 
 /// Throws Interrupted once a stop was asked for.

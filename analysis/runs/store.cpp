@@ -224,6 +224,14 @@ bool Store::knew(const std::string& key) const {
   return !knows(key) && questions_.contains(question_of(key));
 }
 
+bool Store::is_of_one_work() const {
+  if (plans_.size() != 1 || fs::exists(recordings())) return false;
+  const auto& questions = plans_.begin()->second.questions;
+  return std::ranges::all_of(answers_, [&](const auto& answer) {
+    return std::ranges::binary_search(questions, question_of(answer.first), std::less<>());
+  });
+}
+
 std::string Store::line(const std::string& key) const {
   const StoredAnswer* const answer = find(key);
   if (answer == nullptr || answer->n_bytes == 0) return answer == nullptr ? "" : answer->text;

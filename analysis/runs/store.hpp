@@ -60,7 +60,7 @@ struct StoredPlan {
   std::string hash;
   std::string command;
   std::size_t n_items = 0;
-  std::vector<std::string> questions;  // what keys of its items begin with (question_of)
+  std::vector<std::string> questions;  // what keys of its items begin with (question_of), sorted
 };
 
 class Store {
@@ -90,6 +90,8 @@ class Store {
   bool knew(const std::string& key) const;
   const std::map<std::string, StoredAnswer>& answers() const { return answers_; }
   const std::map<std::string, StoredPlan>& plans() const { return plans_; }
+  /// True if all that is in it are items of one command's work.
+  bool is_of_one_work() const;
   /// The item's line as JSON's text; empty if there is none. Throws IoError or FormatError.
   std::string line(const std::string& key) const;
   /// Answers in an hour, by the last hundred; 0 if there are too few, or none for ten times as long

@@ -283,7 +283,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& p
                                              const Work* known_work, ResultInfo& made) {
   const Running run(job_.work.progress);
   std::unique_ptr<ResultWriter> output;
-  if (job_.out) {
+  if (job_.writes()) {
     output = create_result_file(*job_.out, job_.may_replace());
   } else {
     output = std::make_unique<NullResult>();

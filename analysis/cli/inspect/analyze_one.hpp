@@ -10,6 +10,7 @@
 #include "analysis/cli/frame/list_options.hpp"
 #include "analysis/cli/inspect/analyze_command.hpp"
 #include "core/base/fields_json.hpp"
+#include "core/selectors/spec_lists.hpp"
 #include "core/trace/part.hpp"
 
 namespace kvscope::cli {
@@ -72,6 +73,12 @@ class AnalyzeOne : public AnalyzeCommand {
     options.fields(options_);
   }
   Json options_json() const final { return selection_.with(fields_to_json(options_)); }
+  std::vector<MethodSpec> methods() const final {
+    if constexpr (requires { options_.selector; }) {
+      if (!options_.selector.empty()) return parse_methods({options_.selector}, "--selector");
+    }
+    return {};
+  }
   Json call(const Traces& traces, const AnalysisRun& run) const final {
     const TraceInfo& info = traces[0].info();
     const TraceInfo part = part_of(info);

@@ -380,7 +380,7 @@ class CostCommand final : public Command {
     } else {
       if (const std::optional<int> code = of_trace(options, report)) return *code;
     }
-    if (job_.out) write_new_file(*job_.out, json_text(report, 1) + "\n", job_.may_replace());
+    if (job_.writes()) write_new_file(*job_.out, json_text(report, 1) + "\n", job_.may_replace());
     job_.end();
     if (job_.json) {
       print_json(report);

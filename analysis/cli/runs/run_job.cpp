@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/cli/frame/host.hpp"
 #include "analysis/cli/frame/output.hpp"
 #include "analysis/cli/frame/save_text.hpp"
@@ -82,16 +83,29 @@ Json said_in(const fs::path& file) {
   }
 }
 
-/// Whether each row of a table as CSV has numbers, unlike those of `empty`; nothing if it has other
-/// columns or another number of rows: somebody cut it, or another version wrote it.
-std::optional<bool> has_all_numbers(const std::string& csv, const std::string& empty) {
-  const std::vector<std::string> lines = split_words(csv, '\n');
-  const std::vector<std::string> empty_lines = split_words(empty, '\n');
-  if (lines.size() != empty_lines.size() || lines.front() != empty_lines.front())
-    return std::nullopt;
-  for (std::size_t i = 1; i < lines.size(); ++i)
-    if (lines[i] == empty_lines[i] && !lines[i].empty()) return false;
-  return true;
+/// Whether each row of a result in CSV or JSON (said_in) has numbers where that of an empty one has
+/// none; nothing if it has other columns or rows: somebody changed it, or another version wrote it.
+std::optional<bool> has_all_numbers(const Json& there, const std::string& empty_csv) try {
+  constexpr std::string_view kPlace[] = {"trace", "model",  "selector", "phase", "layer",
+                                         "kind",  "q_head", "length",   "depth"};
+  const Table found = there.contains("csv") ? table_from_csv(there["csv"].get<std::string>(), "")
+                                            : table_from_json(there, "");
+  const Table empty = table_from_csv(empty_csv, "");
+  if (found.n_rows() != empty.n_rows()) return std::nullopt;
+  std::vector<bool> has_numbers(found.n_rows());
+  for (const TableColumn& column : empty.columns()) {
+    const TableColumn* const own = found.find(column.name);
+    if (own == nullptr) return std::nullopt;
+    const bool is_place = std::ranges::find(kPlace, column.name) != std::end(kPlace);
+    for (std::size_t row = 0; row < found.n_rows(); ++row) {
+      if (own->cell(row) == column.cell(row)) continue;
+      if (is_place) return std::nullopt;
+      has_numbers[row] = true;
+    }
+  }
+  return std::ranges::find(has_numbers, false) == has_numbers.end();
+} catch (const FormatError&) {
+  return std::nullopt;
 }
 
 void note_failed(const std::vector<FailedItem>& failed) {
@@ -200,10 +214,12 @@ void RunJob::declare_work(OptionSet& options) {
       .kind = ValueKind::folder;
   workers_.declare(options);
   options.flag("without-failed",
-               "with --store or --engine: make the result although items failed; their rows are "
-               "empty, and the code is 4",
+               "of items in a store: make the result although some failed; their rows are empty, "
+               "and the code is 4",
                without_failed_);
-  options.need({"retry-failed", "without-failed"}, {"store", "engine"});
+  Words keepers = {"store", "engine"};
+  if (!may_resume_) keepers.emplace_back("resume");
+  options.need({"retry-failed", "without-failed"}, keepers);
   options.need({"engine"}, {"out", "store"}, ", where finished items are kept");
   options.need({"worker"}, {"store"});
   options.exclude({"worker", "out"}, ": a worker makes no result");
@@ -213,13 +229,16 @@ void RunJob::declare_work(OptionSet& options) {
 
 void RunJob::check() const {
   workers_.check();
-  if (!store_dir_ || is_worker() || store_dir_->extension() != ".store") return;
-  const FileKind kind = kind_of_name(store_dir_->stem());
+  if (!store_dir_ || is_worker()) return;
+  const fs::path dir =
+      store_dir_->has_filename() ? *store_dir_ : store_dir_->parent_path();  // "x/"
+  if (dir.extension() != ".store") return;
+  const FileKind kind = kind_of_name(dir.stem());
   if (kind == FileKind::csv || kind == FileKind::own_json || kind == FileKind::result)
     throw UsageError(
         "--store: a folder called {} is that of the --out of this name, and goes when it is done: "
         "expected another name",
-        store_dir_->filename().string());
+        dir.filename().string());
 }
 
 void RunJob::check_table() const {
@@ -241,13 +260,14 @@ Store& RunJob::open(const Work& of) {
   const auto dir = folder();
   if (!dir || (may_resume_ && !is_split())) return store_.emplace();
   if (!store_dir_ && !maker_) maker_.emplace(*out);
+  if (!store_dir_ && fs::exists(*out) && !may_replace()) refuse_other();  // made meanwhile
   if (!store_dir_ && is_store(*dir)) {
     if (Leases(*dir / "leases", Store().worker()).is_held_here())
       throw IoError("{}: another process is at it: wait until it ends, or name another --out",
                     dir->string());
-    if (overwrite) {
+    if (overwrite && !fs::exists(*dir / "recordings")) {  // of studies
       remove_store(*dir);
-    } else if (!resume && !may_resume_) {
+    } else if (!overwrite && !resume && !may_resume_) {
       throw IoError("{} exists: --resume continues it, --overwrite starts over", dir->string());
     }
   }
@@ -332,27 +352,34 @@ bool RunJob::is_complete(const Json& says, const std::function<std::string()>& e
     is_same_ = is_same_ && (!is_told || there.value(name, Json()) == value);
   }
   std::optional<bool> is_whole;
-  if (is_same_)
-    is_whole = is_csv
-                   ? has_all_numbers(there.at("csv"), empty_csv())
-                   : !says.contains("skipped") || there.value("skipped", Json()) == says["skipped"];
+  if (is_same_ && empty_csv && kind_of_name(*out) != FileKind::result)
+    is_whole = has_all_numbers(there, empty_csv());
+  else if (is_same_)
+    is_whole = true;
+  if (is_whole && !is_csv && says.contains("skipped"))
+    is_whole = *is_whole && there.value("skipped", Json()) == says["skipped"];
   is_same_ = is_whole.has_value();
   if (!is_same_) refuse_other();
   // What a named store lacks is done; who wants numbers on standard output gets them.
-  if (!*is_whole || wants_more || json || store_dir_) return false;
+  is_whole_ = *is_whole;
+  if (!is_whole_ || wants_more || json || store_dir_) return false;
   note("kvscope: {} is complete: nothing was left to do{}", out->string(),
        is_csv ? " (a CSV does not say which version of kvscope made it)" : "");
+  if (is_store(*folder())) drop(Store(*folder()));  // a kill came between
   return true;
+}
+
+void RunJob::drop(const Store& store) const {
+  if (store_dir_ || store.folder().empty()) return;
+  if (store.is_of_one_work())
+    remove_store(store.folder());
+  else
+    note("kvscope: {} stays: other work has items in it", store.folder().string());
 }
 
 int RunJob::end() const {
   if (has_failed_) return kPartlyFailed;
-  if (!store_dir_ && store_ && !store_->folder().empty()) {
-    if (store_->plans().size() == 1)
-      remove_store(store_->folder());
-    else
-      note("kvscope: {} stays: other work has items in it", store_->folder().string());
-  }
+  if (store_) drop(*store_);
   if (is_same_ && was_known_)
     note("kvscope: {} is complete: nothing was left to do", out->string());
   return kOk;

@@ -76,9 +76,11 @@ class RunJob {
   void check_inputs() const;
   /// True if this process makes no result.
   bool is_worker() const { return workers_.is_worker(); }
-  /// True if items are kept apart: a store is named, or workers do them. What fails then stops
-  /// nothing.
-  bool is_split() const { return store_dir_ || workers_.has_engine(); }
+  /// True if items are kept apart: a store is named, workers do them, or some have failed. What
+  /// fails then stops nothing.
+  bool is_split() const {
+    return store_dir_ || workers_.has_engine() || workers_.retries_failed() || without_failed_;
+  }
 
   /// The store of this run, of whatever work: keys are by contents. Throws IoError if there is one
   /// beside --out that is not continued.
@@ -98,8 +100,10 @@ class RunJob {
   std::optional<int> finish(const Work& of, const OptionSet& given, const std::string& name);
   Store& store() { return *store_; }
 
+  /// True if --out is asked for, and is not there already.
+  bool writes() const { return out.has_value() && !is_whole_; }
   /// True if a finished result may lie at --out, which is replaced.
-  bool may_replace() const { return overwrite || resume || is_same_; }
+  bool may_replace() const { return overwrite || is_same_; }
   /// Whether --out is there, whole and without an item that failed, so that nothing is left to do;
   /// says so. `says`: what such a result tells of what made it, of "version", "command_line",
   /// "config_hash", "trace_hashes", "artifacts" and "skipped" what this command knows. `empty_csv`:
@@ -113,12 +117,15 @@ class RunJob {
 
  private:
   std::optional<std::filesystem::path> folder() const;
+  /// Removes the store beside --out, unless other work is in it.
+  void drop(const Store& store) const;
   Interrupted stopped(const Interrupted& error) const;
   [[noreturn]] void refuse_other() const;
   void refuse_failed(const Work& of, const std::vector<FailedItem>& failed) const;
 
   bool may_resume_ = true;  // whether or not --resume is asked for
   bool is_same_ = false;    // what lies at --out is of this work
+  bool is_whole_ = false;   // and lacks nothing
   bool was_known_ = false;  // nothing was left to do in the store
   std::optional<std::filesystem::path> store_dir_;
   bool without_failed_ = false;

@@ -297,7 +297,7 @@ int SimulateCommand::tell(const SimulationTask& task, SimulationResult& result,
                           const OptionSet& given) {
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
-  if (job_.out) {
+  if (job_.writes()) {
     write_table_output(
         {[&] { return table_csv(result.table, result.config_hash); },
          [&] { return simulation_json(task, result); },

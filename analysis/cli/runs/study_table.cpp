@@ -12,6 +12,7 @@
 #include "analysis/cli/frame/save_text.hpp"
 #include "analysis/cli/frame/text_table.hpp"
 #include "analysis/cli/runs/study_setup.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json.hpp"
 #include "core/base/number_text.hpp"
 
@@ -55,8 +56,10 @@ class StudyTableCommand final : public Command {
     if (task_) require_task(study, *task_);
     const StudyAnswers answers(study.plan, study.store);
     const std::string task = task_.value_or("");
-    const std::string text =
-        text_of(answers.table(task, rows_ ? StudyRows::all : StudyRows::means));
+    const Json table = answers.table(task, rows_ ? StudyRows::all : StudyRows::means);
+    if (out_ && table.empty())
+      throw ConfigError("{}: nothing is known yet: kvscope study run computes it", file_.string());
+    const std::string text = text_of(table);
     if (const std::size_t n_unknown = answers.n_unknown(task); n_unknown > 0)
       note("kvscope: {} items are not known yet: kvscope study run {} computes them", n_unknown,
            file_.string());

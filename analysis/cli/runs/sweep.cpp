@@ -64,7 +64,9 @@ std::vector<std::string> texts_of(const nlohmann::json& value, const std::string
 
 void apply(OptionSet& options, const OptionSpec& spec, const nlohmann::json& value,
            const std::string& where) {
+  const auto& others = kOptionsOfNoNumber;  // which a worker has from who started it
   if (options.given(spec.name)) return;
+  if (options.given("worker") && std::ranges::find(others, spec.name) != std::end(others)) return;
   if (spec.placeholder.empty()) {
     if (!value.is_boolean())
       throw UsageError("{}: expected true or false, found {}", where, kvscope::describe(value));
@@ -351,7 +353,7 @@ class SweepCommand final : public Command {
       return kOk;
     if (const auto code = job_.finish(work, options, name())) return *code;
     const SweepResult result = sweep_result(plan, work, job_.store());
-    if (job_.out)
+    if (job_.writes())
       write_table_output(
           {[&] { return sweep_csv(result); }, [&] { return sweep_json(result); },
            [&](ResultWriter& output) { write_sweep(result, output, writer_name()); }},

@@ -49,6 +49,16 @@ TEST_CASE(
   REQUIRE(same.code == 0);
   CHECK(same.json()["warnings"].size() == 5);
   CHECK_HAS(same.err, "learned from text.h5, the recording that it is tested on");
+  for (const std::string kind : {"heads", "overlap"}) {
+    const Words asked = {"analyze",    kind,      texts.tested,
+                         "--selector", selectors, "--budget",
+                         "32",         "--out",   texts.file(kind + ".h5")};
+    ran(asked);
+    CHECK_HAS(ran(asked).err, "is complete");
+    ran({"fit", "loki", kind == "heads" ? texts.tested : texts.text, "--out",
+         texts.file("loki.json"), "--overwrite"});
+    refused(asked, 3, {"--overwrite replaces it"});  // another artifact of that name
+  }
 }
 
 TEST_CASE("fit and runs refuse with one sentence") {

@@ -249,6 +249,10 @@ TEST_CASE("papers refuses what it cannot mean") {
   refused({"papers", "--out", dir.file("r"), "--items", "quoka-fig-99"}, 2,
           {"quoka-fig-99 is no item"});
   CHECK(kvscope_run({"papers", "--example", "nothing", "--out", dir.file("x.h5")}).code == 2);
+  fs::create_directories(dir.path() / "mine/runs");
+  const fs::path mine = dir.write("mine/runs/geometry.h5", "notes");
+  refused({"papers", "--out", dir.file("mine")}, 2, {"mine/runs holds other files"});
+  CHECK(read_file(mine) == "notes");
 }
 
 TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed search's loss") {

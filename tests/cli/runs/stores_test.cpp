@@ -276,7 +276,14 @@ TEST_CASE("a folder beside the output that is no store of it stays as it is") {
     CHECK_FALSE(fs::exists(out));
     fs::remove_all(store);
   }
-  refused(bench.sweep({"--store", out + ".store"}), 2, {"that of the --out of this name"});
+  for (const char* end : {"", "/"})
+    refused(bench.sweep({"--store", out + ".store" + end}), 2, {"that of the --out of this name"});
+  // A study's store of that name is used, and stays.
+  ran(bench.sweep({"--store", bench.file("s")}));
+  fs::create_directories(bench.file("s") + "/recordings");
+  fs::rename(bench.file("s"), out + ".store");
+  CHECK_HAS(ran(bench.sweep({"--out", out, "--overwrite"})).err, "o.csv.store stays");
+  CHECK(keys_in(out + ".store").size() == 17);
 }
 
 TEST_CASE("work is continued with the weights that it was begun with, and no others") {

@@ -90,6 +90,10 @@ TEST_CASE("an experiment file says what the flags say") {
          " \"chunk\": 16, \"rows_per_chunk\": 4}";
   const auto by_file = ran({"sweep", "--config", config, "--chunk", "32", "--json"});
   CHECK(by_file.json() == kvscope_run(recorded.sweep({"--rows-per-chunk", "4", "--json"})).json());
+  const std::string out = recorded.file("by_file.csv");
+  std::ofstream(config) << "{\"engine\": \"local\", \"workers\": 1, \"out\": \"" << out << "\"}";
+  ran(recorded.sweep({"--config", config}));
+  CHECK(fs::exists(out));
   std::ofstream(config) << "{\"budgets\": 3}";
   refused({"sweep", "--config", config}, 2, {"unknown key \"budgets\"", "Did you mean budget"});
   std::ofstream(config) << "{\"chunk\": {}}";
