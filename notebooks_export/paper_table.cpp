@@ -11,6 +11,7 @@
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
@@ -244,6 +245,14 @@ std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::str
   return note;
 }
 
+/// "Means over 2 kinds, 3 lengths.": what the rows of one cell differ in; empty where that is the
+/// table's grain (layers), or nothing.
+std::string means_sentence(const Table& table, const TablePivot& pivot) {
+  std::vector<RowSlots> groups;
+  for (const auto& [key, sample] : pivot.samples) groups.push_back(sample.rows);
+  return figures::means_over(table, groups);
+}
+
 /// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
 std::string dense_methods(const Table& table, const RowSlots& rows,
                           const std::vector<TableField>& fields) {
@@ -304,8 +313,7 @@ std::string missed_sentence(const Table& table, const MatchedRows& matched, cons
                      fmt::join(parts, "; "));
 }
 
-/// "Prompts that the dense model does not answer are left out: common_words (512, 1024). Averaged
-/// over the kinds passkey and multi_key."
+/// "Prompts that the dense model does not answer are left out: common_words (512, 1024)."
 std::string prompts_sentence(const LeftOut& left_out) {
   std::string text;
   for (const auto& [kind, lengths] : left_out.unsolved) {
@@ -315,10 +323,6 @@ std::string prompts_sentence(const LeftOut& left_out) {
   }
   if (!text.empty())
     text = fmt::format("Prompts that the dense model does not answer are left out: {}.", text);
-  if (left_out.kinds.size() > 1) {
-    text += fmt::format("{}Averaged over the kinds {}.", text.empty() ? "" : " ",
-                        fmt::join(left_out.kinds, ", "));
-  }
   if (left_out.has_windows)
     text += fmt::format("{}Layers with a sliding window are left out.", text.empty() ? "" : " ");
   return text;
@@ -445,8 +449,10 @@ class CellMaker {
     cell.missed_cost = sample && sample->missed_cost && !is_full;
     if (value.derive != Derive::none && sample) {
       const bool is_itself = pivot_.roles[r] == RowRole::full && value.derive != Derive::ratio;
-      cell.value =
-          is_itself ? kNan : derived(cell.value, full_mean(r, column, value, v), value.derive);
+      const CellSample& full = full_sample(r, column, value, v);
+      cell.value = is_itself ? kNan
+                             : derived(mean_at_places(*sample, full, *value.column),
+                                       mean_at_places(full, *sample, *value.column), value.derive);
     }
     cell.text = format_number(cell.value, value.format);
     if (sample && value.better != Better::neither)
@@ -461,17 +467,31 @@ class CellMaker {
 
  private:
   /// Of full attention's row in the same group.
-  double full_mean(std::size_t r, const Texts& column, const BoundValue& value,
-                   std::size_t v) const {
+  const CellSample& full_sample(std::size_t r, const Texts& column, const BoundValue& value,
+                                std::size_t v) const {
     const Texts group = texts_of(pivot_.rows.keys[r]);
     for (const std::size_t other : order_) {
       const Texts keys = texts_of(pivot_.rows.keys[other]);
       if (pivot_.roles[other] != RowRole::full ||
           !std::equal(keys.begin(), keys.end() - 1, group.begin()))
         continue;
-      if (const CellSample* sample = pivot_.find(other, column, v)) return sample->mean();
+      if (const CellSample* sample = pivot_.find(other, column, v)) return *sample;
     }
     throw ConfigError("{}: comparing with full attention needs rows of selector full", value.title);
+  }
+
+  /// Over the rows of a sample at whose place the other has one too: of the same prompts, texts or
+  /// layers.
+  double mean_at_places(const CellSample& sample, const CellSample& other,
+                        const TableColumn& column) const {
+    Mean mean;
+    for (const std::size_t row : sample.rows) {
+      if (std::ranges::any_of(other.rows, [&](std::size_t of_other) {
+            return figures::is_same_place(table_, row, of_other);
+          }))
+        mean.add(column.numbers[row]);
+    }
+    return mean.value();
   }
 
   const Table& table_;
@@ -508,8 +528,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   for (const std::string& sentence :
        {mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields)),
         missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
-        prompts_sentence(left_out), doubts_sentence(table.find("doubt"), rows),
-        whole_sentence(table, rows, fields)})
+        means_sentence(table, pivot), prompts_sentence(left_out),
+        doubts_sentence(table.find("doubt"), rows), whole_sentence(table, rows, fields)})
     add_sentence(out.note, sentence);
   const TableLayout layout = make_header(out, row_fields, column_fields, values, pivot);
 

@@ -105,7 +105,6 @@ void leave_out_unsolved(const Table& table, const TableSpec& spec, Rows& rows, L
   for (const std::size_t row : rows) {
     if (solved->cell(row) != "no") {
       kept.push_back(row);
-      add_once(left_out.kinds, kind->cell(row));
       continue;
     }
     std::string where = length ? length->cell(row) : std::string();

@@ -34,8 +34,7 @@ struct BoundValue {
 struct LeftOut {
   /// Prompts that the dense model does not answer: "common_words" to the lengths, as texts.
   std::map<std::string, KeyTexts> unsolved;
-  std::vector<std::string> kinds;  // of prompts, that are averaged in the rows that remain
-  bool has_windows = false;        // layers with a sliding window
+  bool has_windows = false;  // layers with a sliding window
 };
 
 /// Running mean and spread of the rows behind one cell.

@@ -48,7 +48,7 @@ TableSpec quest_passkey() {
   spec.columns = {kLength, "budget"};
   spec.values = {{kScore, Derive::none, "", {}, NumberFormat{0, true, true, false}}};
   spec.row_titles = {{"selector|method", "Method / Budget"}};
-  spec.caption = "Pass-key retrieval by budget.";
+  spec.caption = "Retrieval by length and budget.";
   spec.label = "tab:passkey";
   return spec;
 }

@@ -20,8 +20,8 @@ namespace kvscope::figures {
 std::vector<MethodRows> method_rows(const Table& table, const FigureOptions& options,
                                     BudgetInLabel budget,
                                     const std::function<bool(std::size_t)>& counts) {
-  const Wanted wanted(options.selector);
   const TextColumn& selectors = table.text("selector");
+  const Wanted wanted(options.selector, selectors.categories);
   const TextColumn* const cards = table.has_text("hardware") ? &table.text("hardware") : nullptr;
   std::map<std::string, std::set<std::string>> budgets_of;
   for (std::size_t r = 0; r < table.n_rows(); ++r)
@@ -81,7 +81,9 @@ void RowMean::add(const RowNumbers& numbers, std::size_t row) {
 std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodRows> methods,
                                          std::span<const double> x, const RowNumbers& numbers,
                                          std::vector<std::string>& caption) {
-  std::map<double, std::vector<std::size_t>> rows_at;
+  // lines of several cards have their cards in their labels
+  const TableColumn* const cards = table.find("hardware");
+  std::map<std::pair<double, std::string>, std::vector<std::size_t>> rows_at;
   std::map<std::size_t, std::size_t> line_of;
   for (std::size_t m = 0; m < methods.size(); ++m) {
     for (const std::size_t row : std::exchange(methods[m].rows, {})) {
@@ -89,7 +91,7 @@ std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodR
         methods[m].rows.push_back(row);  // a gap
         continue;
       }
-      rows_at[x[row]].push_back(row);
+      rows_at[{x[row], cards == nullptr ? "" : cards->cell(row)}].push_back(row);
       line_of[row] = m;
     }
   }
@@ -101,8 +103,10 @@ std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodR
     for (const std::size_t row : common.rows) methods[line_of[row]].rows.push_back(row);
     all.n_places += common.n_places;
     all.n_left_out += common.n_left_out;
+    all.has_common = all.has_common && common.has_common;
   }
-  if (const std::string sentence = all.sentence("place"); !sentence.empty())
+  const std::string sentence = all.sentence("place");
+  if (!sentence.empty() && std::ranges::find(caption, sentence) == caption.end())
     caption.push_back(sentence);
   return methods;
 }

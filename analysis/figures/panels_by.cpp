@@ -28,12 +28,14 @@ std::vector<PanelRows> groups_of(const Table& table, const std::vector<std::stri
   std::map<std::string, std::size_t> place_of;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     std::vector<std::string> words;
+    std::string key;
     for (const std::string& column : columns) {
       std::string word = table.at(column).cell(r);
+      key += word + "\n";
       if (!word.empty()) words.push_back(std::move(word));
     }
     std::string name = fmt::format("{}", fmt::join(words, ", "));
-    const auto [place, is_new] = place_of.emplace(name, groups.size());
+    const auto [place, is_new] = place_of.emplace(key, groups.size());
     if (is_new) groups.push_back({std::move(name), {}});
     groups[place->second].rows.push_back(r);
   }

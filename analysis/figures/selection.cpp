@@ -206,7 +206,15 @@ std::string method_label(std::string_view selector) {
   return plot::verbatim(label);
 }
 
+bool has_several_costs(const Table& table) {
+  if (!table.has_text("match")) return false;
+  const auto& costs = table.text("match").categories;
+  return std::ranges::count_if(costs, [](const std::string& cost) { return !cost.empty(); }) > 1;
+}
+
 std::string budget_label(const Table& table, std::size_t row) {
+  if (has_several_costs(table) && table.text("selector").at(row) != "full")
+    return table.text("match").at(row);
   if (!table.has("budget") || std::isnan(table.numbers("budget")[row])) return "";
   const double budget = table.numbers("budget")[row];
   const std::string kind =
@@ -226,11 +234,13 @@ namespace {
 
 /// Columns that say of what a row is, besides its method and budget.
 constexpr std::pair<std::string_view, std::string_view> kPlaces[] = {
-    {"file", "files"},       {"trace", "traces"}, {"model", "models"},       {"text", "texts"},
-    {"phase", "phases"},     {"kind", "kinds"},   {"protocol", "protocols"}, {"length", "lengths"},
-    {"depth", "depths"},     {"turn", "turns"},   {"hardware", "cards"},     {"batch", "batches"},
-    {"context", "contexts"}, {"chunk", "chunks"}, {"position", "positions"}, {"draft", "drafts"},
-    {"gamma", "gammas"}};
+    {"file", "files"},         {"trace", "traces"},       {"model", "models"},
+    {"text", "texts"},         {"phase", "phases"},       {"kind", "kinds"},
+    {"protocol", "protocols"}, {"length", "lengths"},     {"depth", "depths"},
+    {"turn", "turns"},         {"hardware", "cards"},     {"batch", "batches"},
+    {"context", "contexts"},   {"chunk", "chunks"},       {"position", "positions"},
+    {"draft", "drafts"},       {"gamma", "gammas"},       {"n_tokens", "numbers of tokens"},
+    {"layer", "layers"},       {"q_head", "query heads"}, {"matmul", "kinds of products"}};
 
 }  // namespace
 
@@ -261,9 +271,10 @@ std::string means_over_methods(const Table& table, const std::vector<std::size_t
   return means_over(table, groups);
 }
 
-std::string words_of_place(const Table& table, std::size_t row) {
+std::string words_of_place(const Table& table, std::size_t row, bool with_head) {
   std::string words;
   for (const auto& [name, plural] : kPlaces) {
+    if (!with_head && (name == "layer" || name == "q_head")) continue;
     if (const TableColumn* const column = table.find(name)) words += column->cell(row) + "\n";
   }
   return words;
@@ -276,6 +287,26 @@ bool is_same_place(const Table& table, std::size_t a, std::size_t b) {
     const std::string of_a = column->cell(a), of_b = column->cell(b);
     return of_a == of_b || of_a.empty() || of_b.empty();
   });
+}
+
+std::vector<bool> rows_with_numbers(const Table& table, const std::vector<std::string>& columns) {
+  const TextColumn& selectors = table.text("selector");
+  std::vector<bool> has_any(table.n_rows()), lacks_one(table.n_rows());
+  for (const std::string& name : columns) {
+    const auto values = table.has(name) ? table.numbers(name) : std::span<const double>();
+    std::vector<bool> has_method(selectors.categories.size());
+    for (std::size_t r = 0; r < values.size(); ++r) {
+      if (!std::isfinite(values[r])) continue;
+      has_any[r] = true;
+      has_method[static_cast<std::size_t>(selectors.codes[r])] = true;
+    }
+    for (std::size_t r = 0; r < values.size(); ++r) {
+      if (!std::isfinite(values[r]) && has_method[static_cast<std::size_t>(selectors.codes[r])])
+        lacks_one[r] = true;
+    }
+  }
+  for (std::size_t r = 0; r < has_any.size(); ++r) has_any[r] = has_any[r] && !lacks_one[r];
+  return has_any;
 }
 
 CommonRows common_rows(const std::vector<std::size_t>& rows,

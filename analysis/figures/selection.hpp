@@ -58,8 +58,11 @@ std::map<std::string, std::string> method_names();
 /// (rich_text.hpp) that shows every character of the name.
 std::string method_label(std::string_view selector);
 
+/// True if rows were to meet different costs (--match): one setting may have met several.
+bool has_several_costs(const Table& table);
+
 /// Columns budget and budget_kind (tokens without it) of a row: "256", "25%", "$p$ = 0.9",
-/// "16 pages"; empty where the method takes none.
+/// "16 pages"; empty where the method takes none. Of several costs that which the row was to meet.
 std::string budget_label(const Table& table, std::size_t row);
 /// Column selector with its budget: "Quest, 256".
 std::string method_at_budget(const Table& table, std::size_t row);
@@ -69,10 +72,15 @@ std::string method_at_budget(const Table& table, std::size_t row);
 std::string means_over(const Table& table, const std::vector<std::vector<std::size_t>>& groups);
 /// The same of rows whose groups are methods at their budgets.
 std::string means_over_methods(const Table& table, const std::vector<std::size_t>& rows);
-/// The cells of a row that say of what it is, besides its method and budget.
-std::string words_of_place(const Table& table, std::size_t row);
+/// The cells of a row that say of what it is, besides its method and budget; with or without its
+/// layer and head.
+std::string words_of_place(const Table& table, std::size_t row, bool with_head = true);
 /// Whether two rows say the same there; an empty cell says nothing.
 bool is_same_place(const Table& table, std::size_t a, std::size_t b);
+
+/// [rows]: whether a row has its method's numbers in these columns: those that the method has a
+/// number of anywhere in the table, at least one. What failed has none.
+std::vector<bool> rows_with_numbers(const Table& table, const std::vector<std::string>& columns);
 
 /// Rows at places where every line has one, so that means compare; all of them if there is no such
 /// place.

@@ -6,6 +6,8 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope::figures {
 
@@ -15,7 +17,13 @@ std::size_t metric_slot(const std::string& word, const std::vector<std::string>&
   throw ConfigError("metric: there is no \"{}\"; choose from {}", word, fmt::join(names, ", "));
 }
 
-Wanted::Wanted(std::string_view option) : words_(parse_words(option)) {}
+Wanted::Wanted(std::string_view option, const std::vector<std::string>& there)
+    : words_(parse_words(option)) {
+  for (const std::string& word : words_) {
+    if (std::ranges::find(there, word) == there.end())
+      throw ConfigError("selector: there is no {} here; there is {}", quote(word), some_of(there));
+  }
+}
 
 bool Wanted::has(const std::string& selector) const {
   return words_.empty() || std::ranges::find(words_, selector) != words_.end();

@@ -17,7 +17,8 @@ std::size_t metric_slot(const std::string& word, const std::vector<std::string>&
 /// The methods that an option names; all if it names none.
 class Wanted {
  public:
-  explicit Wanted(std::string_view option);
+  /// Throws ConfigError for one that is not among those that there are.
+  Wanted(std::string_view option, const std::vector<std::string>& there);
   bool has(const std::string& selector) const;
 
  private:

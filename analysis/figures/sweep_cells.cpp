@@ -28,16 +28,19 @@ SweepCells collect_cells(const Table& table, const SweepSelection& selection,
   const std::string stem = interval_stem(table, metric.column);
   const auto low = stem.empty() ? std::span<const double>() : table.numbers(stem + "_low");
   const auto high = stem.empty() ? std::span<const double>() : table.numbers(stem + "_high");
+  const TextColumn* const costs = table.has_text("match") ? &table.text("match") : nullptr;
   const auto key_of = [&](std::size_t r) {
-    return BudgetKey{along == Along::budget ? 0 : kinds.codes[r],
+    const std::int32_t cost = costs == nullptr ? 0 : costs->codes[r];  // that was to be met
+    const auto n_kinds = static_cast<std::int32_t>(kinds.categories.size());
+    return BudgetKey{cost * n_kinds + (along == Along::budget ? 0 : kinds.codes[r]),
                      std::isnan(budget[r]) ? -1.0 : budget[r]};
   };
   // of one layer: trace, phase, selector, budget, layer
-  using Place = std::tuple<std::int32_t, std::int32_t, std::int32_t, BudgetKey, double>;
+  using Place = std::tuple<std::string, std::int32_t, std::int32_t, BudgetKey, double>;
+  const TableColumn* const traces = table.find("trace");
   const auto place_of = [&](std::size_t r) {
-    const std::int32_t trace = table.has_text("trace") ? table.text("trace").codes[r] : 0;
-    return Place(trace, phases == nullptr ? 0 : phases->codes[r], selectors.codes[r], key_of(r),
-                 layer[r]);
+    return Place(traces == nullptr ? "" : traces->cell(r), phases == nullptr ? 0 : phases->codes[r],
+                 selectors.codes[r], key_of(r), layer[r]);
   };
   SweepCells cells;
   std::map<Place, Mean> heads;

@@ -24,7 +24,8 @@ struct SweepCell {
   std::size_t row = 0;  // one of the table's that are in it
 };
 
-/// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.
+/// A budget and its kind, of the cost that it was to meet, in the order of the axis. NaN-free: -1
+/// for methods that take none.
 using BudgetKey = std::pair<std::int32_t, double>;
 
 struct SweepCells {

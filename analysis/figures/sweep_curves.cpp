@@ -155,6 +155,14 @@ std::string usual_budget_kind(const TextColumn& kinds, const TextColumn& selecto
   return best;
 }
 
+void require_known(const std::vector<Index>& wanted, const std::vector<double>& there,
+                   std::string_view option, const std::string& where) {
+  for (const Index number : wanted) {
+    if (std::ranges::find(there, static_cast<double>(number)) == there.end())
+      throw ConfigError("{}: there is no {} in {}", option, number, where);
+  }
+}
+
 /// The column of phases; one without a name where the table has none.
 TextColumn phase_column(const Table& table) {
   if (table.has_text("phase") || table.has("layer")) return table.text("phase");
@@ -194,6 +202,8 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
                          std::ranges::any_of(head, [](double h) { return !std::isnan(h); });
   const auto layers = parse_numbers(options.layers, "layers");
   const auto heads = parse_numbers(options.heads, "heads");
+  require_known(layers, layer, "layers", table.name());
+  require_known(heads, head, "heads", table.name());
   const auto by_selector = wanted_codes(selectors, parse_words(options.selector), "selector");
   const std::string phase =
       options.phase.empty() && table.n_rows() > 0 ? phases.at(0) : options.phase;
@@ -202,12 +212,13 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   SweepSelection selection;
   selection.budget_kind = usual_budget_kind(kinds, selectors, by_selector);
   std::set<std::string> other_kinds;
+  const TableColumn* const traces = table.find("trace");
   const auto trace_of = [&](std::size_t r) {
-    return table.has_text("trace") ? table.text("trace").codes[r] : 0;
+    return traces == nullptr ? std::string() : traces->cell(r);
   };
   // A budget beyond the context keeps everything too: a layer is one that the method leaves dense
   // only if no budget makes it sparse. (In a row of means over layers, dense is a share.)
-  std::set<std::tuple<std::int32_t, std::int32_t, double>> made_sparse;  // trace, selector, layer
+  std::set<std::tuple<std::string, std::int32_t, double>> made_sparse;  // trace, selector, layer
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     if (dense[r] != 1.0) made_sparse.insert({trace_of(r), selectors.codes[r], layer[r]});
   }
@@ -221,12 +232,17 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   const auto place_of = [&](std::size_t r) {
     return has_layers ? fmt::format("{} {}", trace_of(r), layer[r]) : words_of_place(table, r);
   };
-  std::vector<bool> has_number(table.n_rows(), false);  // rows of what failed have none
-  for (const SweepMetric& metric : kMetrics) {
-    const std::vector<double> values = numbers_or(table, metric.column, kNan);
-    for (std::size_t r = 0; r < values.size(); ++r)
-      has_number[r] = has_number[r] || std::isfinite(values[r]);
-  }
+  const auto head_of = [&](std::size_t r) { return fmt::format("{} {}", place_of(r), head[r]); };
+  std::vector<std::string> shown;
+  for (const std::string& name : parse_words(options.metric))
+    shown.emplace_back(sweep_metric(name).column);
+  for (std::size_t i = 0; shown.empty() && i < std::size(kMetrics); ++i)
+    if (table.has(kMetrics[i].column)) shown.emplace_back(kMetrics[i].column);
+  const std::vector<bool> has_number = rows_with_numbers(table, shown);
+  const TextColumn* const solved =
+      table.has_text("dense_solves") ? &table.text("dense_solves") : nullptr;
+  const bool has_solved = solved != nullptr && contains(solved->categories, "yes");
+  bool has_unsolved = false;
   std::set<std::string> left_out;
   std::size_t n_dense = 0;
   std::size_t n_window = 0;
@@ -244,6 +260,10 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
       other_kinds.insert(kind);
       continue;
     }
+    if (has_solved && solved->at(r) == "no") {
+      has_unsolved = true;
+      continue;
+    }
     n_window += window[r] != 0.0;
     n_dense += stays_dense(r);
     if (stays_dense(r)) left_out.insert(place_of(r));
@@ -256,9 +276,14 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     const auto setting_of = [&](std::size_t r) {
       return fmt::format("{} {} {}", selectors.at(r), kinds.at(r), budget[r]);
     };
-    common = common_rows(selection.rows, setting_of, place_of);
+    common = common_rows(selection.rows, setting_of, head_of);
     // matched budgets are of one recording each
-    if (!common.has_common) common = common_rows(selection.rows, method_of, place_of);
+    if (!common.has_common) {
+      common = common_rows(selection.rows, method_of, head_of);
+      if (common.has_common)
+        selection.sentences.emplace_back(
+            "No place has numbers at all budgets: points of a line are of different ones.");
+    }
     selection.rows = common.rows;
   }
   if (selection.rows.empty()) {
@@ -284,9 +309,18 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
         dense_layers == DenseLayers::leave_out_for_all
             ? "Layers that one of the methods leaves dense are left out for all."
             : "Layers that a method leaves dense are left out.");
-  if (const std::string lacking = common.sentence(has_layers ? "layer" : "place"); !lacking.empty())
+  if (const std::string lacking = common.sentence(has_heads    ? "query head"
+                                                  : has_layers ? "layer"
+                                                               : "place");
+      !lacking.empty())
     selection.sentences.push_back(lacking);
   if (n_window > 0) selection.sentences.push_back("Sliding-window layers are left out.");
+  if (has_unsolved)
+    selection.sentences.push_back("Prompts that the dense model does not answer are left out.");
+  for (const std::string& word : parse_words(options.selector)) {
+    if (!contains(selection.selectors, word))
+      selection.sentences.push_back(fmt::format("Without rows here: {}.", method_label(word)));
+  }
   if (!other_kinds.empty()) {
     selection.sentences.push_back(
         fmt::format("Budgets given as {} are left out.", fmt::join(other_kinds, ", ")));
@@ -390,12 +424,13 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
                           std::string_view fallback, const std::vector<std::string>& coloured) {
   const bool lacks_keys = along == Along::keys && !table.has("kept") && options.x.empty();
   if (lacks_keys) along = Along::budget;
+  FigureOptions shown = options;
+  if (parse_words(shown.metric).empty()) shown.metric = fallback;
   const SweepSelection selection =
-      select_sweep_rows(table, options, DenseLayers::leave_out_for_all,
+      select_sweep_rows(table, shown, DenseLayers::leave_out_for_all,
                         along == Along::budget ? BudgetKinds::usual : BudgetKinds::all);
   const auto budget = table.numbers("budget");
-  std::vector<std::string> names = parse_words(options.metric);
-  if (names.empty()) names = parse_words(fallback);
+  const std::vector<std::string> names = parse_words(shown.metric);
   std::set<double> budgets;
   for (std::size_t r : selection.rows) {
     if (!std::isnan(budget[r])) budgets.insert(budget[r]);

@@ -103,7 +103,7 @@ TEST_CASE("cells average their rows, leave NaN out, and say how many there were"
   PaperTable table = table_of(csv, spec);
   CHECK_THAT(table.rows[0].cells[0].value, WithinAbs(0.3, 1e-12));
   CHECK_THAT(table.rows[1].cells[0].value, WithinAbs(0.5, 1e-12));
-  CHECK(table.note == "Each cell is the mean of 1 to 2 rows of the result.");
+  CHECK(table.note == "Each cell is the mean of 1 to 2 rows of the result. Means over 2 layers.");
   spec.spread = Spread::sd;
   table = table_of(csv, spec);
   CHECK(table.rows[0].cells[0].spread == "± 0.141");

@@ -75,10 +75,12 @@ plot::Panel map_panel(const figures::MethodRows& method, std::span<const figures
       .x = {.label = "Context length (tokens)",
             .ticks = figures::cell_ticks(contexts, plot::TickFormat::tokens)},
       .y = {.label = "Batch", .ticks = figures::cell_ticks(batches), .has_names = true},
-      .colour = plot::ColourAxis{.axis = {.label = shown.label,
-                                          .scale = shown.is_ratio ? plot::ScaleKind::linear
-                                                                  : plot::ScaleKind::log10},
-                                 .masked_label = "no room on the card"},
+      .colour =
+          plot::ColourAxis{
+              .axis = {.label = shown.label,
+                       .scale = shown.is_ratio ? plot::ScaleKind::linear : plot::ScaleKind::log10},
+              .masked_label = method.rows.size() < cells.size() ? "no room, or not asked"
+                                                                : "no room on the card"},
       .aspect = std::clamp(
           0.9 * static_cast<double>(batches.size()) / static_cast<double>(contexts.size()), 0.2,
           0.9),

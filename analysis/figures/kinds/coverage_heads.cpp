@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
+#include "analysis/figures/method_rows.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
@@ -94,8 +97,19 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   const auto is_shown = [&](std::size_t r) {
     return !std::isnan(values[r]) && (chosen ? budget[r] == *chosen : std::isnan(budget[r]));
   };
-  for (std::size_t r : selection.rows) {
-    if (!is_shown(r)) continue;
+  std::vector<std::size_t> rows;
+  std::ranges::copy_if(selection.rows, std::back_inserter(rows), is_shown);
+  const std::string cost = rows.empty() || !figures::has_several_costs(table)
+                               ? std::string()
+                               : table.text("match").at(rows.front());
+  if (!cost.empty())
+    std::erase_if(rows, [&](std::size_t r) { return table.text("match").at(r) != cost; });
+  const figures::CommonRows common = figures::common_rows(
+      rows, [&](std::size_t r) { return selectors.at(r); },
+      [&](std::size_t r) { return figures::words_of_place(table, r, /*with_head=*/false); });
+  std::map<std::tuple<std::int32_t, double, double>, std::vector<std::size_t>> groups;
+  for (std::size_t r : common.rows) {
+    groups[{selectors.codes[r], layer[r], head[r]}].push_back(r);
     cells[selectors.at(r)][{layer[r], head[r]}].add(values[r]);
     range.low = std::min(range.low, values[r]);
     range.high = std::max(range.high, values[r]);
@@ -106,8 +120,8 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   // heads that show more than the oracle's do so with the keys that stand under their names
   const bool is_beyond = metric.is_share && table.has("kept") && is_any_beyond_oracle(cells);
   std::map<std::string, Mean> kept;
-  for (std::size_t r : selection.rows) {
-    if (is_beyond && is_shown(r)) kept[selectors.at(r)].add(table.numbers("kept")[r]);
+  for (std::size_t r : common.rows) {
+    if (is_beyond) kept[selectors.at(r)].add(table.numbers("kept")[r]);
   }
 
   plot::Figure figure =
@@ -132,7 +146,12 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
+  for (const auto& [head_of_method, rows_of_head] : groups)
+    figures::say_means(table, {rows_of_head}, figure.caption);
+  if (const std::string lacking = common.sentence("recording"); !lacking.empty())
+    figure.caption.push_back(lacking);
   say_without_numbers(selection.selectors, cells, figure.caption);
+  if (!cost.empty()) figure.caption.push_back(fmt::format("Of several costs {} is shown.", cost));
   figure.caption.push_back(chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
                                   : std::string("The methods take no budget."));
   if (is_beyond) {

@@ -204,7 +204,9 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
           fmt::format("Layer {}: mean over measured rows and heads, by page of keys.", layer));
       return difference;
     }
-    const figures::Wanted wanted(input.options.selector);
+    std::vector<std::string> known = names;
+    for (const std::string& name : names) known.emplace_back(selector_of_label(name));
+    const figures::Wanted wanted(input.options.selector, known);
     const bool are_chosen = !input.options.selector.empty();
     for (std::size_t p = 0; p < names.size(); ++p) {
       const std::string& name = names[p];

@@ -140,7 +140,9 @@ CollectedMethods collect_methods(const Table& table, const MatchedRows& matched,
         "--phase: rows of a simulation have no phase; only tables of kvscope sweep do");
   const auto reached = table.numbers("match_reached");
   const TextColumn& selectors = table.text("selector");
-  const figures::Wanted wanted(options.selector);
+  const figures::Wanted wanted(options.selector, selectors.categories);
+  const std::vector<bool> has_numbers =
+      figures::rows_with_numbers(table, mapped<std::string>(metrics, &EqualCostMetric::column));
   std::map<std::string, EqualCostMethod> by_name;
   std::vector<std::size_t> measured;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
@@ -158,17 +160,12 @@ CollectedMethods collect_methods(const Table& table, const MatchedRows& matched,
       if (has_several_traces(table)) why += " in " + table.text("trace").at(r);
       method.notes.push_back(std::move(why));
     }
-    if (std::isfinite(table.numbers(metrics.front().column)[r])) measured.push_back(r);
+    if (has_numbers[r]) measured.push_back(r);
   }
   CollectedMethods out;
   out.common = figures::common_rows(
       measured, [&](std::size_t r) { return selectors.at(r); },
-      [&](std::size_t r) {
-        return has_layers ? fmt::format("{}\n{}",
-                                        has_several_traces(table) ? table.text("trace").at(r) : "",
-                                        table.numbers("layer")[r])
-                          : figures::words_of_place(table, r);
-      });
+      [&](std::size_t r) { return figures::words_of_place(table, r); });
   for (const std::size_t r : out.common.rows) {
     EqualCostMethod& method = by_name[selectors.at(r)];
     if (!std::isnan(reached[r])) method.reached.push_back(reached[r]);

@@ -105,7 +105,8 @@ plot::Figure make_latency(const FigureInput& input) {
   const Methods reference = rows({}, true);
   Methods methods = rows(input.options, false);
   Methods all = reference;
-  for (figures::MethodRows& one : all) one.label = "dense";
+  const std::size_t n_name = figures::method_label("full").size();
+  for (figures::MethodRows& one : all) one.label = "dense" + one.label.substr(n_name);
   bool has_control = false;
   for (figures::MethodRows& one : methods) {
     if (one.selector != "full") continue;

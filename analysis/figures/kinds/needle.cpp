@@ -232,14 +232,18 @@ plot::Figure make_needle(const FigureInput& input) {
   const Table& table = answers.rows;
   figures::RowNumbers accuracy = figures::numbers_with_ends(table, "accuracy");
   const std::vector<double> prompts_of = figures::numbers_with_ends(table, "prompts").values;
+  bool has_budget = false;
   const auto is_shown = [&](std::size_t r) {
-    const bool is_of_other = !input.options.budget.empty() &&
-                             !figures::budget_label(table, r).empty() &&
-                             fmt::format("{}", table.numbers("budget")[r]) != input.options.budget;
+    const bool has_own = !input.options.budget.empty() && !figures::budget_label(table, r).empty();
+    const bool is_of_other =
+        has_own && fmt::format("{}", table.numbers("budget")[r]) != input.options.budget;
+    has_budget = has_budget || (has_own && !is_of_other);
     return !std::isnan(accuracy.values[r]) && !is_of_other;
   };
-  const auto methods =
+  auto methods =
       figures::method_rows(table, input.options, figures::BudgetInLabel::always, is_shown);
+  if (!input.options.budget.empty() && !has_budget)
+    throw ConfigError("budget: there is no {} in {}", input.options.budget, table.name());
   if (methods.empty()) figures::fail_empty(table.name(), "no row with an accuracy is left");
   if (std::ranges::all_of(methods, [&](const figures::MethodRows& method) {
         return std::ranges::all_of(method.rows, [&](std::size_t r) { return prompts_of[r] > 0.0; });
@@ -249,6 +253,10 @@ plot::Figure make_needle(const FigureInput& input) {
   const auto depth = table.numbers("depth");
   const std::vector<double> lengths = figures::values_of(methods, length);
   const std::vector<double> depths = figures::values_of(methods, depth);
+  std::vector<double> cell_of;  // rows by length and depth
+  for (std::size_t r = 0; r < table.n_rows(); ++r) cell_of.push_back(2.0 * length[r] + depth[r]);
+  std::vector<std::string> lacking;
+  methods = figures::at_common_places(table, methods, cell_of, accuracy, lacking);
   const auto cells = mapped<Cells>(methods, [&](const figures::MethodRows& method) {
     return figures::cells_of(method, length, depth, accuracy, lengths, depths);
   });
@@ -261,6 +269,7 @@ plot::Figure make_needle(const FigureInput& input) {
       plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
   std::vector<figures::LiveResult> means;
   figure.caption = caption_of(answers, prompts);
+  figure.caption.insert(figure.caption.end(), lacking.begin(), lacking.end());
   figures::say_match(table, methods, figure.caption);
   for (std::size_t i = 0; i < methods.size(); ++i) {
     const std::size_t first = methods[i].rows.front();

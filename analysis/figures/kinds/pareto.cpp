@@ -53,6 +53,9 @@ std::string word_in(const Table& table, const std::string& column, std::size_t r
 std::string point_name(const Table& table, std::size_t row) {
   const double budget = number_in(table, "budget", row);
   const std::string& selector = table.text("selector").at(row);
+  const bool has_costs =
+      std::isnan(budget) && figures::has_several_costs(table) && selector != "full";
+  if (has_costs) return selector + " " + word_in(table, "match", row);
   return std::isnan(budget)
              ? selector
              : fmt::format("{} {}={}", selector, word_in(table, "budget_kind", row), budget);
@@ -244,8 +247,13 @@ plot::Panel panel_of(const std::vector<LossPoint>& points, const LossMetric& met
 plot::Figure make_pareto(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const LossMetric& metric = loss_metric(table, input.options.metric);
+  FigureOptions options = input.options;
+  options.metric = metric.column;
+  const auto& there = table.text("selector").categories;
+  const bool has_full = std::ranges::find(there, "full") != there.end();
+  if (!options.selector.empty() && has_full) options.selector += ",full";  // losses are taken of it
   const figures::SweepSelection rows =
-      figures::select_sweep_rows(table, input.options, figures::DenseLayers::leave_out_for_all,
+      figures::select_sweep_rows(table, options, figures::DenseLayers::leave_out_for_all,
                                  figures::BudgetKinds::all, figures::RowsOf::layers);
   const LossesByName losses = losses_of(table, rows.rows, metric);
   const auto full = losses.find("full");
@@ -254,7 +262,7 @@ plot::Figure make_pareto(const FigureInput& input) {
   const std::vector<Times> all_times = input.results.size() > 1
                                            ? times_of(rows_of(*input.results[1]))
                                            : std::vector<Times>{own_times(table, losses)};
-  const figures::Wanted wanted(input.options.selector);
+  const figures::Wanted wanted(input.options.selector, there);
   std::vector<std::string> selectors;
   for (const auto& [name, loss] : losses) {
     if (loss.selector != "full" && wanted.has(loss.selector) &&

@@ -42,9 +42,12 @@ plot::Figure make_perplexity(const FigureInput& input) {
   std::size_t largest_stride = 1;
   std::vector<figures::LiveResult> ends;
   std::vector<std::vector<std::size_t>> groups;
-  for (const figures::MethodRows& curve : curves) {
+  std::vector<std::string> lacking;
+  const auto positions = table.numbers("position");
+  for (const figures::MethodRows& curve :
+       figures::at_common_places(table, curves, positions, losses, lacking)) {
     plot::Line line{.label = curve.label, .tone = curve.tone};
-    const auto points = figures::points_of(curve, table.numbers("position"), losses);
+    const auto points = figures::points_of(curve, positions, losses);
     // A mean over all tokens so far: few points say it, and dashes and markers can be seen. The
     // first tokens of a curve are means over few and would set the scale.
     const std::size_t n = points.size();
@@ -73,6 +76,7 @@ plot::Figure make_perplexity(const FigureInput& input) {
     figure.caption.push_back(
         fmt::format("Drawn at every {}th position, and at the last.", largest_stride));
   }
+  figure.caption.insert(figure.caption.end(), lacking.begin(), lacking.end());
   figures::say_means(table, groups, figure.caption);
   figures::say_match(table, curves, figure.caption);
   figures::say_beyond_oracles(ends, /*is_better_low=*/true, figure.caption);

@@ -137,6 +137,25 @@ TEST_CASE("methods are compared where all of them have rows, and over the values
   CHECK(testing::line_named(kept.panels[0], "quest").x == std::vector<double>{40.0});
 }
 
+TEST_CASE("what one method lacks is left out for all, and two costs are two points") {
+  const auto mass = [](const std::string& csv, const char* method) {
+    const plot::Figure figure =
+        testing::drawn(testing::result_of(csv), "budget", {.metric = "mass"});
+    return testing::line_named(figure.panels[0], method).y;
+  };
+  CHECK(mass(kSweepHead +
+                 "a,decode,quest,tokens,1,0,8,0,0,.4,,,\na,decode,h2o,tokens,1,0,8,0,0,.5,,,\n"
+                 "a,decode,h2o,tokens,1,1,8,0,0,.9,,,\n",
+             "h2o") == std::vector<double>{0.5});
+  CHECK(mass("selector,budget_kind,budget,match,layer,phase,mass_mean,kept\n"
+             "bigbird,none,,density=0.1,1,decode,.4,8\nbigbird,none,,density=0.2,1,decode,.6,16\n",
+             "bigbird") == std::vector<double>{0.4, 0.6});
+  const auto loss = testing::result_of(
+      "selector,position,log_perplexity,text\nfull,1,0,a\nquest,1,0,a\nquest,1,2,b\n");
+  CHECK(testing::line_named(testing::drawn(loss, "perplexity").panels[0], "quest").y ==
+        std::vector<double>{1.0});
+}
+
 TEST_CASE("every method has a look of its own, the same in every figure") {
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
   std::set<std::tuple<int, int, int, int, int>> looks;
