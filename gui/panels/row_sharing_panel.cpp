@@ -11,7 +11,7 @@ std::unique_ptr<Panel> make_row_sharing_panel() {
                 "layer.",
                 Extent::trace},
       AnalysisCard{.figure = "row-sharing",
-                   .metrics = {"row_share", "jaccard", "row_keys", "call_keys"},
+                   .metrics = {"row_share", "jaccard", "call_keys"},
                    .rows = "row_share",
                    .scope = AnalysisScope::trace,
                    .lists_figure = true},
