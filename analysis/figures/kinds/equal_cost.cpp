@@ -6,9 +6,11 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
+#include "analysis/figures/sweep_cells.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep/match_rows.hpp"
 #include "core/base/error.hpp"
@@ -20,11 +22,10 @@ namespace kvscope {
 
 namespace {
 
-/// What a panel shows: a number column with its interval's ends, where the table has those.
+/// What a panel shows: a number column.
 struct EqualCostMetric {
   std::string column;
   std::string label;
-  std::string stem;         // of the ends: stem_low, stem_high
   bool is_bounded = false;  // by the oracle, where all keep as many keys
   bool is_better_low = false;
   plot::ScaleKind scale = plot::ScaleKind::linear;
@@ -72,19 +73,15 @@ bool has_several_traces(const Table& table) {
 
 EqualCostMetric sweep_metric(const std::string& name) {
   const figures::SweepMetric& metric = figures::sweep_metric(name);
-  EqualCostMetric shown{std::string(metric.column), std::string(metric.label), "", metric.is_share,
-                        metric.column.starts_with("output_error")};
-  shown.stem = shown.column;
-  if (shown.stem.ends_with("_mean")) shown.stem.resize(shown.stem.size() - 5);
-  return shown;
+  return {std::string(metric.column), std::string(metric.label), metric.is_share,
+          metric.column.starts_with("output_error")};
 }
 
 /// What a closed loop measures: the quality of its task.
 EqualCostMetric live_metric(const Table& table) {
-  const EqualCostMetric known[] = {
-      {"perplexity", "Perplexity", "perplexity", true, true, plot::ScaleKind::log10},
-      {"accuracy", "Accuracy", "accuracy", true, false},
-      {"acceptance_length", "Accepted tokens per pass", "acceptance_length", true, false}};
+  const EqualCostMetric known[] = {{"perplexity", "Perplexity", true, true, plot::ScaleKind::log10},
+                                   {"accuracy", "Accuracy", true, false},
+                                   {"acceptance_length", "Accepted tokens per pass", true, false}};
   for (const EqualCostMetric& metric : known) {
     if (table.has(metric.column)) return metric;
   }
@@ -174,8 +171,8 @@ CollectedMethods collect_methods(const Table& table, const MatchedRows& matched,
       const double value = table.numbers(metrics[m].column)[r];
       if (std::isnan(value)) continue;
       method.values[m].middle.add(value);
-      const std::string& stem = metrics[m].stem;
-      if (!table.has(stem + "_low")) continue;
+      const std::string stem = figures::interval_stem(table, metrics[m].column);
+      if (stem.empty()) continue;
       method.values[m].ends.add(table.numbers(stem + "_low")[r], table.numbers(stem + "_high")[r]);
     }
   }
