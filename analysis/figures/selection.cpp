@@ -255,7 +255,10 @@ std::string means_over(const Table& table, const std::vector<std::vector<std::si
         of_group.insert(column->cell(rows[i]));
       if (of_group.size() > 1) values.merge(of_group);
     }
-    if (!values.empty()) parts.push_back(fmt::format("{} {}", values.size(), words));
+    if (values.empty()) continue;
+    parts.push_back(fmt::format("{} {}", values.size(), words));
+    if (name == "kind")
+      parts.back() += plot::verbatim(fmt::format(" ({})", fmt::join(values, ", ")));
   }
   if (!parts.empty()) return fmt::format("Means over {}.", fmt::join(parts, ", "));
   const bool are_single =

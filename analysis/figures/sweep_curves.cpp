@@ -234,8 +234,10 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   };
   const auto head_of = [&](std::size_t r) { return fmt::format("{} {}", place_of(r), head[r]); };
   std::vector<std::string> shown;
-  for (const std::string& name : parse_words(options.metric))
+  for (const std::string& name : parse_words(options.metric)) {
     shown.emplace_back(sweep_metric(name).column);
+    table.numbers(shown.back());  // says which columns there are
+  }
   for (std::size_t i = 0; shown.empty() && i < std::size(kMetrics); ++i)
     if (table.has(kMetrics[i].column)) shown.emplace_back(kMetrics[i].column);
   const std::vector<bool> has_number = rows_with_numbers(table, shown);
@@ -362,12 +364,14 @@ struct BandFacts {
   std::vector<std::string> without_interval;
   std::set<std::string> means_of;  // what the bands are intervals of
   std::set<std::string_view> intervals;
+  bool has_zero = false;  // a point at 0 of a logarithmic axis
 };
 
 std::vector<std::string> sentences_on(const BandFacts& facts, BandKind band,
                                       const std::string& rows_are) {
   const BandKind said = band == BandKind::ci ? BandKind::none : band;
   std::vector<std::string> sentences;
+  if (facts.has_zero) sentences.emplace_back("Points at 0 of the first axis are left out.");
   if (facts.n_max > 1) sentences.push_back(band_sentence(said, facts.n_min, facts.n_max, rows_are));
   if (band != BandKind::ci) return sentences;
   for (const std::string_view interval : facts.intervals) {
@@ -408,8 +412,12 @@ void add_method(plot::Panel& panel, const std::map<BudgetKey, SweepCell>& cells,
     }
     const double x = along == Along::budget ? key.second : cell.x.value();
     // A logarithmic axis has no place for an empty list.
-    if (along == Along::keys && !(x > 0.0)) continue;
-    points.emplace(x, std::pair(s, cell.row));
+    const bool has_place = along == Along::budget || x > 0.0;
+    facts.has_zero = facts.has_zero || !has_place;
+    const auto [first, last] = points.equal_range(x);  // of one setting that met two costs
+    const bool is_there = std::any_of(
+        first, last, [&](const auto& point) { return point.second.first.middle == s.middle; });
+    if (has_place && !is_there) points.emplace(x, std::pair(s, cell.row));
   }
   plot::Line line = curve_of(points, band);
   line.label = label;

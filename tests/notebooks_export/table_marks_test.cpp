@@ -159,7 +159,7 @@ TEST_CASE("tables of prompts leave out what the dense model does not answer, and
   CHECK_HAS(table.note,
             "Prompts that the dense model does not answer are left "
             "out: common_words (512, 1024); multi_key (1024).",
-            "Means over 2 kinds.");
+            "Means over 2 kinds (multi_key, passkey).");
 
   // asked for by name, everything is shown
   TableSpec by_kind = preset->spec;
