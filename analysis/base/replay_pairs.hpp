@@ -23,7 +23,6 @@ struct ReplayedCalls {
   Index rows_per_chunk = option(rows_per_chunk, "rows-per-chunk", 8,
                                 "measured queries of a call, evenly spaced", at_least(1));
 
-  bool operator==(const ReplayedCalls&) const = default;
   /// A replay of these calls that measures these heads.
   ReplayOptions replay(const std::vector<Index>& q_heads) const;
 };

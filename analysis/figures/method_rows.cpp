@@ -96,6 +96,7 @@ std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodR
     }
   }
   CommonRows all;
+  bool has_common = true;
   for (const auto& [place, rows] : rows_at) {
     const CommonRows common = common_rows(
         rows, [&](std::size_t row) { return methods[line_of[row]].label; },
@@ -103,9 +104,12 @@ std::vector<MethodRows> at_common_places(const Table& table, std::vector<MethodR
     for (const std::size_t row : common.rows) methods[line_of[row]].rows.push_back(row);
     all.n_places += common.n_places;
     all.n_left_out += common.n_left_out;
-    all.has_common = all.has_common && common.has_common;
+    has_common = has_common && common.has_common;
   }
-  const std::string sentence = all.sentence("place");
+  const std::string sentence =
+      has_common
+          ? all.sentence("place")
+          : "Some points are means over different places: no place has numbers of all there.";
   if (!sentence.empty() && std::ranges::find(caption, sentence) == caption.end())
     caption.push_back(sentence);
   return methods;

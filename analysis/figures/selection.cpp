@@ -240,7 +240,7 @@ constexpr std::pair<std::string_view, std::string_view> kPlaces[] = {
     {"turn", "turns"},         {"hardware", "cards"},     {"batch", "batches"},
     {"context", "contexts"},   {"chunk", "chunks"},       {"position", "positions"},
     {"draft", "drafts"},       {"gamma", "gammas"},       {"n_tokens", "numbers of tokens"},
-    {"layer", "layers"},       {"q_head", "query heads"}, {"matmul", "kinds of products"}};
+    {"layer", "layers"},       {"q_head", "query heads"}};
 
 }  // namespace
 

@@ -80,12 +80,16 @@ std::vector<Couple> couples_of(const PairPlan& plan) {
 
 /// What both analyses replay: all layers choose.
 struct Asked {
-  Asked(const TraceSource& trace, const OverlapOptions& options, std::string_view kind)
+  template <class Options>
+  Asked(const TraceSource& trace, const Options& options, std::string_view kind)
       : part(selected_part(trace.info(), options.selection)) {
     require_full_qkv(trace, kind);
     plan = plan_pairs(parse_methods({options.selector}, "selector"),
                       split_budgets({options.budget}), {options.phase}, trace.where(), kind);
-    replay = options.replay(part.q_heads);
+    replay.q_heads = part.q_heads;
+    replay.calls.phase = options.phase;
+    replay.calls.chunk = options.chunk;
+    replay.calls.steps = options.steps;
     replay.dense_layers = 0;
     replay.calls = whole_periods(replay.calls, plan.pairs);
   }
@@ -224,11 +228,12 @@ constexpr SharesColumns kRowColumns = {
      {"row_share", "1", "keys that a row keeps / keys that any row keeps"},
      {"jaccard", "1", "keys that every row keeps / keys that any row keeps"}}};
 
-/// What rows of a call keep of the keys before it, by the lists of one owner.
-Shares shares_of_rows(const SelectedCall& call, Index owner, std::span<const Index> rows) {
+/// What the rows of a call keep of the keys before it, by the lists of one owner.
+Shares shares_of_rows(const SelectedCall& call, Index owner) {
   std::vector<std::size_t> n_keepers(static_cast<std::size_t>(call.tokens.begin));  // by key
   double n_kept = 0.0;
-  for (const Index row : rows) {
+  const Index n_rows = call.tokens.size();
+  for (Index row = 0; row < n_rows; ++row) {
     for (const KeyPos key : call.selection.list(owner, row).keys) {
       if (key >= call.tokens.begin) break;
       ++n_keepers[static_cast<std::size_t>(key)];
@@ -237,8 +242,9 @@ Shares shares_of_rows(const SelectedCall& call, Index owner, std::span<const Ind
   }
   std::erase(n_keepers, 0);
   const auto of_call = static_cast<double>(n_keepers.size());
-  const auto of_all = static_cast<double>(std::ranges::count(n_keepers, rows.size()));
-  const double of_row = n_kept / static_cast<double>(rows.size());
+  const auto of_all =
+      static_cast<double>(std::ranges::count(n_keepers, static_cast<std::size_t>(n_rows)));
+  const double of_row = n_kept / static_cast<double>(n_rows);
   if (of_call == 0.0) return kNothing;
   return {of_row, of_call, of_row / of_call, of_all / of_call};
 }
@@ -249,6 +255,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
                      const AnalysisRun& run) {
   check_fields(options);
   Asked asked(trace, options, "overlap");
+  asked.replay.rows_per_chunk = options.rows_per_chunk;
   const TraceInfo& part = asked.part;
   const std::vector<Couple> couples = couples_of(asked.plan);
   std::vector<OverlapSums> sums(part.layers.size(), OverlapSums(couples, part.q_heads.size()));
@@ -284,11 +291,10 @@ Json analyze_row_sharing(const TraceSource& trace, const RowSharingOptions& opti
   asked.replay.calls.drafts = options.drafts;
   std::map<std::tuple<Index, std::size_t, std::size_t>, std::array<Mean, 4>> means;
   asked.replay.on_selection = [&](const SelectedCall& call) {
-    const std::vector<Index> rows = measured_rows(call.tokens.size(), options.rows_per_chunk);
     for (std::size_t h = 0; h < asked.part.q_heads.size() && !call.selection.is_dense; ++h) {
       const Index owner =
           owner_of(call.selection.owner, asked.part.q_heads[h], trace.info().group(call.layer));
-      const Shares one = shares_of_rows(call, owner, rows);
+      const Shares one = shares_of_rows(call, owner);
       for (std::size_t i = 0; i < one.size(); ++i) means[{call.layer, h, call.pair}][i].add(one[i]);
     }
   };

@@ -26,7 +26,6 @@ struct OverlapOptions : ReplayedCalls {
                                 "methods that are compared, as a sweep names them");
   std::string budget =
       option(budget, "budget", "256", "budgets, as 64,256 or ratio=0.1; a number is tokens");
-  bool operator==(const OverlapOptions&) const = default;
 };
 
 /// Arrays [layer, q_head, couple], in the order of summary["couples"]:
@@ -41,13 +40,15 @@ struct OverlapOptions : ReplayedCalls {
 nlohmann::ordered_json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
                                        const AnalysisRun& run);
 
-struct RowSharingOptions : OverlapOptions {
-  RowSharingOptions() {
-    phase = Phase::verify;
-    selector = "oracle-topk,twilight,vattention,quest";
-    budget = "256,p=0.9";
-  }
+struct RowSharingOptions {
+  TraceSelection selection;
+  std::string selector = option(selector, "selector", "oracle-topk,twilight,vattention,quest",
+                                "methods, as a sweep names them");
+  std::string budget = option(budget, "budget", "256,p=0.9", "budgets; a number is tokens");
+  Phase phase = option(phase, "phase", Phase::verify, "which calls, all rows of which count");
   Index drafts = option(drafts, "drafts", 4, "verify: tokens verified at once", at_least(1));
+  Index chunk = option(chunk, "chunk", 128, "B_CP: queries per prefill call", at_least(1));
+  Index steps = option(steps, "steps", 16, "decode and verify: calls, evenly spaced", at_least(1));
   bool operator==(const RowSharingOptions&) const = default;
 };
 

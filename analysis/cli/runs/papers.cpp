@@ -136,7 +136,9 @@ class PapersCommand final : public Command {
       throw UsageError("--out: {} is no folder", folder_.out.string());
     for (const char* name : {"items.json", "report.html", "report.tex"})
       refuse_other_kind(folder_.out / name, kind_of_name(name));
-    if (!is_store(folder_.out / "store") && !sorted_entries(folder_.out / "runs").empty())
+    const bool is_report =
+        is_store(folder_.out / "store") || fs::exists(folder_.out / "items.json");
+    if (!is_report && !sorted_entries(folder_.out / "runs").empty())
       throw UsageError("--out: {} holds other files: expected a new folder, or that of a report",
                        (folder_.out / "runs").string());
     fs::create_directories(folder_.out);

@@ -41,9 +41,12 @@ plot::Figure make_row_sharing(const FigureInput& input) {
   if (panel.marks.empty()) figures::fail_empty(result.name(), "no method chooses keys");
   if (which < 2) panel.y.range = plot::Range{0.0, 1.02};
   plot::Figure figure{.panels = {panel}, .legend = plot::LegendPlace::above};
-  figure.caption.push_back(
-      fmt::format("Keys before each call; lines and bands over n = {} heads, of means over calls.",
-                  numbers.spec.shape[1]));
+  const Json& config = result.info().config;
+  const std::string phase = text_at(config, "phase");
+  figure.caption.push_back(fmt::format(
+      "Keys before each call ({}, at most {:g} rows); lines and bands over n = {} heads, of means "
+      "over calls.",
+      phase, number_at(config, phase == "verify" ? "drafts" : "chunk"), numbers.spec.shape[1]));
   return figure;
 }
 
