@@ -234,12 +234,12 @@ namespace {
 
 /// Columns that say of what a row is, besides its method and budget.
 constexpr std::pair<std::string_view, std::string_view> kPlaces[] = {
-    {"file", "files"},         {"trace", "traces"},       {"model", "models"},
-    {"text", "texts"},         {"phase", "phases"},       {"kind", "kinds"},
-    {"protocol", "protocols"}, {"length", "lengths"},     {"depth", "depths"},
-    {"turn", "turns"},         {"hardware", "cards"},     {"batch", "batches"},
-    {"context", "contexts"},   {"chunk", "chunks"},       {"position", "positions"},
-    {"draft", "drafts"},       {"gamma", "gammas"},       {"n_tokens", "numbers of tokens"},
+    {"file", "files"},         {"trace", "traces"},      {"model", "models"},
+    {"text", "texts"},         {"phase", "phases"},      {"kind", "kinds"},
+    {"protocol", "protocols"}, {"length", "lengths"},    {"depth", "depths"},
+    {"turn", "turns"},         {"hardware", "cards"},    {"batch", "batches"},
+    {"context", "contexts"},   {"chunk", "chunks"},      {"position", "positions"},
+    {"draft", "drafts"},       {"gamma", "gammas"},      {"n_tokens", "numbers of tokens"},
     {"layer", "layers"},       {"q_head", "query heads"}};
 
 }  // namespace
