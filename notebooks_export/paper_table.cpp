@@ -245,8 +245,8 @@ std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::str
   return note;
 }
 
-/// "Means over 2 kinds, 3 lengths.": what the rows of one cell differ in; empty where that is the
-/// table's grain (layers), or nothing.
+/// "Means over 2 kinds, 3 lengths.": what the rows of one cell differ in; empty where each is of
+/// one row.
 std::string means_sentence(const Table& table, const TablePivot& pivot) {
   std::vector<RowSlots> groups;
   for (const auto& [key, sample] : pivot.samples) groups.push_back(sample.rows);
@@ -436,6 +436,10 @@ class CellMaker {
       : table_(table), pivot_(pivot), spread_(spread), order_(row_order(pivot)) {}
 
   const std::vector<std::size_t>& order() const { return order_; }
+  /// What cells that are made by now leave out; empty: nothing.
+  std::string left_out_sentence() const {
+    return leaves_out_ ? "Compared with full attention where both have rows." : "";
+  }
 
   PaperCell cell(std::size_t r, std::size_t c, const BoundValue& value, std::size_t v) const {
     const Texts column = texts_of(pivot_.columns.keys[c]);
@@ -491,11 +495,13 @@ class CellMaker {
           }))
         mean.add(column.numbers[row]);
     }
+    leaves_out_ = leaves_out_ || mean.n() < static_cast<std::int64_t>(sample.n);
     return mean.value();
   }
 
   const Table& table_;
   const TablePivot& pivot_;
+  mutable bool leaves_out_ = false;
   Spread spread_;
   std::vector<std::size_t> order_;
 };
@@ -545,6 +551,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     }
     out.rows.push_back(std::move(row));
   }
+  add_sentence(out.note, cells.left_out_sentence());
   std::string units;  // of the first value that has some
   for (const BoundValue& value : values) {
     if (units.empty()) units = unit_word(table, *value.column);

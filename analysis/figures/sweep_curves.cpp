@@ -238,8 +238,6 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     shown.emplace_back(sweep_metric(name).column);
     table.numbers(shown.back());  // says which columns there are
   }
-  for (std::size_t i = 0; shown.empty() && i < std::size(kMetrics); ++i)
-    if (table.has(kMetrics[i].column)) shown.emplace_back(kMetrics[i].column);
   const std::vector<bool> has_number = rows_with_numbers(table, shown);
   const TextColumn* const solved =
       table.has_text("dense_solves") ? &table.text("dense_solves") : nullptr;
@@ -396,6 +394,7 @@ void add_method(plot::Panel& panel, const std::map<BudgetKey, SweepCell>& cells,
                 BandFacts& facts) {
   const std::string label = method_label(selector);
   std::multimap<double, std::pair<Summary, std::size_t>> points;
+  std::set<std::pair<double, double>> settings;  // budget and place
   for (const auto& [key, cell] : cells) {
     Summary s = summarize(cell.values, band);
     if (s.n == 0) continue;
@@ -414,10 +413,8 @@ void add_method(plot::Panel& panel, const std::map<BudgetKey, SweepCell>& cells,
     // A logarithmic axis has no place for an empty list.
     const bool has_place = along == Along::budget || x > 0.0;
     facts.has_zero = facts.has_zero || !has_place;
-    const auto [first, last] = points.equal_range(x);  // of one setting that met two costs
-    const bool is_there = std::any_of(
-        first, last, [&](const auto& point) { return point.second.first.middle == s.middle; });
-    if (has_place && !is_there) points.emplace(x, std::pair(s, cell.row));
+    const bool is_new = settings.insert({key.second, x}).second;  // else it has met two costs
+    if (has_place && is_new) points.emplace(x, std::pair(s, cell.row));
   }
   plot::Line line = curve_of(points, band);
   line.label = label;

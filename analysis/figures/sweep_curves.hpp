@@ -54,7 +54,8 @@ enum class BudgetKinds {
 enum class RowsOf { heads, layers };
 
 /// Heads of layers that the methods make sparse: sliding-window layers are left out, and layers
-/// that a method leaves dense at every budget of the table. Throws ConfigError for an empty
+/// that a method leaves dense at every budget of the table; rows that lack a number of
+/// options.metric, which names at least one. Throws ConfigError for an empty
 /// selection or a table that is no sweep.
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
                                  DenseLayers dense_layers,

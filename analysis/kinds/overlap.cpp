@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <tuple>
 

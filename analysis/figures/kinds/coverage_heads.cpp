@@ -69,10 +69,10 @@ void say_without_numbers(const std::vector<std::string>& selectors, const HeadMe
 plot::Figure make_coverage_heads(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   FigureOptions options = input.options;
+  if (options.metric.empty()) options.metric = "mass";
   const figures::SweepSelection selection =
       figures::select_sweep_rows(table, options, figures::DenseLayers::leave_out_alone);
-  const SweepMetric& metric =
-      figures::sweep_metric(options.metric.empty() ? "mass" : options.metric);
+  const SweepMetric& metric = figures::sweep_metric(options.metric);
   const auto values = table.numbers(metric.column);
   const auto layer = table.numbers("layer");
   const auto head = table.numbers("q_head");

@@ -150,6 +150,12 @@ TEST_CASE("what one method lacks is left out for all, and two costs are two poin
   CHECK(mass("selector,budget_kind,budget,match,layer,phase,mass_mean,kept\n"
              "bigbird,none,,density=0.1,1,decode,.4,8\nbigbird,none,,density=0.2,1,decode,.6,16\n",
              "bigbird") == std::vector<double>{0.4, 0.6});
+  const std::string all = "selector,budget_kind,budget,match,layer,phase,mass_mean,kept\n";
+  CHECK(
+      mass(all + "quest,tokens,8,,1,decode,1,4\nquest,tokens,9,,1,decode,1,4\n", "quest").size() ==
+      2);  // budgets that both keep everything
+  CHECK(mass(all + "quest,tokens,8,a,1,decode,1,4\nquest,tokens,8,b,1,decode,1,4\n", "quest")
+            .size() == 1);
   const auto loss = testing::result_of(
       "selector,position,log_perplexity,text\nfull,1,0,a\nquest,1,0,a\nquest,1,2,b\n");
   CHECK(testing::line_named(testing::drawn(loss, "perplexity").panels[0], "quest").y ==
